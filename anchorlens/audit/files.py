@@ -16,7 +16,7 @@ import numpy as np
 
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
-from anchorlens.safe import read_bytes, read_toml, safe_repr
+from anchorlens.safe import START, kind_of, read_bytes, read_toml, safe_repr
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -110,9 +110,12 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
 
 def _content(path: Path, most: int) -> bytes:
     try:
-        return read_bytes(path, most)
+        content = read_bytes(path, most)
     except ValueError as error:
         raise ValueError(f"{path}: {error}; audit a part of it") from None
+    if kind := kind_of(content[:START]):
+        raise ValueError(f"{path}: must be a {path.suffix.lower()} file, got {kind}")
+    return content
 
 
 def _undecoded(error: UnicodeDecodeError) -> str:

@@ -28,7 +28,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return safe.read_toml(content)
     except ValueError as error:
-        raise ValueError(f"{safe_text(path)}: not a TOML file: {error}") from None
+        kind = safe.kind_of(content[: safe.START])
+        what = f", but {kind}" if kind else f": {error}"
+        raise ValueError(f"{safe_text(path)}: not a TOML file{what}") from None
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:

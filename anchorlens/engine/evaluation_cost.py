@@ -7,7 +7,10 @@ cost therefore grows with the weights in the file: a large honest model has a la
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from anchorlens.engine.architectures import architecture
 from anchorlens.models.config import ModelConfig
@@ -42,8 +45,20 @@ class AskingCost:
     """Floating-point operations of the matrix products; other work is counted by the time it takes."""
 
 
-def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> None:
+def check_cost(
+    model: ModelConfig | UNetConfig,
+    task: Task,
+    train: TrainConfig | None = None,
+    weights: Iterable[Tensor] = (),
+) -> None:
     """Refuse a model and task that cost far more than the size of the file suggests.
+
+    Args:
+        model: the configuration of the model.
+        task: the task it is evaluated on.
+        train: the recipe whose training sequences are drawn again; None for none.
+        weights: tensors as the file has them; numbers that several of them share count once. None given: no
+            numbers are shared.
 
     Raises:
         ValueError: too much memory or time; the message says how to allow it.
@@ -52,12 +67,15 @@ def check_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig |
     if isinstance(model, ModelConfig):
         words = f"it has {model.n_layers:,} layers, and a file may have {MOST_LAYERS:,}"
         check_affordable(model.n_layers, factor * MOST_LAYERS, words)
-    cost, weights, passes = asking_cost(model, task, train), _weight_bytes(model), getattr(task, "passes", 1)
+    cost, passes = asking_cost(model, task, train), getattr(task, "passes", 1)
+    storages = {weight.untyped_storage().data_ptr(): weight for weight in weights}.values()
+    stored = 4 * sum(weight.untyped_storage().nbytes() // weight.element_size() for weight in storages)
+    in_file = min(stored or math.inf, _weight_bytes(model))
     for what, unit, size, needed, free, for_byte in (
         ("memory", "GB", 1e9, cost.bytes, FREE_BYTES, BYTES_FOR_BYTE),
         ("operations", "TFLOP", 1e12, cost.operations, FREE_OPERATIONS, OPERATIONS_FOR_BYTE * passes),
     ):
-        allowed = factor * (free + for_byte * weights)
+        allowed = factor * (free + for_byte * in_file)
         words = (
             f"measuring it would take about {needed / size:,.1f} {unit} of {what}, and a file of its size "
             f"may take {allowed / size:,.1f}"

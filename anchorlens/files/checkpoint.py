@@ -333,7 +333,7 @@ def from_contents(
         raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
     if not any_cost:
         with reading(path):
-            check_cost(config, task, train)
+            check_cost(config, task, train, weights.values())
     return checkpoint
 
 

@@ -14,8 +14,11 @@ import pyarrow
 import pyarrow.csv
 
 from anchorlens.safe import (
+    START,
     ZIP,
     first_line,
+    instead,
+    kind_of,
     read_bytes,
     read_safetensors,
     read_torch_zip,
@@ -78,11 +81,9 @@ def _pair(data: bytes) -> tuple[Any, Any]:
         return _of_zip(data)
     if data[8:9] == b"{":
         return _named(read_safetensors(data))
-    if not data or data.startswith((b"\x80", b"\x93NUMPY")):
-        what = "it is empty" if not data else "it is a bare pickle or array"
-        raise ValueError(
-            f"not training data: {what}; give a .pt, .safetensors, .npz or .csv file of tokens and targets"
-        )
+    if not data or kind_of(data[:START]):
+        wanted = "it is no .pt, .safetensors, .npz or .csv file of tokens and targets"
+        raise ValueError(f"not training data: {instead(wanted, data[:START])}")
     rows = _of_csv(data)
     return rows[:, :-1], rows[:, -1]
 

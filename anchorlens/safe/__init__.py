@@ -6,7 +6,8 @@ and nowhere else in the package:
 
 - `safe_text` and `safe_repr` make a text or a value safe to print;
 - `read_json` and `read_toml` read text (`read_bytes` and `ordinary_file`: a file) bounded and as data;
-- `read_tensors` reads `.pt` and `.safetensors` files without running anything.
+- `read_tensors` reads `.pt` and `.safetensors` files without running anything; `kind_of` says what another
+  file is.
 
 A refused file raises `CheckpointError` (`reading` turns other errors into one); `limits` refuses what is too
 large or too costly.

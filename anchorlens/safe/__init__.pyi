@@ -9,6 +9,9 @@ from .data import ordinary_file as ordinary_file
 from .data import read_bytes as read_bytes
 from .data import read_json as read_json
 from .data import read_toml as read_toml
+from .kinds import START as START
+from .kinds import instead as instead
+from .kinds import kind_of as kind_of
 from .limits import FACTOR as FACTOR
 from .limits import check_affordable as check_affordable
 from .limits import cost_factor as cost_factor

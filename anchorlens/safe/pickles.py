@@ -10,6 +10,7 @@ import pickletools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anchorlens.safe.kinds import refused_name, unread
 from anchorlens.safe.limits import check_at_most
 from anchorlens.safe.texts import safe_text
 
@@ -24,7 +25,18 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _GATHERS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}
 _GATHERS_SINCE_MARK = ("TUPLE", "APPENDS", "SETITEMS")
-_ARGUMENTS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
+_ARGUMENTS = {
+    *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
+    *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+}
+_PROTOCOLS = range(2, 6)
+_RECORDS = {
+    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"), "bytes"),
+    **dict.fromkeys(("EMPTY_SET", "FROZENSET"), "a set"),
+}
+"""Instruction of protocols 3 to 5 -> what it builds, which is not read."""
+_OTHER_KEYS = {tuple: "a tuple", float: "a float", bool: "a bool", type(None): "None"}
+"""Types of keys of a dict that are not read."""
 _LARGEST_KEY = 2**60
 """Limit of integers as keys of a dict: larger ones may all have the same hash, which makes a dict very
 slow."""
@@ -42,7 +54,7 @@ def read_pickle(
     names: frozenset[str],
     storage: Callable[[Any], Any],
 ) -> Any:
-    """What a pickle of protocol 2 describes.
+    """What a pickle of protocol 2 to 5 describes.
 
     Args:
         data: the pickle.
@@ -62,7 +74,7 @@ def read_pickle(
         {'a': [1, 2.5]}
         >>> read_pickle(pickle.dumps(print, 2), {}, frozenset(), lambda key: None)
         Traceback (most recent call last):
-        ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran
+        ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran; if you made the file, ...
     """
     machine = _Machine(functions, names, storage, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
     try:
@@ -92,6 +104,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
+        self.protocol: int | None = None
         self.result: Any = None
 
     def step(self, name: str, argument: Any) -> None:
@@ -115,8 +128,16 @@ class _Machine:
             self.memo[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self.memo[argument])
+        elif name == "MEMOIZE":
+            self._spend(_ENTRY)
+            self.memo[len(self.memo)] = stack[-1]
         elif name in ("GLOBAL", "INST"):
             stack.append(self._name(argument.replace(" ", ".", 1), name))
+        elif name == "STACK_GLOBAL":
+            module, attribute = self._take(2)
+            if not type(module) is type(attribute) is str:
+                raise TypeError
+            stack.append(self._name(f"{module}.{attribute}", name))
         else:
             self._build(name, argument)
 
@@ -136,19 +157,26 @@ class _Machine:
                 raise ValueError("unsafe: it sets the state of an object; refused, nothing ran")
         elif name == "STOP":
             self.result = self.stack.pop()
-        elif name != "PROTO" or argument != 2:
-            what = f"pickle protocol {argument}" if name == "PROTO" else f"the pickle instruction {name}"
+        elif name == "PROTO" and argument in _PROTOCOLS:
+            self.protocol = argument
+        elif name in _RECORDS:
+            raise ValueError(unread(_RECORDS[name]))
+        elif name == "PROTO" or self.protocol is None:
+            got = argument if name == "PROTO" else "0 or 1"
+            raise ValueError(f"its pickle protocol must be 2 to 5, got {got}; save it with pickle_protocol=2")
+        elif name != "FRAME":
+            what = f"the pickle instruction {name}"
             raise ValueError(f"unsafe: it holds {what}, which torch.save never writes; refused, nothing ran")
 
     def _name(self, name: str, instruction: str) -> Name:
         if instruction == "INST" or (name not in self.functions and name not in self.names):
-            raise ValueError(f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran")
+            raise ValueError(refused_name(name))
         return Name(name)
 
     def _apply(self, function: Any, arguments: Any) -> Any:
         if type(function) is not Name or function not in self.functions or type(arguments) is not tuple:
             name = function if type(function) is Name else type(function).__name__
-            raise ValueError(f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran")
+            raise ValueError(refused_name(name))
         if len(arguments) > _MOST_ARGUMENTS:
             raise ValueError(
                 f"unsafe: it applies {safe_text(function)} to {len(arguments):,} values; refused"
@@ -179,8 +207,9 @@ class _Machine:
         elif name.startswith("APPEND") and type(self.stack[-1]) is list:
             self.stack[-1].extend(values)
         elif name.startswith("SETITEM") and type(self.stack[-1]) is dict and len(values) % 2 == 0:
-            if not all(map(_is_key, values[::2])):
-                raise TypeError
+            for key in values[::2]:
+                if not _is_key(key):
+                    raise ValueError(unread(f"a dict with {_OTHER_KEYS[type(key)]} as a key"))
             self.stack[-1].update(zip(values[::2], values[1::2], strict=True))
         else:
             raise TypeError

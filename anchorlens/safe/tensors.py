@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from anchorlens.safe.data import ordinary_file, read_json
+from anchorlens.safe.kinds import START, instead
 from anchorlens.safe.limits import check_at_most
 from anchorlens.safe.refusals import reading
 from anchorlens.safe.texts import first_line
@@ -21,8 +22,6 @@ HEADER = "anchorlens"
 LARGEST_HEADER = 16 * 2**20
 MOST_VALUES_OF_HEADER = 2_000_000
 ZIP = b"PK\x03\x04"
-_START = 9
-"""Number of bytes at the start of a file that tell its format."""
 _COPIES = 3
 """Copies of a file's bytes in memory while it is read: the bytes, the tensors, and one more of a storage."""
 
@@ -45,7 +44,7 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
     """
     with reading(path):
         with ordinary_file(path) as (file, size):
-            _check_start(file.read(_START) or b"", size)
+            _check_start(file.read(START) or b"", size)
             file.seek(0)
             data = file.read(size) or b""
         return tensors_in(data)
@@ -57,7 +56,7 @@ def tensors_in(data: bytes) -> Contents:
     Raises:
         ValueError: truncated, damaged or unsafe; no code ran.
     """
-    _check_start(data[:_START], len(data))
+    _check_start(data[:START], len(data))
     if not data.startswith(ZIP):
         values = _safetensors(data)
     else:
@@ -65,7 +64,10 @@ def tensors_in(data: bytes) -> Contents:
 
         values = read_torch_zip(data)
         if not isinstance(values, dict):
-            raise ValueError("not a checkpoint: torch.save wrote something that is no dict into it")
+            raise ValueError(
+                "not a checkpoint: torch.save wrote something that is no dict into it, but a "
+                f"{type(values).__name__}; save the weights by name: torch.save(model.state_dict(), path)"
+            )
     return Contents(values, hashlib.sha256(data).hexdigest())
 
 
@@ -76,16 +78,15 @@ def _check_start(start: bytes, size: int) -> None:
         ValueError: no checkpoint, or one that does not fit into the memory.
     """
     length = int.from_bytes(start[:8], "little")
-    if start[8:9] == b"{" and length <= size - 8:
+    if start[8:9] == b"{" and length <= max(LARGEST_HEADER, size - 8):
         check_at_most(LARGEST_HEADER, length, "its header", "bytes")
-    elif start.startswith((b"\x80", b"(")):
-        raise ValueError(
-            "unsafe: a bare pickle (torch.save's format before 1.6) is a program, neither a .pt zip nor "
-            "a .safetensors file; refused, nothing ran"
-        )
+        if length > size - 8:
+            raise ValueError(
+                f"truncated: its header must have {length:,} bytes, got {size - 8:,}; download it again"
+            )
     elif not start.startswith(ZIP):
-        what = "it is empty" if size == 0 else "it is neither a .pt zip nor a .safetensors file"
-        raise ValueError(f"not a checkpoint: {what}, or its start is damaged")
+        wanted = "it is neither a .pt zip nor a .safetensors file"
+        raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
     if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
         raise ValueError(
             f"too large: it has {size / 1e9:,.1f} GB, {_COPIES} times as much must be free to read it, and "
@@ -105,7 +106,7 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(data)
     except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
-        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorlens.safe.limits import check_at_most
+from anchorlens.safe.kinds import zip_kind
+from anchorlens.safe.limits import check_affordable, check_at_most, cost_factor
 from anchorlens.safe.pickles import Name, read_pickle
 from anchorlens.safe.texts import first_line, safe_repr
 
@@ -40,6 +41,8 @@ _MOST_ENTRIES = 200_000
 _MOST_DIMENSIONS = 16
 _LONGEST_KEY = 100
 """Characters of a storage's name."""
+_FREE_COPIES = 2**28
+"""Bytes that tensors may take beyond twice the file if each has numbers of its own, as in later copies."""
 
 _STORAGES = {
     "torch.FloatStorage": torch.float32,
@@ -68,7 +71,7 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             yield archive
     except _DAMAGED as error:
-        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
 
 
 def read_torch_zip(data: bytes) -> Any:
@@ -84,6 +87,8 @@ def read_torch_zip(data: bytes) -> Any:
             file's size was taken in memory.
     """
     with zip_in(data) as archive:
+        if kind := zip_kind(archive.namelist()):
+            raise ValueError(kind)
         entries = _checked_entries(archive, len(data))
         return _Reader(archive, entries).content()
 
@@ -93,7 +98,10 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
     stored = all(e.compress_type == zipfile.ZIP_STORED and e.compress_size == e.file_size for e in entries)
     if not stored or sum(e.file_size for e in entries) > size:
-        raise ValueError("unsafe: a compressed zip is never written by torch.save; refused")
+        raise ValueError(
+            "its zip is compressed, which torch.save never does; save it again with torch.save, or unzip it "
+            "and zip it without compression (zip -0 -D -r)"
+        )
     end = 0
     for entry in entries:
         if entry.header_offset < end:
@@ -120,13 +128,13 @@ class _Reader:
     def __init__(self, archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> None:
         self.archive, self.entries = archive, entries
         self.storages: dict[str, _Storage] = {}
-        self.unclaimed = 2 * sum(entry.file_size for entry in entries.values())
-        """Bytes that tensors may still take, twice the file's at first: tied embeddings use a storage
-        twice."""
+        n_bytes = 2 * sum(entry.file_size for entry in entries.values()) + _FREE_COPIES
+        self.claimed, self.allowed = 0, cost_factor() * n_bytes
+        """Bytes that the tensors take if each has numbers of its own, and that they may take so."""
 
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
-            raise ValueError("a zip, but torch.save did not write it: it has no data.pkl")
+            raise ValueError("damaged: its data.pkl is not in the folder of the other entries")
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
             raise ValueError("its numbers are not in little-endian order; save it again on another machine")
@@ -136,7 +144,13 @@ class _Reader:
             "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
             "torch.Size": _size,
         }
-        return read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage)
+        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage)
+        words = (
+            f"its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and in a file of "
+            f"its size they may take {self.allowed / 1e9:,.1f} GB"
+        )
+        check_affordable(self.claimed, self.allowed, words)
+        return content
 
     def _bytes(self, name: str) -> bytes:
         """An entry, its checksum verified."""
@@ -179,8 +193,9 @@ class _Reader:
             raise ValueError("damaged: its pickle describes no tensor")
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-        self.unclaimed -= numel * storage.values.element_size()
-        if self.unclaimed < 0 or (numel > 0 and last >= len(storage.values)):
+        n_bytes = numel * storage.values.element_size()
+        self.claimed += n_bytes
+        if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
             raise ValueError(
                 f"unsafe: a tensor of shape {list(size)} is no plain tensor, its numbers are not in the file"
             )

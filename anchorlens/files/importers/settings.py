@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import CheckpointError, decoded, read_bytes, read_json, read_toml, reading, safe_repr
+from anchorlens.safe import (
+    START,
+    CheckpointError,
+    decoded,
+    kind_of,
+    ordinary_file,
+    read_bytes,
+    read_json,
+    read_toml,
+    reading,
+    safe_repr,
+)
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
@@ -44,6 +55,10 @@ class Settings:
             ValueError: it is neither a file nor a configuration.
         """
         if isinstance(config, str | os.PathLike):
+            with reading(config), ordinary_file(config) as (file, _):
+                kind = kind_of(file.read(START) or b"", beside_a_model=True)
+            if kind:
+                raise CheckpointError(config, f"it describes no model, but is {kind}")
             return cls.read(Path(config))
         content: Any = config
         if isinstance(config, ModelConfig):
@@ -66,12 +81,16 @@ class Settings:
             CheckpointError: missing, too large, or neither.
         """
         with reading(path):
-            text = decoded(read_bytes(path, _LARGEST))
+            data = read_bytes(path, _LARGEST)
+        is_json = False
         try:
+            text = decoded(data)
             is_json = text.lstrip().startswith("{")
             return cls(path, read_json(text) if is_json else read_toml(text))
         except ValueError as error:
-            raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
+            kind = None if is_json else kind_of(data[:START])
+            what = f", but {kind}" if kind else f": it {error}"
+            raise CheckpointError(path, f"neither JSON nor TOML{what}") from None
 
     @classmethod
     def beside(cls, file: Path, *folders: Path) -> Settings:

@@ -124,7 +124,7 @@ def imported(
         ValueError: the weights do not fit the configuration, or it is too small for the task.
     """
     notes = list(notes)
-    dtypes = {weight.dtype for weight in weights.values()}
+    given, dtypes = list(weights.values()), {weight.dtype for weight in weights.values()}
     dtype = torch.float64 if torch.float64 in dtypes else torch.float32
     if dtypes - {dtype}:
         names = ", ".join(sorted(str(d).removeprefix("torch.") for d in dtypes))
@@ -138,5 +138,5 @@ def imported(
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
-    check_cost(config, task, checkpoint.train_config)
+    check_cost(config, task, checkpoint.train_config, given)
     return Imported(checkpoint, tuple(notes))

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli.errors import one_line_errors, say
-from anchorlens.cli.inputs import reading_checkpoint
-from anchorlens.cli.shared_options import AsJson, NoiseSeed, OwnTasks, path_option
+from anchorlens.cli.inputs import moved
+from anchorlens.cli.shared_options import AsJson, NoiseSeed, OwnTasks, TaskFiles, path_option
 from anchorlens.configuration import check_number
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
@@ -46,6 +46,7 @@ def control_command(
         ),
     ] = None,
     seed: NoiseSeed = 0,
+    data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
     """Take a run from Phase 1 or 2 to Phase 3: try what might help.
@@ -65,23 +66,25 @@ def control_command(
             "--out is missing: name the folder of the attempts, for example --out runs/controlled"
         )
     from anchorlens.controlling import control
+    from anchorlens.files.importers import open_checkpoint
     from anchorlens.show.terminal.console import print_json
     from anchorlens.show.terminal.control import print_control, print_plan_of_control
 
-    with reading_checkpoint(run):
-        if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead
-            say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
-        found = control(
-            run,
-            out,
-            minutes=minutes,
-            every=every,
-            dry_run=dry_run,
-            workers=workers,
-            device=device,
-            seed=seed,
-            progress=COMMAND_LINE_SECONDS,
-        )
+    task = moved(open_checkpoint(run).checkpoint.task, data) if data else None
+    if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead
+        say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
+    found = control(
+        run,
+        out,
+        task=task,
+        minutes=minutes,
+        every=every,
+        dry_run=dry_run,
+        workers=workers,
+        device=device,
+        seed=seed,
+        progress=COMMAND_LINE_SECONDS,
+    )
     if as_json:
         print_json(found.to_dict())
     elif dry_run:

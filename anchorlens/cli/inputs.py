@@ -58,13 +58,12 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     """
     if not isinstance(start, str) or not start:
         raise ValueError(f"start must be the path of a checkpoint or run, got {safe.safe_repr(start)}")
-    from anchorlens.files.checkpoint import load_checkpoint
-    from anchorlens.runs.start import checkpoint_in, sha256_of
+    from anchorlens.files.checkpoint import from_contents
+    from anchorlens.runs.start import checkpoint_in, read_start
     from anchorlens.runs.train_config import TrainConfig
 
     path = checkpoint_in(start)
-    sha256_of(path)
-    checkpoint = load_checkpoint(path)
+    checkpoint = from_contents(path, read_start(path).values)
     train = (checkpoint.train_config or TrainConfig()).without_interventions().to_dict()
     return {"task": checkpoint.task.to_dict(), "model": checkpoint.model_config.to_dict(), "train": train}
 

@@ -95,6 +95,7 @@ def probe_command(
         ),
     ] = None,
     device: shared.Device = "auto",
+    data: shared.TaskFiles = None,
 ) -> None:
     """Measure one thing inside a model, and draw it.
 
@@ -126,6 +127,8 @@ def probe_command(
         check_can_write(table, "--table", TABLES)
     if not is_along and table is not None:
         raise ValueError("--table is for the numbers of --along; ask for that too, or for --json")
+    if data and not is_along:
+        raise ValueError("--data is for --along, which evaluates every checkpoint; leave it out")
     if is_along and (initial or config):
         raise ValueError("--along reads the folders of runs, which need no --initial and no --config")
     check_config(config)
@@ -144,7 +147,12 @@ def probe_command(
         raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
     where = choose_device(device)
     if is_along:
-        found = probes.along(checkpoints, probe, device=where, progress=COMMAND_LINE_SECONDS, **chosen)
+        from anchorlens.files.importers import open_checkpoint
+
+        task = moved(open_checkpoint(checkpoint).checkpoint.task, data) if data else None
+        found = probes.along(
+            checkpoints, probe, task=task, device=where, progress=COMMAND_LINE_SECONDS, **chosen
+        )
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")

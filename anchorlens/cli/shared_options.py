@@ -57,7 +57,7 @@ TaskFiles = Annotated[
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Where the files of the task lie now, if they were moved: the files of text, the folder of "
-        "cogs. May be given more than once.",
+        help="Where the files of the task lie: the files of text, the folder of cogs. The paths that a "
+        "checkpoint names are never opened. May be given more than once.",
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,8 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
-from anchorlens.cli.inputs import base_parts, read_toml, unreadable_message
-from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
+from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
+from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.safe import safe_repr
 from anchorlens.sweep.grids import ALIASES, axis_values, grid
@@ -180,6 +181,7 @@ def diagram_command(
             "--reports", help="Also write the full report of every run (seconds and megabytes each)."
         ),
     ] = False,
+    data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
     """Draw the phase diagram of a sweep: one page that needs no network. A click on a run opens its report.
@@ -198,6 +200,9 @@ def diagram_command(
     if out is not None:
         check_can_write(out, "--out", PAGES)
     result = _opened(sweep)
+    if data:
+        cells = (replace(c, run=c.run._replace(task=moved(c.run.task, data))) for c in result)
+        result = replace(result, cells=tuple(cells))
     check_can_write(page, "--out", PAGES)
     write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
     say(f"the diagram is in {page}")

@@ -68,7 +68,7 @@ def train_command(
         base = stored.to_dict()  # a flag changes only its field; `train` checks whether it may
     else:
         base = base_parts(preset or named, changes.get("train", {}).get("start"))
-    run = RunConfig.from_dict(merged(base, changes))
+    run = RunConfig.from_dict(merged(base, changes), is_new=True)
     from anchorlens.show.terminal.training import print_behaviour, print_plan
 
     if out is None or dry_run:

@@ -17,10 +17,12 @@ from anchorlens.controlling.tries import Trial, Tries, held
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.identity import identity
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import safe_repr, safe_text
+from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar
@@ -35,6 +37,7 @@ def control(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
+    task: Task | None = None,
     minutes: float = MINUTES,
     every: bool = False,
     interventions: Sequence[Intervention] = INTERVENTIONS,
@@ -59,6 +62,8 @@ def control(
         run: a run's folder, or a checkpoint of ours that says how it was trained.
         out: the folder for `control.json`, this result, and a run's folder for each attempt; new, empty or
             that of an earlier call for the same checkpoint. A dry run needs none.
+        task: the task of the run with the paths of its files (`data`), for a task that has some; None for the
+            task as the checkpoint describes it.
         minutes: time budget for everything, > 0. Attempts that are still running are ended then; with one
             worker they are not.
         every: whether to try everything that fits, also after Phase 3 is reached.
@@ -94,7 +99,7 @@ def control(
     _check_interventions(interventions)
     if out is None and not dry_run:
         raise ValueError("out must be the folder of the attempts, got none")
-    origin = _opened(run, device)
+    origin = _opened(run, device, task)
     before = _answers_before(origin, seed)
     trials = [_trial(origin, one) for one in interventions]
     halves = bool(origin.run.task.halves)
@@ -145,10 +150,12 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
         raise ValueError(f"interventions must have different names, got {twice} twice")
 
 
-def _opened(path: str | os.PathLike[str], device: str | None) -> _Origin:
+def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None) -> _Origin:
     """The run of a checkpoint that says how it was trained."""
     opened = open_checkpoint(path)
-    checkpoint, train = opened.checkpoint, opened.checkpoint.train_config
+    checkpoint = resolve(opened, task).checkpoint
+    assert checkpoint is not None
+    train = checkpoint.train_config
     if train is None:
         raise ValueError(
             f"{safe_text(path)}: it does not say how it was trained ({opened.kind}), and an attempt needs "

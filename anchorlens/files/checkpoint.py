@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from anchorlens.configuration import (
 from anchorlens.engine import architecture
 from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
-from anchorlens.runs.start import checkpoint_in, sha256_of
+from anchorlens.runs.start import checkpoint_in, read_start
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
@@ -117,30 +118,42 @@ class Checkpoint:
         """
         return architecture(self.model_config).build(self.model_config, self.weights, device)
 
-    def initial_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
+    def initial_model(
+        self, device: str | torch.device = "cpu", *, start: str | os.PathLike[str] | None = None
+    ) -> HookedTransformer:
         """The HookedTransformer this run started from, in evaluation mode.
 
-        Its weights are drawn again from the seed. If the run started from a checkpoint, that is loaded.
+        Its weights are drawn again from the seed, or read from `start` if the run started from a checkpoint.
 
         Args:
             device: where it ends up.
+            start: the checkpoint that the run started from. The file that the recipe names is never opened,
+                since somebody else may have written the recipe.
 
         Raises:
-            ValueError: the seed is not known because there is no train config, or the checkpoint that the run
-                started from is missing or has changed.
+            ValueError: the seed is not known because there is no train config; the run started from a
+                checkpoint and `start` is left out; or `start` is another file.
         """
         if self.train_config is None:
             raise ValueError(
                 "the start of this run is not known: the checkpoint has no train config and so no seed; "
                 "give the initial model itself"
             )
-        start = starting_point(self.train_config)
+        train = self.train_config
+        if train.start is not None or train.start_sha256 is not None:
+            if start is None:
+                raise ValueError(
+                    f"start must be the checkpoint that this run started from ({safe_text(train.start)}), "
+                    "got none; name that file: initial_model(start=...), or give a probe the initial model "
+                    "(initial=..., --initial)"
+                )
+            return _starting_point(as_path("start", start), train.start_sha256).build_model(device)
         if start is not None:
-            return start.build_model(device)
+            raise ValueError("start must be left out, since the weights of this run were drawn from its seed")
         made = architecture(self.model_config)
         dtype = next(iter(self.weights.values())).dtype
         return made.build(
-            self.model_config, made.initial_weights(self.model_config, self.train_config.seed, dtype), device
+            self.model_config, made.initial_weights(self.model_config, train.seed, dtype), device
         )
 
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
@@ -210,7 +223,9 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 
 
 def starting_point(config: TrainConfig) -> Checkpoint | None:
-    """The checkpoint that a run starts from; None for one whose weights are drawn.
+    """The checkpoint that a run is about to start from; None for one whose weights are drawn.
+
+    It opens the file that the recipe names, so that the recipe must be the user's own.
 
     Raises:
         ValueError: its file is missing, or has changed since the run was configured.
@@ -220,14 +235,19 @@ def starting_point(config: TrainConfig) -> Checkpoint | None:
         return None
     if config.start is None:
         raise ValueError("start must name the checkpoint of start_sha256, got none")
-    path = checkpoint_in(config.start)
-    if sha256_of(path) != config.start_sha256:
+    return _starting_point(Path(config.start), config.start_sha256)
+
+
+def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
+    path = checkpoint_in(start)
+    content = read_start(path)
+    if content.sha256 != sha256:
         raise ValueError(
-            f"start must be the file with SHA-256 {config.start_sha256[:16]}..., got {safe_text(path)}, "
+            f"start must be the file with SHA-256 {safe_text(sha256)[:16]}..., got {safe_text(path)}, "
             "which has changed; give the file that the run was begun with, or for another start set "
             "start_sha256 to None too"
         )
-    return load_checkpoint(path)
+    return from_contents(path, content.values)
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
@@ -301,11 +321,13 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
             names the file and the cause.
     """
     path = as_path("path", path)
-    if path.is_dir() and not checkpoint_in(str(path)).exists():
+    with reading(path):
+        file = checkpoint_in(path)
+    if file != path and not file.exists():
         raise CheckpointError(
             path, "it is a folder without ckpt.pt; open_checkpoint reads folders of other kinds"
         )
-    path = checkpoint_in(str(path))
+    path = file
     return from_contents(path, read_tensors(path).values, any_cost=any_cost)
 
 
@@ -321,7 +343,7 @@ def from_contents(
     container.check_format(path, header, FORMAT, FORMAT_VERSION)
     with reading(path, "its configuration makes no sense"):
         _check_header(header)
-        task = read_stored_task(header["task"])
+        task = read_stored_task(header["task"], without_places=True)
         config = task.model_class.from_dict(header["model"])
         train = None if header["train"] is None else TrainConfig.from_dict(header["train"])
         parts = {name: header[name] for name in ("step", "metrics", "versions")}

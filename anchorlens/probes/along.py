@@ -21,7 +21,8 @@ from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.safe import check_inside, reading, safe_repr, safe_text
+from anchorlens.tasks.shared.base import Task
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import trajectory_files
@@ -110,11 +111,11 @@ class Along:
     def __repr__(self) -> str:
         runs = {row["run"] for row in self.rows}
         parts = []
-        for reading in self.readings[:3]:
-            for group, points in list(self.over_seeds(reading).items())[:4]:
+        for name in self.readings[:3]:
+            for group, points in list(self.over_seeds(name).items())[:4]:
                 if points:
                     label = f"{group}: " if group else ""
-                    parts.append(f"{label}{reading} {points[0].mean:.3g} -> {points[-1].mean:.3g}")
+                    parts.append(f"{label}{name} {points[0].mean:.3g} -> {points[-1].mean:.3g}")
         return f"Along({len(runs)} {'run' if len(runs) == 1 else 'runs'}; {'; '.join(parts)})"
 
 
@@ -122,6 +123,7 @@ def along(
     runs: RunPath | TrainResult | Sequence[RunPath | TrainResult],
     probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
     *,
+    task: Task | None = None,
     device: str | torch.device = "auto",
     progress: bool | float | None = None,
     **options: Any,
@@ -134,6 +136,8 @@ def along(
     Args:
         runs: folders of runs, or results of `train` for runs that have a folder.
         probes: one or several, or their names.
+        task: the task of the runs with the paths of its files (`data`), for a task that has some; None for
+            that of each checkpoint.
         device: where the models run: auto, cpu, cuda, cuda:N or mps.
         progress: as for `train`.
         **options: options of the probe, if there is only one.
@@ -161,7 +165,8 @@ def along(
     recipes: list[dict[str, Any]] = []
     with progress_bar(len(files), enabled=progress, what="probing", unit="checkpoint") as update:
         for done, (folder, path) in enumerate(files, 1):
-            checkpoint = load_checkpoint(path)
+            checkpoint = resolve(load_checkpoint(path), task).checkpoint
+            assert checkpoint is not None
             place = {"run": str(folder), "step": checkpoint.step}
             if not any(place.items() <= row.items() for row in rows):  # the last step may be there already
                 recipes.append(_recipe(checkpoint, path))
@@ -197,6 +202,8 @@ def _folder(run: Any) -> Path:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first; the last two may be of the same step."""
+    with reading(folder):
+        check_inside(folder, folder / "ckpt.pt")
     found = [*trajectory_files(folder), *folder.glob("ckpt.pt")]
     if not found:
         raise ValueError(

@@ -148,7 +148,7 @@ def preset(name: str = "quick", **fields: Any) -> RunConfig:
 
     Source: models and recipe of arXiv 2405.05409 and 2501.08537; the phase presets are our own.
     """
-    return RunConfig.from_dict(merged(preset_parts(name), sorted_by_part(fields)))
+    return RunConfig.from_dict(merged(preset_parts(name), sorted_by_part(fields)), is_new=True)
 
 
 def preset_parts(name: str) -> Parts:

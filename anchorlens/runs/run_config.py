@@ -9,7 +9,7 @@ from anchorlens.configuration import check_choice, check_kind, field_types, sugg
 from anchorlens.runs.interventions import with_base
 from anchorlens.runs.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.safe import safe_repr
-from anchorlens.tasks.registry import read_task, tasks
+from anchorlens.tasks.registry import read_stored_task, read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 
@@ -72,7 +72,7 @@ class RunConfig(NamedTuple):
         return {part: config.to_dict() for part, config in zip(PARTS, self, strict=True)}
 
     @classmethod
-    def from_dict(cls, values: Parts, task: Task | None = None) -> RunConfig:
+    def from_dict(cls, values: Parts, task: Task | None = None, *, is_new: bool = False) -> RunConfig:
         """Read a run from JSON or TOML data; what is left out takes its default.
 
         Vocabulary size and context length are fitted to the task where they are not given.
@@ -80,20 +80,24 @@ class RunConfig(NamedTuple):
         Args:
             values: part -> fields.
             task: the task, if the part `task` has been read before.
+            is_new: whether the user makes a new run of these fields; the files that they name are then
+                hashed. Of a stored run, which somebody else may have written, no such file is opened.
 
         Raises:
-            ValueError: an unknown part or field, or an unusable value.
+            ValueError: an unknown part or field, an unusable value, or a stored run that names a file and
+                not its hash.
         """
         for part in values:
             check_choice("a part of the configuration", part, PARTS)
             if not isinstance(values[part], Mapping):
                 raise ValueError(f"{part} must be a table of fields, got {safe_repr(values[part])}")
         if task is None:
-            task = read_task(values.get("task", {}))
+            task = (read_task if is_new else read_stored_task)(values.get("task", {}))
+        train = values.get("train", {})
         return cls(
             task,
             task.model_class.for_task(task, **values.get("model", {})),
-            TrainConfig.from_dict(values.get("train", {})),
+            TrainConfig(**train) if is_new else TrainConfig.from_dict(train),
         )
 
     @property

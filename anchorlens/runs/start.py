@@ -3,39 +3,51 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from pathlib import Path
 
-from anchorlens.safe import ordinary_file, safe_text
+from anchorlens.safe import CheckpointError, Contents, check_inside, read_tensors
 
 
-def checkpoint_in(path: str) -> Path:
-    """The checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run."""
-    return Path(path, "ckpt.pt") if os.path.isdir(path) else Path(path)
+def checkpoint_in(path: str | os.PathLike[str]) -> Path:
+    """The checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run.
+
+    Raises:
+        ValueError: a link leads out of that folder.
+    """
+    if not os.path.isdir(path):
+        return Path(path)
+    check_inside(path, Path(path, "ckpt.pt"))
+    return Path(path, "ckpt.pt")
+
+
+def read_start(path: Path) -> Contents:
+    """The contents of the checkpoint that a run starts from, and their SHA-256; nothing else is hashed.
+
+    Raises:
+        ValueError: it does not exist, or is no checkpoint.
+    """
+    try:
+        return read_tensors(path)
+    except CheckpointError as error:
+        raise ValueError(
+            f"start must be a checkpoint or the folder of a run that has ended, got {error}"
+        ) from None
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, 64 hexadecimal digits; a file is read again only if it has changed.
+    """The SHA-256 of a checkpoint, 64 hexadecimal digits; a file is read again only if it has changed.
 
     Raises:
-        ValueError: it does not exist, or is no file.
+        ValueError: it does not exist, or is no checkpoint.
     """
     try:
         status = path.stat()
-        return _sha256(path, status.st_mtime_ns, status.st_size)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(
-            f"start must be a checkpoint or the folder of a run that has ended, got {safe_text(path)}: "
-            f"{safe_text(reason)}"
-        ) from None
+    except (OSError, ValueError):
+        return read_start(path).sha256  # says why
+    return _sha256(path, status.st_mtime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=256)
 def _sha256(path: Path, changed: int, size: int) -> str:
-    with ordinary_file(path) as (file, _):
-        digest = hashlib.sha256()
-        while block := file.read(2**20):
-            digest.update(block)
-        return digest.hexdigest()
+    return read_start(path).sha256

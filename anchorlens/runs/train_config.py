@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, Self
 
 from anchorlens.configuration import Config, documented, number
 from anchorlens.models.config import PARTS
@@ -91,8 +92,8 @@ class TrainConfig(Config):
     checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
     at its beginning. Unset: weights are drawn."""
     start_sha256: str | None = None
-    """The SHA-256 of that file, 64 hexadecimal digits. It is filled in; leave it out if you change
-    `start`."""
+    """The SHA-256 of that file, 64 hexadecimal digits. It is filled in when a run is made; leave it out if
+    you change `start`. A stored recipe must hold it."""
     rescale: str | None = None
     """Multiply weight matrices by a factor before an update. all=0.5@0, or qk=2@300 mlp=0.5@300; parts are
     embedding, qk, vo, mlp and all. Optimizer moments stay."""
@@ -172,6 +173,20 @@ class TrainConfig(Config):
                 f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
             )
         self._read_interventions()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a stored recipe. No file that it names is opened.
+
+        Raises:
+            ValueError: an unknown field, an unusable value, or a `start` without `start_sha256`.
+        """
+        if values.get("start") is not None and values.get("start_sha256") is None:
+            raise ValueError(
+                "a stored recipe must hold the start_sha256 of its start, got none; a run that you make "
+                "yourself, with TrainConfig(start=...) or train --from, fills it in"
+            )
+        return super().from_dict(values)
 
     @property
     def on_the_way(self) -> dict[str, str]:

@@ -2,6 +2,7 @@ from .data import MOST_BYTES as MOST_BYTES
 from .data import MOST_DIGITS as MOST_DIGITS
 from .data import MOST_VALUES as MOST_VALUES
 from .data import UTF_16 as UTF_16
+from .data import check_inside as check_inside
 from .data import check_values as check_values
 from .data import decoded as decoded
 from .data import may_be_refused as may_be_refused

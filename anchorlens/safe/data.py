@@ -12,9 +12,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from anchorlens.safe.texts import safe_text
+from anchorlens.safe.texts import safe_repr, safe_text
 
 DEEPEST = 64
 """Largest depth of nested lists and tables in JSON or TOML."""
@@ -49,6 +50,29 @@ def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]
         status = os.fstat(file.fileno())
         _check_ordinary(status, path)
         yield (file if status.st_size else io.BytesIO()), status.st_size
+
+
+def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *also: str) -> None:
+    """Refuse a file that a link leads out of its folder; whether there is such a file is not looked up.
+
+    Args:
+        folder: the folder that the user named, which may be a link itself.
+        path: a file below it.
+        also: other folders, relative to `folder`, that links may lead to.
+
+    Raises:
+        ValueError: a link leads somewhere else.
+    """
+    below = Path(path).relative_to(folder).parts
+    if not any(Path(folder, *below[: k + 1]).is_symlink() for k in range(len(below))):
+        return
+    file = os.path.realpath(path)
+    allowed = (os.path.realpath(os.path.join(folder, other)) for other in (".", *also))
+    if not any(os.path.commonpath([file, place]) == place for place in allowed):
+        raise ValueError(
+            f"must be in its folder, got {safe_repr(str(Path(*below)))}, which a link leads out of it; copy "
+            "there what you want to be read"
+        )
 
 
 def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> None:

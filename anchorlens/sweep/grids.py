@@ -68,7 +68,7 @@ def grid(
         fields_of_cell = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
         # ids are unique, since all values stay alive
         key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())
-        runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key)))
+        runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key), is_new=True))
         tasks[key] = runs[-1].task
     return list({same_value(run.to_dict()): run for run in runs}.values())
 

@@ -31,6 +31,7 @@ from anchorlens.safe import (
     MOST_VALUES,
     CheckpointError,
     check_affordable,
+    check_inside,
     cost_factor,
     read_bytes,
     read_json,
@@ -47,6 +48,7 @@ from anchorlens.sweep.cell_json import (
     quickly_read,
 )
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
+from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
@@ -114,17 +116,24 @@ class SweepFolder:
         """The file with the error of a failed cell."""
         return self.out / "failed" / f"{identity}.json"
 
-    def stored(self) -> list[NamedRun]:
+    def stored(self, *, without_places: bool = False) -> list[NamedRun]:
         """Every cell that was ever asked for, with its id.
+
+        Args:
+            without_places: whether to leave out the paths of the tasks' files (`read_stored_task`), and to
+                refuse a list behind a link, as for a sweep that somebody else may have sent.
 
         Raises:
             CheckpointError: sweep.json is missing or invalid.
         """
+        if without_places:
+            with reading(self.path):
+                check_inside(self.out, self.path)
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
         with reading(self.path, "is no list of cells"):
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}")
-            runs = _runs(content["cells"])
+            runs = _runs(content["cells"], without_places)
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
 
     def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
@@ -158,7 +167,8 @@ class SweepFolder:
 
         Args:
             cells: the runs with their ids.
-            any_size: read them however large they are together, as for a sweep that one has trained oneself.
+            any_size: read them however large they are together, and through links out of the folder, as for a
+                sweep that one has trained oneself.
 
         Raises:
             CheckpointError: they are too large together.
@@ -169,13 +179,13 @@ class SweepFolder:
         was_enabled = gc.isenabled()
         gc.disable()  # so that garbage of a damaged cell stays young and `collect(0)` frees it
         try:
-            return SweepResult(self.out, tuple(self._collected(name, run) for name, run in cells))
+            return SweepResult(self.out, tuple(self._collected(name, run, any_size) for name, run in cells))
         finally:
             if was_enabled:
                 gc.enable()
 
-    def _collected(self, name: str, run: RunConfig) -> Cell:
-        cell = self._read_cell(name, run)
+    def _collected(self, name: str, run: RunConfig, any_size: bool) -> Cell:
+        cell = self._read_cell(name, run, any_size)
         if cell.status == "damaged":
             gc.collect(0)  # the error and the content read form a reference cycle
         return cell
@@ -185,7 +195,7 @@ class SweepFolder:
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
-                size = _size(path)
+                size = self.size(path)
                 n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
         most = cost_factor() * MOST_TOGETHER
         with reading(self.out):
@@ -196,11 +206,22 @@ class SweepFolder:
                 "are read",
             )
 
-    def _read_cell(self, name: str, run: RunConfig) -> Cell:
+    def size(self, path: Path) -> int:
+        """Bytes of a file of this folder; 0 where there is none, or only a link to a file elsewhere."""
+        try:
+            check_inside(self.out, path)
+            return path.stat().st_size
+        except (OSError, ValueError):
+            return 0
+
+    def _read_cell(self, name: str, run: RunConfig, any_size: bool) -> Cell:
         path, failure = self.cell(name), self.failure(name)
         try:
+            for file in () if any_size else (path / "cell.json", failure):
+                with reading(file):
+                    check_inside(self.out, file)
             if path.exists():
-                large = _size(path / "cell.json") > LARGEST_CELL
+                large = self.size(path / "cell.json") > LARGEST_CELL
                 most = _largest_cell(run.task) if large else LARGEST_CELL
                 data, content = _read_as(
                     CellContent, path / "cell.json", CELL_FORMAT, most_bytes=most, most_values=most // 4
@@ -210,7 +231,7 @@ class SweepFolder:
                 _, failed = _read_as(Failure, failure, FAILURE_FORMAT, most_bytes=LARGEST_CELL)
                 return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
-            remove = path if path.exists() else failure
+            remove = failure if Path(error.path) == failure else path
             message = f"{error}; remove {safe_text(remove, 500)} to train it again"
             return Cell(run, "damaged", error=message, stored_as=name)
         return Cell(run, stored_as=name)
@@ -254,14 +275,6 @@ def _largest_cell(task: Task) -> int:
     return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _checked_ids(ids: Any, n_cells: int) -> list[str]:
     """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
     if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
@@ -272,7 +285,7 @@ def _checked_ids(ids: Any, n_cells: int) -> list[str]:
     return ids
 
 
-def _runs(cells: list[Any]) -> list[RunConfig]:
+def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
     """The configurations of cells; cells with equal tasks share one object.
 
     Raises:
@@ -283,15 +296,15 @@ def _runs(cells: list[Any]) -> list[RunConfig]:
         if not isinstance(cell, dict):
             raise ValueError(f"a cell must be a table, got {safe_repr(cell)}")
         key = same_value(cell.get("task"))
-        runs.append(RunConfig.from_dict(cell, tasks.get(key)))
         if key not in tasks:
-            task = tasks[key] = runs[-1].task
+            task = tasks[key] = read_stored_task(cell.get("task", {}), without_places=without_places)
             n_targets += task.table_size
         if n_targets > _MOST_TARGETS:
             raise ValueError(
                 f"its {len(tasks):,} tasks have more than {_MOST_TARGETS:,} targets together; take fewer "
                 "values of the fields of the task"
             )
+        runs.append(RunConfig.from_dict(cell, tasks[key]))
     return runs
 
 
@@ -313,7 +326,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
-    return folder.read(folder.stored())
+    return folder.read(folder.stored(without_places=True))
 
 
 def _read(

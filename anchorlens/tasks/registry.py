@@ -211,16 +211,23 @@ def read_task(values: Mapping[str, Any]) -> Task:
     return owner.from_dict(own)
 
 
-def read_stored_task(values: Mapping[str, Any]) -> Task:
-    """Read a task from a file of a model, which somebody else may have written.
+def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False) -> Task:
+    """Read a task from a file, which somebody else may have written; no file that it names is opened.
+
+    Args:
+        values: the fields.
+        without_places: whether to leave out the paths of its files, so that nothing opens them later. The
+            user names the files instead.
 
     Raises:
         ValueError: as for `read_task`, or it leaves out one of the `stored_fields`.
     """
-    for name in task_class(values.get("kind")).stored_fields:
+    owner = task_class(values.get("kind"))
+    for name in owner.stored_fields:
         if not values.get(name):
-            raise ValueError(f"a stored task {safe_repr(values['kind'])} must say its {name}, and does not")
-    return read_task(values)
+            raise ValueError(f"a stored task {safe_repr(owner.kind)} must say its {name}, and does not")
+    places = [name for name, field in task_fields(owner).items() if not field.compare and without_places]
+    return read_task({name: value for name, value in values.items() if name not in places})
 
 
 def read_evaluation(values: Mapping[str, Any]) -> Evaluation:

@@ -37,6 +37,7 @@ from anchorlens.safe import (
     LONGEST,
     MOST_DIGITS,
     CheckpointError,
+    check_inside,
     ordinary_file,
     read_bytes,
     read_json,
@@ -209,8 +210,17 @@ class RunFolder:
 
 
 def trajectory_files(path: Path) -> list[Path]:
-    """The checkpoints along the run in a folder, oldest first."""
-    return sorted((path / "checkpoints").glob("step_*.pt"))
+    """The checkpoints along the run in a folder, oldest first.
+
+    Raises:
+        CheckpointError: a link leads out of the folder.
+    """
+    with reading(path):
+        check_inside(path, path / "checkpoints")
+        files = sorted((path / "checkpoints").glob("step_*.pt"))
+        for file in files:
+            check_inside(path, file)
+    return files
 
 
 def has_ended(path: Path) -> bool:
@@ -256,6 +266,8 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
     """The lines before the first damaged one, and whether that is more than a last line cut off."""
     lines: list[dict[str, Any]] = []
+    with reading(path):
+        check_inside(path.parent, path)
     if not path.exists():
         return lines, False
     with reading(path), ordinary_file(path) as (file, size):
@@ -282,6 +294,7 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
 def last_step(path: Path) -> int:
     """The step of the last whole line of a log, read from its end; 0 where no such line can be read."""
     try:
+        check_inside(path.parent, path)
         with ordinary_file(path) as (file, size):
             file.seek(max(0, size - _LONGEST_LINE))
             ends = file.read(_LONGEST_LINE).rpartition(b"\n")[0]

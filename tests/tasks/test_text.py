@@ -364,7 +364,7 @@ class TestMoved:
         path = str(tmp_path / "run" / "ckpt.pt")
         for command in ("evaluate", "classify"):
             done = CliRunner().invoke(app, [command, path])
-            assert done.exit_code != 0 and "text files or folders that exist" in done.output
+            assert done.exit_code != 0 and "must be named; give its files (--data PATH)" in done.output
             done = CliRunner().invoke(app, [command, path, "--data", str(there)])
             assert done.exit_code == 0, done.output
         run = small(dataclasses.replace(task, data=str(there)))

@@ -44,7 +44,7 @@ def test_a_run_starts_from_the_weights_with_moments_of_zero(first, tmp_path):
     for name, weight in by_hand.weights(0).items():
         assert torch.equal(result.checkpoint.weights[name], weight), name
     assert result.checkpoint.train_config.start == str(first)
-    initial = result.checkpoint.initial_model().state_dict()
+    initial = result.checkpoint.initial_model(start=first).state_dict()
     assert torch.equal(initial["embed.W_E"], load_checkpoint(first / "ckpt.pt").weights["embed.W_E"])
 
 

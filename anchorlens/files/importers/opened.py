@@ -10,9 +10,9 @@ from pathlib import Path
 from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Kind
-from anchorlens.files.importers.settings import ModelConfiguration, Settings
+from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
 from anchorlens.files.importers.source import Source, state_dict
-from anchorlens.safe import CheckpointError, read_tensors, reading, safe_repr
+from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading, safe_repr
 from anchorlens.tasks.shared.base import Task
 
 
@@ -81,13 +81,13 @@ def open_checkpoint(
     """
     path = as_path("path", path)
     settings = None if config is None else Settings.of(config)
-    if _may_be_of_the_hub(path):
-        raise CheckpointError(
-            path,
-            "cannot be read: No such file or directory; a model of the Hugging Face hub is loaded with "
-            f"TransformerLens and handed over: HookedTransformer.from_pretrained({safe_repr(str(path))})",
-        )
     with reading(path):
+        if _may_be_of_the_hub(path):
+            raise CheckpointError(
+                path,
+                "cannot be read: No such file or directory; a model of the Hugging Face hub is loaded with "
+                f"TransformerLens and handed over: HookedTransformer.from_pretrained({safe_repr(str(path))})",
+            )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
         importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
@@ -100,6 +100,14 @@ def open_checkpoint(
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Names that a model on the Hugging Face hub may have; a path can look the same."""
+_NAMED_IN_A_FOLDER = (
+    "config.json",
+    "ckpt.pt",
+    "checkpoints",
+    "model",
+    "model.safetensors",
+    "pytorch_model.bin",
+)
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin")
 
 
@@ -112,6 +120,8 @@ def _may_be_of_the_hub(path: Path) -> bool:
 
 def _weights_file(folder: Path) -> Path:
     """The weights file of a folder, whose config.json says what it is."""
+    for name in _NAMED_IN_A_FOLDER:
+        check_inside(folder, folder / name, BLOBS)
     if not (folder / "config.json").is_file():
         raise CheckpointError(
             folder, "a folder with a config.json can be read; it is missing here; or name a file in it"
@@ -120,6 +130,7 @@ def _weights_file(folder: Path) -> Path:
     for importer in IMPORTERS:
         file = importer.file_in(folder, config)
         if file is not None:
+            check_inside(folder, file, BLOBS)
             return file
     raise CheckpointError(
         folder,

@@ -13,6 +13,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.safe import (
     START,
     CheckpointError,
+    check_inside,
     decoded,
     kind_of,
     ordinary_file,
@@ -33,6 +34,8 @@ ModelConfiguration: TypeAlias = (
 )
 """The configuration of a bare state dict: a TOML or JSON file, or its content."""
 
+BLOBS = "../../blobs"
+"""Where the links in a folder of the Hugging Face cache lead to."""
 _LARGEST = 2**20
 """Largest size of a configuration or vocabulary file, in bytes."""
 
@@ -97,9 +100,11 @@ class Settings:
         """Read the config.json that belongs to a weights file.
 
         Raises:
-            CheckpointError: none of the folders has one, or it cannot be read.
+            CheckpointError: none of the folders has one, it cannot be read, or a link leads out of it.
         """
         for folder in folders:
+            with reading(folder):
+                check_inside(folder, folder / "config.json", BLOBS)
             if (folder / "config.json").is_file():
                 return cls.read(folder / "config.json")
         raise CheckpointError(file, f"its config.json is missing; it belongs into {folders[0]}")
@@ -115,7 +120,7 @@ class Settings:
         with reading(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {safe_repr(self.values['task'])}")
-            return read_stored_task(self.values["task"])
+            return read_stored_task(self.values["task"], without_places=True)
 
     def vocabulary(self) -> Mapping[str, Any] | None:
         """Word of the task -> token of the model, if given: as a table, or as the name of a file next to it.

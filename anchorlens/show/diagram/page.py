@@ -232,12 +232,12 @@ def _write_reports(result: SweepResult, path: Path, progress: bool | float | Non
     """Write the report of every trained cell that has none yet; return id -> address relative to the page."""
     folder = path.with_name(f"{path.stem}-reports")
     folder.mkdir(exist_ok=True)
-    trained = {cell.id: cell.path for cell in result if cell.path is not None}
+    trained = {cell.id: (cell.path, cell.run.task) for cell in result if cell.path is not None}
     with progress_bar(len(trained), enabled=progress, what="reports", unit="report") as show:
-        for n_done, (identity, run) in enumerate(trained.items()):
+        for n_done, (identity, of_cell) in enumerate(trained.items()):
             show(n_done, identity)
             report = folder / f"{identity}.html"
             if not report.exists():
-                write_report([classify(run)], report)
+                write_report([classify(*of_cell)], report)
         show(len(trained), "done")
     return {identity: f"{quote(folder.name)}/{identity}.html" for identity in trained}

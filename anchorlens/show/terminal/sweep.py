@@ -131,7 +131,7 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
     logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
-    logs = [(cell, path) for cell, path in logs if path.exists()]
+    logs = [(cell, path) for cell, path in logs if folder.size(path)]
     if not logs:
         return []
     from anchorlens.training.run_folder import last_step  # imports torch

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +13,7 @@ import numpy as np
 
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
+from anchorlens.files.csv_file import TARGETS, CsvFile
 from anchorlens.safe import START, kind_of, read_bytes, read_toml, safe_repr
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
@@ -31,11 +29,8 @@ MOST_QUESTIONS = 2_000_000
 N_POSITIONS = 7
 """Number of positions of the key in a sequence, as in the papers."""
 
-_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 _ANCHOR = re.compile(r"a[1-9][0-9]*")
 _MOST_COLUMNS = 20
-_LONGEST_LINE = 100_000
-"""Largest number of characters of a line."""
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
@@ -71,11 +66,12 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping: the anchors in order, applied to the key, give the target. All values are integers
-    used as labels only: they may be negative or large, and an anchor may have the number of a key.
-    `violates` (0 or 1) is the known truth; it is used for scoring, and the model never sees it. Columns may
-    be in any order; repeated rows count once. A chain need not have every key: mappings that are not in the
-    file are neither trained nor evaluated.
+    Every row is a mapping: the anchors in order, applied to the key, give the target (which may also be named
+    `label`, `answer` or `y`). All values are integers used as labels only: they may be negative or large, and
+    an anchor may have the number of a key. `violates` (0 or 1) is the known truth; it is used for scoring,
+    and the model never sees it. Columns may be in any order, between commas, semicolons or tabs; repeated
+    rows count once. A chain need not have every key: mappings that are not in the file are neither trained
+    nor evaluated.
 
     The mappings are presented as the papers' sequences: the key at one of 7 positions, its anchors next, and
     keys as noise elsewhere. Not supported are chains of different lengths in one file, sequences of another
@@ -87,19 +83,31 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
         OSError: it cannot be read.
     """
     path = Path(path)
-    names, rows, lines = _rows(path)
+    data = _content(path, MOST_BYTES)
+    try:
+        file = CsvFile(data)
+        names = _columns(f"line {file.first_line}", file.names)
+        if file.n_lines > MOST_ROWS:
+            raise ValueError(f"must hold at most {MOST_ROWS:,} rows; audit a part of them")
+        rows = file.rows()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
-    column = {name: rows[:, names.index(name)] for name in names}
+    column = {name: rows[:, place].astype(np.int64) for place, name in enumerate(names)}
+    if "violates" in column:
+        for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
+            value = column["violates"][odd]
+            raise ValueError(f"{path}: line {file.line(odd)}: violates must be 0 or 1, got {value}")
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
     first, place = distinct_rows(question)
     before = first[place]  # the first row with the same question
     for name in ("target", "violates"):
         for row in np.flatnonzero(column[name] != column[name][before])[:1] if name in column else ():
             chain = " ".join(map(str, question[row, :-1]))
+            here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, before[row]))
             raise ValueError(
-                f"{path}, line {lines[row]}: {name} of key {question[row, -1]} with the anchors {chain} is "
-                f"{column[name][row]}, and {column[name][before[row]]} in line {lines[before[row]]}; a "
-                "question must have one answer: keep one of them"
+                f"{path}: {name} of key {question[row, -1]} with the anchors {chain} is {here}, and {there}; "
+                "a question must have one answer: keep one of them"
             )
     if len(first) > MOST_MAPPINGS:
         raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
@@ -118,69 +126,12 @@ def _content(path: Path, most: int) -> bytes:
     return content
 
 
-def _undecoded(error: UnicodeDecodeError) -> str:
-    return f"must be UTF-8 text, got byte {error.object[error.start]:#04x}"
-
-
-def _rows(path: Path) -> tuple[list[str], np.ndarray, array[int]]:
-    """The names of the columns, the checked rows [row, column], and the line number of each row."""
-    content = io.TextIOWrapper(io.BytesIO(_content(path, MOST_BYTES)), encoding="utf-8-sig", newline="")
-    reader = csv.reader(_lines(path, content), strict=True)
-    columns: list[str] = []
-    values, lines = array("q"), array("q")
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num}: not a CSV file: {error}") from None
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: {_undecoded(error)}") from None
-        if row is None:
-            break
-        if not any(field.strip() for field in row):
-            continue
-        if not columns:
-            columns = [name.strip().lower() for name in row]
-            _check_columns(f"{path}, line {reader.line_num}", columns)
-            continue
-        if len(row) != len(columns) or not all(map(_NUMBER.fullmatch, row)):
-            raise ValueError(f"{path}, line {reader.line_num}: {_what_is_wrong(columns, row)}")
-        values.extend(map(int, row))
-        lines.append(reader.line_num)
-        if len(lines) > MOST_ROWS:
-            raise ValueError(f"{path}: must hold at most {MOST_ROWS:,} rows; audit a part of them")
-    if not columns:
-        raise ValueError(f"{path}: must be a CSV of mappings, got an empty file")
-    if not lines:
-        raise ValueError(f"{path}: must hold a row below its header, got none")
-    rows = np.frombuffer(values, dtype=np.int64).reshape(len(lines), len(columns))
-    if "violates" in columns:
-        truth = rows[:, columns.index("violates")]
-        for odd in np.flatnonzero((truth != 0) & (truth != 1))[:1]:
-            raise ValueError(f"{path}, line {lines[odd]}: violates must be 0 or 1, got {truth[odd]}")
-    return columns, rows, lines
-
-
-def _lines(path: Path, content: io.TextIOWrapper) -> Iterator[str]:
-    """Lines that each hold a whole row; a quoted value over several lines could be as long as the file."""
-    for number, line in enumerate(content, start=1):
-        if len(line) > _LONGEST_LINE:
-            raise ValueError(f"{path}, line {number}: must have at most {_LONGEST_LINE:,} characters")
-        if line.count('"') % 2:
-            raise ValueError(f"{path}, line {number}: not a CSV file: a quoted value does not end in it")
-        yield line
-
-
-def _what_is_wrong(columns: Sequence[str], row: Sequence[str]) -> str:
-    if len(row) != len(columns):
-        return f"must have {len(columns)} values, as the header has, got {len(row)}"
-    name, field = next(pair for pair in zip(columns, row, strict=True) if not _NUMBER.fullmatch(pair[1]))
-    return f"{name} must be an integer of up to 18 digits, got {field[:40]!r}"
-
-
-def _check_columns(where: str, columns: Sequence[str]) -> None:
-    if len(columns) > _MOST_COLUMNS:
-        raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(columns):,}")
+def _columns(where: str, given: Sequence[str]) -> list[str]:
+    """The names of the columns, checked; a column of answers is `target`, whatever it is called."""
+    if len(given) > _MOST_COLUMNS:
+        raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(given):,}")
+    answers = [name for name in given if name in TARGETS]
+    columns = ["target" if [name] == answers else name for name in given]
     anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
     expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
     if missing := [name for name in expected if name not in columns]:
@@ -192,8 +143,7 @@ def _check_columns(where: str, columns: Sequence[str]) -> None:
         if name not in expected and name != "violates":
             hint = suggestion(name[:40], [*expected, "violates"])
             raise ValueError(f"{where}: the column {name[:40]!r} is unknown; {hint}, or leave it out")
-        if columns.count(name) > 1:
-            raise ValueError(f"{where}: the column {name!r} is there twice; leave one out")
+    return columns
 
 
 def _as_sequences(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.csv
 
+from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
 from anchorlens.safe import (
     START,
     ZIP,
@@ -24,11 +24,10 @@ from anchorlens.safe import (
     read_torch_zip,
     reading,
     safe_repr,
-    safe_text,
     zip_in,
 )
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.checked_batch import narrowed, token_batch
+from anchorlens.tasks.shared.checked_batch import token_batch
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000
@@ -39,8 +38,9 @@ _BYTES = 8
 """Bytes counted for each number, whatever its type in the file."""
 _MOST_COMPRESSION = 128
 """Largest ratio of unpacked to compressed size; padded sequences reach 80."""
-_BLOCK = 2**20
-"""Bytes of a CSV file that are read at once; a row must be shorter."""
+_ENOUGH = 10
+"""Rows of a CSV file that tell what kind its first row or column is of."""
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,6})[\])]?")
 _SMALL = 2**20
 """Unpacked size in bytes that is always allowed."""
 _LARGEST_HEADER_OF_NPY = 2**16
@@ -52,8 +52,10 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
             [batch, pos] with -100 where nothing is scored; a `.npz` file with such arrays; or a `.csv` file:
-            in each row the tokens and then the one target, with or without a first row of names. Recognised
-            by content; at most 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304 sequences.
+            a sequence in each row. Without a header, or with the one that pandas makes up (0, 1, 2, ...), the
+            last column is the target. A header names one column `target` (or `label`, `answer`, `y`) and
+            numbers the tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. Recognised by content; at
+            most 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304 sequences.
 
     Returns:
         Tokens and targets, in the narrowest integers that hold them; `take` gives int64.
@@ -84,8 +86,7 @@ def _pair(data: bytes) -> tuple[Any, Any]:
     if not data or kind_of(data[:START]):
         wanted = "it is no .pt, .safetensors, .npz or .csv file of tokens and targets"
         raise ValueError(f"not training data: {instead(wanted, data[:START])}")
-    rows = _of_csv(data)
-    return rows[:, :-1], rows[:, -1]
+    return _of_csv(data)
 
 
 def _named(content: object) -> tuple[Any, Any]:
@@ -162,39 +163,94 @@ class _Npy:
         return np.ndarray(self.shape, self._dtype, buffer=data, offset=self._start, order=order)
 
 
-def _of_csv(data: bytes) -> np.ndarray:
-    """The rows, [batch, pos + 1], without the header row."""
+def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and targets in rows of values, with or without a header."""
     if len(data) > _MOST_BYTES_OF_CSV:
         raise ValueError(f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes; give a .npz file")
-    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    first = data[: 2**20].splitlines()[:1]
-    fields = first[0].split(b",") if first else []
-    if not 2 <= len(fields) <= _MOST_COLUMNS:
+    file = CsvFile(data)
+    n = len(file.fields)
+    if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
             f"not training data: neither a .pt, .safetensors nor .npz file, nor comma-separated rows of 2 to "
-            f"{_MOST_COLUMNS:,} integers, got {len(fields):,} in the first"
+            f"{_MOST_COLUMNS:,} integers, got {n:,} in the first"
         )
-    lines = max(data.count(b"\n"), data.count(b"\r"))
-    _check_count((lines, len(fields)))
-    names = all(field and not _is_number(field) for field in fields)
-    options = pyarrow.csv.ReadOptions(
-        use_threads=False, block_size=_BLOCK, skip_rows=int(names), autogenerate_column_names=True
-    )
-    kinds = {f"f{i}": pyarrow.int64() for i in range(len(fields))}
-    convert = pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[])
-    try:  # in blocks: for all rows at once pyarrow takes ten times the memory
-        with pyarrow.csv.open_csv(io.BytesIO(data), read_options=options, convert_options=convert) as reader:
-            if len(reader.schema) != len(fields):
-                raise ValueError(f"its first row has {len(fields)} columns, the second {len(reader.schema)}")
-            blocks = [narrowed(np.column_stack(block.columns)) for block in reader if block.num_rows]
-    except (pyarrow.ArrowException, UnicodeError) as error:
-        raise ValueError(f"not rows of integers: {safe_text(error)}") from None
-    return np.concatenate(blocks)
+    _check_count((file.n_lines, n))
+    order = _order(file) if file.names else list(range(n))
+    rows = file.rows()
+    if file.names:
+        rows = rows if order == sorted(order) else rows[:, order]
+    elif count_up(file.fields):
+        rows = _without_default_header(rows)
+    elif n > 2 and len(rows) >= _ENOUGH and (rows[:, 0] == np.arange(len(rows))).all():
+        raise ValueError(
+            "its first column counts its rows: is it the index of pandas? Write the file with "
+            "to_csv(..., index=False), or put the rows in another order"
+        )
+    return rows[:, :-1], rows[:, -1]
 
 
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field.strip(b" \"'"))
-    except ValueError:
-        return False
-    return True
+def _without_default_header(rows: np.ndarray) -> np.ndarray:
+    """The rows below one that counts up, as the names do that pandas gives to columns.
+
+    Raises:
+        ValueError: that may be a sequence too, since another counts up, or there are few.
+    """
+    alike = rows[1:]
+    for place in range(1, rows.shape[1]):
+        alike = alike[alike[:, place].astype(np.int64) - alike[:, 0] == place]
+    if len(rows) <= _ENOUGH or len(alike):
+        raise ValueError(
+            f"its first row, {rows[0, 0]} to {rows[0, -1]}, may be names or a sequence; leave names out "
+            "(to_csv(..., header=False, index=False)), and put another row first if it is a sequence"
+        )
+    return rows[1:]
+
+
+def _order(file: CsvFile) -> list[int]:
+    """The columns of the tokens in the order that their names tell, and that of the target.
+
+    Raises:
+        ValueError: the names leave it open which column is what.
+    """
+    names, otherwise = file.names, "rename them, or write no header: then the last column is the target"
+    targets = [name for name in names if name in TARGETS]
+    if len(targets) != 1:
+        raise ValueError(
+            f"line {file.first_line}: its header must name one column target (or label, answer, y), got "
+            f"{in_words(targets or names)}; {otherwise}"
+        )
+    tokens = [name for name in names if name != targets[0]]
+    places = {name: _place(name) for name in tokens}
+    stems = [stem for stem, number in places.values() if number >= 0]
+    usual = max(stems, key=stems.count, default="")
+    odd = [name for name in tokens if stems and (places[name][0] != usual or places[name][1] < 0)]
+    if odd == ["key"] and usual == "a":
+        places["key"], odd = ("a", 0), []
+    if odd:
+        raise ValueError(
+            f"line {file.first_line}: the column {safe_repr(odd[0])} is neither the target nor one of the "
+            f"numbered tokens ({in_words([n for n in tokens if n not in odd])}); leave it out, and every row "
+            "that was not trained"
+        )
+    in_order = sorted(tokens, key=lambda name: places[name][1])
+    first = places[in_order[0]][1]
+    first = first if first in (0, 1, ord("a")) else 0
+    for number, name in enumerate(in_order, start=first):
+        if places[name][1] != number and len(tokens) > 1:
+            raise ValueError(
+                f"line {file.first_line}: its tokens must be numbered from 0 or 1 without gaps (x0, x1, ..), "
+                f"got {safe_repr(name)} in place {number - first + 1}; {otherwise}"
+            )
+    return [names.index(name) for name in (*in_order, targets[0])]
+
+
+def _place(name: str) -> tuple[str, int]:
+    """What a column's name begins with, and its number; a single letter counts as one, and no number as -1.
+
+    >>> _place("x10"), _place("tokens[3]"), _place("b"), _place("split")
+    (('x', 10), ('tokens[', 3), ('', 98), ('split', -1))
+    """
+    if len(name) == 1 and name.isascii() and name.isalpha():
+        return "", ord(name)
+    found = _NUMBERED.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, -1)

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pytest
 import safetensors.torch
@@ -28,6 +29,7 @@ from anchorlens import (
     ModelConfig,
     PrOntoQATask,
     build_model,
+    load_checkpoint,
     save_checkpoint,
 )
 from anchorlens.checkpoints import shipped
@@ -68,6 +70,10 @@ VALID = {
     "data.csv": csv(),
     "named.csv": b"\xef\xbb\xbf" + csv(header="a,b,c,d,e,f,g,h,i,target\r\n", end="\r\n"),
     "quoted.csv": csv([[f'"{value}"' for value in row] for row in ROWS]),
+    "semicolons.csv": csv().replace(b",", b";"),
+    "tabs.tsv": csv().decode().replace(",", "\t").encode("utf-16"),
+    "floats.csv": csv(ROWS / 1.0),
+    "savetxt.csv": b"\n".join(b"  ".join(b"%.18e" % value for value in row) for row in ROWS),
 }
 
 
@@ -80,6 +86,78 @@ def test_every_format_gives_the_same_whatever_it_is_called(tmp_path, name):
         assert read.tokens.dtype == read.targets.dtype == torch.int8  # whatever the file has
         some = read.take(np.array([3, 1]))
         assert some.tokens.dtype == some.targets.dtype == torch.int64
+
+
+def frame(*names, **more):
+    """The rows as pandas writes them by default, with these names."""
+    return pd.DataFrame(ROWS, columns=list(names) or None).assign(**more)
+
+
+X = [f"x{place}" for place in range(9)]
+HEADERS = {
+    "pandas' own": frame(),
+    "pandas' own for the tokens": frame(*range(9), "target"),
+    "from one": frame(*range(1, 11)),
+    "another order": frame(*X, "target")[["x4", "target", *X[5:], *X[3::-1]]],
+    "an answer that is not last": frame(*X, "Label")[["Label", *X]],
+    "spaces": frame(*(f" pos {place + 1} " for place in range(9)), "ANSWER"),
+    "brackets": frame(*(f"tokens[{place}]" for place in range(9)), "y"),
+    "the key first": frame("key", *(f"a{place}" for place in range(1, 9)), "target").sort_index(axis=1),
+}
+
+
+@pytest.mark.parametrize("quoting", [0, 1])
+@pytest.mark.parametrize("name", HEADERS)
+def test_columns_are_taken_by_name(tmp_path, name, quoting):
+    """The header is no sequence, and no column is where its name says that it is not."""
+    HEADERS[name].to_csv(tmp_path / "data.csv", index=False, quoting=quoting)
+    read = read_training_data(tmp_path / "data.csv")
+    assert torch.equal(read.tokens, DATA.tokens) and torch.equal(read.targets, DATA.targets)
+
+
+COUNTING = pd.DataFrame(np.arange(20)[:, None] + np.arange(4))
+ASKED = {
+    "an index": (frame().to_csv(), "line 1: the first column must have a name, got '': is it the index of"),
+    "an index beside names": (frame(*X, "target").to_csv(), "Write the file with to_csv(..., index=False)"),
+    "an index read again": (frame().to_csv(index_label="Unnamed: 0"), "got 'Unnamed: 0': is it the index"),
+    "an index without a header": (
+        frame().to_csv(header=False),
+        "its first column counts its rows: is it the",
+    ),
+    "an index that the header lacks": (frame().to_csv(index_label=False), "got 11; is the first an index?"),
+    "rows that count up too": (COUNTING.to_csv(index=False, header=False), "its first row, 0 to 3, may be"),
+    "few rows": (frame()[:5].to_csv(index=False), "its first row, 0 to 9, may be names or a sequence"),
+    "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' is neither the"),
+    "a column before": (
+        frame("id", *X[:8], "y").to_csv(index=False),
+        "the column 'id' is neither the target",
+    ),
+    "no answer": (
+        frame(*X, "x9").to_csv(index=False),
+        "must name one column target (or label, answer, y), g",
+    ),
+    "two answers": (frame(*X[:8], "target", "y").to_csv(index=False), "y), got 'target', 'y'; rename them"),
+    "names without an order": (frame(*"acegikmoq", "y").to_csv(index=False), "got 'c' in place 2; rename"),
+    "a gap": (frame(*X[:8], "x9", "y").to_csv(index=False), "without gaps (x0, x1, ..), got 'x9' in place 9"),
+    "a name twice": (frame(*X[:8], "x0", "y").to_csv(index=False), "the column 'x0' is there twice"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_header_leaves_open_is_asked_and_not_guessed(tmp_path, name):
+    text, question = ASKED[name]
+    (tmp_path / "data.csv").write_text(text)
+    with pytest.raises(CheckpointError) as error:
+        read_training_data(tmp_path / "data.csv")
+    assert question in str(error.value) and str(error.value).isprintable()
+
+
+def test_a_default_header_is_no_sequence_that_was_trained(tmp_path):
+    """0, 1, 2, 3, ... read as a sequence would ask the held-out pair (3, 4)."""
+    frame().to_csv(tmp_path / "data.csv", index=False)
+    checkpoint = load_checkpoint(shipped()[3])
+    found = checkpoint.evaluate(training_set=read_training_data(tmp_path / "data.csv"), n_noise=2)
+    assert found.phase.number == 3
 
 
 def test_every_format_on_the_command_line(tmp_path):
@@ -130,19 +208,21 @@ def changed(row, column, value):
 REFUSED = {
     "empty": (b"", "it is empty"),
     "text": (b"these are no numbers", "nor comma-separated rows of 2 to 10,000 integers, got 1 in the first"),
-    "semicolons": (csv().replace(b",", b";"), "nor comma-separated rows"),
     "too many columns": (b"1," * 20_000 + b"1\n", "got 20,001 in the first"),
-    "names alone": (b"a,b,c\n", "not rows of integers"),
-    "fewer names than columns": (b"a,b\n1,2,3\n", "its first row has 2 columns, the second 3"),
-    "a float": (changed(3, 2, "1.5"), "invalid value '1.5'"),
-    "a float in the first row": (changed(0, 2, "1.5"), "invalid value '1.5'"),
-    "NaN": (changed(0, 0, "nan"), "invalid value 'nan'"),
-    "nothing": (changed(3, 9, ""), "invalid value ''"),
-    "a word": (changed(3, 9, "\x1b[31mred"), "invalid value '\\x1b[31mred'"),
-    "a huge number": (changed(3, 9, 10**30), "invalid value"),
+    "names alone": (b"a,b,y\n", "must hold a row below its header, got none"),
+    "fewer names than columns": (b"a,y\n1,2,3\n", "line 2: must have 2 values, as the header has, got 3; is"),
+    "a float": (changed(3, 2, "1.5"), "line 4: the value in column 3 must be an integer of up to 18 digits"),
+    "a float in the first row": (changed(0, 2, "1.5"), "up to 18 digits, got '1.5'"),
+    "a decimal comma": (b"1,5;2\n", "line 1: the value in column 1 must be an integer of up to 18 digits"),
+    "NaN": (changed(0, 0, "nan"), "got 'nan'"),
+    "nothing": (changed(3, 9, ""), "column 10 must be an integer of up to 18 digits, got an empty cell"),
+    "a word": (changed(3, 9, "\x1b[31mred"), "got '\\x1b[31mred'"),
+    "a huge number": (changed(3, 9, 10**30), "up to 18 digits, got '1000"),
+    "a float beyond what is exact": (changed(3, 9, "1e17"), "got '1e17'"),
     "a negative number": (changed(3, 9, -5), "targets of the training data must be 0 or more, got -5"),
-    "a cut row": (csv()[:-6], "Expected 10 columns"),
-    "an endless line": (b"1,2\n" + b"1" * 3_000_000, "not rows of integers"),
+    "a cut row": (csv()[:-6], "line 40: must have 10 values, as the first line has, got"),
+    "an endless line": (b"1,2\n" + b"1" * 3_000_000, "line 2: must have at most 1,048,576 characters"),
+    "another encoding": ("é,a\n1,2\n".encode("latin-1"), "must be UTF-8 text, got byte 0xe9"),
     "a bare pickle": (b"\x80\x04N.", "but a bare pickle"),
     "a bare array": (b"\x93NUMPY" + bytes(100), "but a NumPy array without a name"),
     "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),

@@ -1,0 +1,197 @@
+"""Read CSV files as rows of integers, with the names of their columns; every CSV file is read here."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.safe import UTF_16, decoded, safe_repr
+from anchorlens.tasks.shared.checked_batch import narrowed
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+TARGETS = ("target", "targets", "label", "labels", "answer", "answers", "y")
+"""Names of a column of answers."""
+_SEPARATORS = "\t;,"
+"""What may stand between two values, the first that the first line has."""
+_INDEX = ("", "unnamed: 0")
+"""Names of a first column that pandas wrote without being asked."""
+_BLOCK = 2**20
+"""Bytes that are read at once, and most characters of a line."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_LETTER = re.compile(r"[^\W\d_]")
+_QUOTED = re.compile(r'"[^"]*"')
+_LARGEST_EXACT = 2**53
+"""Largest float up to which every integer is one."""
+
+
+class CsvFile:
+    """A CSV file: its header is read at once, its rows on demand.
+
+    Values may be separated by commas, semicolons, tabs or spaces, quoted, and written as floats (`23.0`). The
+    text is UTF-8, or UTF-16 with a byte order mark.
+    """
+
+    fields: tuple[str, ...]
+    """The values of the first line that is not blank, without spaces around them."""
+    names: tuple[str, ...]
+    """The same in lower case if they are names of the columns: one has a letter, and is no number."""
+    first_line: int
+    """Number of the first line that is not blank, 1 or more."""
+
+    def __init__(self, data: bytes) -> None:
+        """Read the first line.
+
+        Raises:
+            ValueError: an empty file, no text, a header with an index or the same name twice.
+        """
+        self._data = decoded(data).encode() if data.startswith(UTF_16) else data.removeprefix(b"\xef\xbb\xbf")
+        self._separator = ""
+        first = next(self._records(), None)
+        if first is None:
+            raise ValueError("must hold rows of numbers, got an empty file")
+        self.first_line, fields = first
+        self.fields = tuple(field.removeprefix("#").strip() for field in fields)
+        has_names = any(_LETTER.search(field) and not _is_number(field) for field in self.fields)
+        names = tuple(field.lower() for field in self.fields)
+        if names[0] in _INDEX and (has_names or count_up(names[1:])):
+            raise ValueError(
+                f"line {self.first_line}: the first column must have a name, got {safe_repr(fields[0])}: is "
+                "it the index of pandas? Write the file with to_csv(..., index=False)"
+            )
+        self.names = names if has_names else ()
+        for name, times in Counter(self.names).most_common(1):
+            if times > 1:
+                raise ValueError(
+                    f"line {self.first_line}: the column {safe_repr(name)} is there twice; leave one out"
+                )
+
+    @property
+    def n_lines(self) -> int:
+        """Number of ends of lines, which is no less than that of rows after the first."""
+        return max(self._data.count(b"\n"), self._data.count(b"\r"))
+
+    def rows(self) -> Int[np.ndarray, "row column"]:
+        """Every row of values, in the narrowest integers that hold them.
+
+        Raises:
+            ValueError: no row, or one that holds anything but integers; the line and the column are named.
+        """
+        rows = self._rows_of_integers()
+        if rows is None:
+            rows = self._rows_of_values()
+        if not len(rows):
+            raise ValueError("must hold a row below its header, got none")
+        return rows
+
+    def line(self, row: int) -> int:
+        """The number of the line that holds a row."""
+        return next(n for k, (n, _) in enumerate(self._records()) if k == row + bool(self.names))
+
+    def _rows_of_integers(self) -> np.ndarray | None:
+        """The rows, fast; None if anything is unusual, which `_rows_of_values` reads or names."""
+        import pyarrow
+        import pyarrow.csv
+
+        kinds = {f"f{i}": pyarrow.int64() for i in range(len(self.fields))}
+        skipped = self.first_line - (not self.names)
+        read = pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK, skip_rows=skipped, autogenerate_column_names=True
+        )
+        parse = pyarrow.csv.ParseOptions(delimiter=self._separator)
+        convert = pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[])
+        try:  # in blocks: for all rows at once pyarrow takes ten times the memory
+            with pyarrow.csv.open_csv(io.BytesIO(self._data), read, parse, convert) as reader:
+                if len(reader.schema) != len(self.fields):
+                    return None
+                blocks = [narrowed(np.column_stack(block.columns)) for block in reader if block.num_rows]
+        except (pyarrow.ArrowException, UnicodeError):
+            return None
+        return np.concatenate(blocks) if blocks else None
+
+    def _rows_of_values(self) -> np.ndarray:
+        """The rows, value by value."""
+        values, n = array("q"), len(self.fields)
+        for line, fields in self._records():
+            if line == self.first_line and self.names:
+                continue
+            if len(fields) != n:
+                what = "the header" if self.names else "the first line"
+                advice = "; is the first an index? to_csv(..., index=False)" if len(fields) == n + 1 else ""
+                raise ValueError(
+                    f"line {line}: must have {n} values, as {what} has, got {len(fields):,}{advice}"
+                )
+            if all(map(_INTEGER.fullmatch, fields)):
+                values.extend(map(int, fields))
+                continue
+            for column, field in enumerate(fields):
+                if (value := _integer(field)) is None:
+                    name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
+                    got = safe_repr(field[:40]) if field else "an empty cell; fill it, or leave the row out"
+                    raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
+                values.append(value)
+        rows = np.frombuffer(values, dtype=np.int64).reshape(-1, n)
+        return narrowed(rows) if len(rows) else rows
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The number and the values of each line that is not blank; a value lies in one line."""
+        line = 0
+        try:
+            for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
+                if len(text) > _BLOCK:
+                    raise ValueError(f"line {line}: must have at most {_BLOCK:,} characters")
+                if not text.strip():
+                    continue
+                if text.count('"') % 2:
+                    raise ValueError(f"line {line}: not a CSV file: a quoted value does not end in it")
+                self._separator = self._separator or _separator(text)
+                options = {"delimiter": self._separator, "skipinitialspace": True, "strict": True}
+                fields = [field.strip() for field in next(csv.reader([text], **options), ())]
+                if any(fields):
+                    yield line, fields
+        except csv.Error as error:
+            raise ValueError(f"line {line}: not a CSV file: {error}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+
+
+def count_up(fields: tuple[str, ...]) -> bool:
+    """Whether values are 0, 1, 2, ..., the names that pandas gives to columns, or 1, 2, 3, ..."""
+    return any(fields == tuple(map(str, range(first, first + len(fields)))) for first in (0, 1))
+
+
+def in_words(names: Sequence[str]) -> str:
+    """The first few names, quoted."""
+    return ", ".join(map(safe_repr, names[:3])) + (", ..." if len(names) > 3 else "")
+
+
+def _separator(line: str) -> str:
+    """What stands between the values of a line; a space only between numbers, as numpy.savetxt writes it."""
+    unquoted = _QUOTED.sub("", line)
+    spaced = all(map(_is_number, unquoted.split()))
+    return next((mark for mark in _SEPARATORS if mark in unquoted), " " if spaced else ",")
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _integer(field: str) -> int | None:
+    """An integer, which may be written as a float where that is exact; None for anything else."""
+    if _INTEGER.fullmatch(field):
+        return int(field)
+    value = float(field) if _FLOAT.fullmatch(field) else 0.5
+    return int(value) if value.is_integer() and abs(value) <= _LARGEST_EXACT else None

@@ -70,7 +70,7 @@ _BY_START = (
         "a configuration of W&B in YAML; save it as JSON: json.dump(dict(run.config), file)",
     ),
     (
-        rb"%YAML|---\s|[\w.-]+:[ \r\n]",
+        rb"%YAML|---\s|(?!Unnamed: 0\b)[\w.-]+:[ \r\n]",  # not pandas' name of an index
         "a YAML text; save it as JSON: json.dump(yaml.safe_load(yaml_file), json_file)",
     ),
 )

@@ -133,20 +133,21 @@ def training_sets(
     """
     if train_data is None:
         return {}
-    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.files.importers.inputs import resolve
     from anchorlens.files.training_data import read_training_data
     from anchorlens.safe import CheckpointError
+    from anchorlens.tasks.registry import task_or_default
 
     tasks, unreadable = {}, False
     for path in checkpoints:
         try:
-            checkpoint = open_checkpoint(path, config=config).checkpoint
+            given = resolve(path, config=config, device="cpu")
         except (ValueError, OSError, MemoryError, RuntimeError):
             unreadable = True
             continue
-        if checkpoint.train_config is None:
-            tasks[path] = checkpoint.task
-        del checkpoint  # free its memory before the next checkpoint or the data is read
+        if given.checkpoint is None or given.checkpoint.train_config is None:
+            tasks[path] = task_or_default(given.task)
+        del given  # free its memory before the next checkpoint or the data is read
     if not tasks:
         if unreadable:
             return {}

@@ -40,27 +40,30 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
-    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.files.importers.inputs import resolve
 
     check_config(config)
     if n_noise is not None:
         check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
-        opened = open_checkpoint(checkpoint, config=config)
-    loaded = dataclasses.replace(opened.checkpoint, task=moved(opened.checkpoint.task, data))
-    for note in opened.notes:
+        given = resolve(checkpoint, config=config, device=device)
+    for note in given.notes:
         say(note)
-    sets = training_sets([checkpoint], train_data, config)
-    from anchorlens.models.devices import choose_device
+    training_set = training_sets([checkpoint], train_data, config).get(checkpoint)
     from anchorlens.show.terminal.training import print_behaviour
+    from anchorlens.tasks.registry import task_or_default
+    from anchorlens.verdict.evaluate import evaluate
 
+    task, found = moved(task_or_default(given.task), data), given.checkpoint
+    if found is not None:
+        found = dataclasses.replace(found, task=task)
+    given = dataclasses.replace(given, task=task, checkpoint=found)
     own = {} if n_noise is None else {"n_noise": n_noise}
-    if own and "n_noise" not in loaded.task.sampling:
-        raise ValueError(f"the task {loaded.task.kind} has no noise to draw; leave --n-noise out")
-    training_set = sets.get(checkpoint, loaded.lazy_training_set())
-    behaviour = loaded.evaluate(device=choose_device(device), training_set=training_set, seed=seed, **own)
-    print_behaviour(checkpoint, loaded, behaviour, as_json)
+    if own and "n_noise" not in task.sampling:
+        raise ValueError(f"the task {task.kind} has no noise to draw; leave --n-noise out")
+    behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
+    print_behaviour(checkpoint, found, task, behaviour, as_json)
 
 
 @one_line_errors

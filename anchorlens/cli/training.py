@@ -97,4 +97,4 @@ def train_command(
             logger.close()
     path = out / "ckpt.pt"
     say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
-    print_behaviour(path, result.checkpoint, result.behaviour, as_json)
+    print_behaviour(path, result.checkpoint, result.checkpoint.task, result.behaviour, as_json)

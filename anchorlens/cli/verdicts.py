@@ -76,7 +76,7 @@ def classify_command(
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
     choose_device(device)
     from anchorlens import show
-    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.files.importers.inputs import resolve
     from anchorlens.probes import REPORT_PROBES, with_own
 
     probes = with_own(own or [], REPORT_PROBES)
@@ -88,7 +88,7 @@ def classify_command(
     verdicts, unreadable = [], 0
     for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
-            task = moved(open_checkpoint(path, config=config).checkpoint.task, data) if data else None
+            task = moved(resolve(path, config=config).task, data) if data else None
             training_set = sets.get(path)
             verdict = classify(path, task, config=config, training_set=training_set, device=device, seed=seed)
         except (ValueError, OSError, MemoryError, RuntimeError) as error:

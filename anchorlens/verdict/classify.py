@@ -127,7 +127,7 @@ def classify(
     inside = read_inside(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
     agreement, explanation = explain(phase, inside.by_probes)
     if checkpoint is None:
-        subject = Subject(given.name, model=model, task=asked)
+        subject = Subject(**about, model=model, task=asked)
     else:
         subject = Subject.of(checkpoint, asked, model, **about)
     return Verdict(

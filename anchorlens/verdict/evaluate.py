@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import article, check_names
@@ -58,7 +59,8 @@ def evaluate(
 
     Returns:
         An `Evaluation`; for an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per
-        pair, deviations, commutativity and the phase. A list of them for a list of models.
+        pair, deviations, commutativity and the phase. A list of them for a list of models. What a file does
+        not say, and is assumed, is a warning.
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
@@ -75,6 +77,9 @@ def evaluate(
     2501.08537.
     """
     given: Any = resolve(model, task, config=config, device=device)  # pyright: ignore[reportArgumentType]
+    if given is not model:
+        for note in given.notes:
+            warnings.warn(note, stacklevel=3)
     asked, training_set = task_or_default(given.task), given_training_data(training_set)
     parameters = inspect.signature(asked.evaluate).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):

@@ -175,7 +175,20 @@ class TestHookedTransformer:
             ("[" * 100_000, "neither JSON nor TOML"),
             ('{"a": ' + "[" * 100_000, "neither JSON nor TOML"),
             ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
-            ('{"d_model": 8}', "normalization_type must be 'LN' or 'LNPre', got None"),
+            ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be specified"),
+            ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "LNPre' there, but the weights have norms"),
+            ('{"act_fn": "gelu", "normalization_type": "RMS"}', "'blocks.0.ln1.b' is no parameter"),
+            ('{"act_fn": "gelu", "attn_only": true}', "'blocks.0.mlp.W_in' is no parameter"),
+            (
+                '{"act_fn": "gelu", "gated_mlp": true}',
+                "blocks.0.mlp.W_gate must have shape [8, 12], got no such",
+            ),
+            (
+                '{"act_fn": "gelu", "positional_embedding_type": "rotary"}',
+                "'pos_embed.W_pos' is no parameter",
+            ),
+            ("model.eps = 1e-6\ntrain.seed = 3", "eps must be 1e-05, got 1e-06 in a model of anchorlens"),
+            ("model.variant = 'gpt2'\nmodel.parallel_attn_mlp = true", "leave variant, train and preset out"),
         ],
     )
     def test_a_configuration_that_makes_no_sense(self, tmp_path, config, cause):
@@ -185,21 +198,18 @@ class TestHookedTransformer:
     @pytest.mark.parametrize(
         ("field", "value"),
         [
-            ("normalization_type", "RMS"),
-            ("positional_embedding_type", "rotary"),
-            ("attn_only", True),
-            ("gated_mlp", True),
+            ("positional_embedding_type", "shortformer"),
+            ("parallel_attn_mlp", True),
             ("act_fn", "silu"),
             ("eps", 1e-6),
             ("attn_scale", 1.0),
-            ("n_key_value_heads", 1),
-            ("output_logits_soft_cap", 30.0),
+            ("attention_dir", "bidirectional"),
         ],
     )
-    def test_another_architecture_is_refused(self, tmp_path, field, value):
+    def test_another_architecture_is_no_checkpoint(self, tmp_path, field, value):
         config = json.dumps({"normalization_type": "LN", "act_fn": "gelu", "d_model": 8, field: value})
         written = write_bare(tmp_path, config=config)
-        refused(written.path, f"{field} must be", written.config)
+        refused(written.path, f"it is no Checkpoint: {field} must be", written.config)
 
     def test_a_bias_that_postnorm_does_not_have(self, tmp_path):
         written = write_bare(tmp_path, config="model.variant = 'postnorm'", variant="postnorm")

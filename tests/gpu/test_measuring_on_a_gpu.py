@@ -58,7 +58,7 @@ def test_any_hooked_transformer(tmp_path):
     torch.save(model.state_dict(), tmp_path / "bare.pt")
 
     def opened(device):
-        how = {"config": model.cfg, "device": device, "any_architecture": True}
+        how = {"config": model.cfg, "device": device}
         return resolve(tmp_path / "bare.pt", **how).model
 
     tokens = torch.arange(8)[None]

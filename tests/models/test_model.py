@@ -268,6 +268,6 @@ def test_the_index_of_a_device_is_kept(device, tmp_path):
     model = build_model(config, device=device)
     again = Checkpoint.from_model(model, config, task).build_model(device)
     torch.save(model.state_dict(), tmp_path / "bare.pt")
-    how = {"config": model.cfg, "device": device, "any_architecture": True}
+    how = {"config": model.cfg, "device": device}
     foreign = resolve(tmp_path / "bare.pt", **how).model
     assert [made.cfg.device for made in (model, again, foreign)] == ["cpu:0"] * 3

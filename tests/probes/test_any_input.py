@@ -181,7 +181,7 @@ class TestConfigOfBareWeights:
         assert torch.equal(opened.checkpoint.weights["embed.W_E"], model.W_E)
         assert opened.checkpoint.model_config.d_model == 16
         assert opened.checkpoint.task == TASK and not any("papers' own" in note for note in opened.notes)
-        same(stable_rank(opened), stable_rank(model))
+        same(stable_rank(opened.checkpoint), stable_rank(model))
 
     def test_a_task_takes_the_place_of_one_that_is_assumed_alone(self, bare):
         path, model = bare

@@ -42,7 +42,7 @@ def test_a_task_of_many_anchors_needs_no_table(capsys):
     config = ModelConfig.for_task(task, n_layers=1, d_model=8, d_head=4, d_mlp=8)
     checkpoint = Checkpoint(config, task, initial_weights(config, 0))
     behaviour = evaluate(checkpoint.last_position_model(), task, max_trials=500, n_noise=2)
-    print_behaviour(Path("ckpt.pt"), checkpoint, behaviour, as_json=False)
+    print_behaviour(Path("ckpt.pt"), checkpoint, checkpoint.task, behaviour, as_json=False)
     assert "accuracy by pair" not in capsys.readouterr().out
 
 

@@ -2,10 +2,13 @@
 
 The configuration is either ours (tables task, model, train, as `anchorlens train --config` reads) or a
 HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, with a table `task` if you like.
+The table `model` may also have fields of a HookedTransformerConfig. A model that `ModelConfig` can describe
+becomes a checkpoint, any other the HookedTransformer itself.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,28 +17,54 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anchorlens.configuration import check_number
+from anchorlens.engine.evaluation_cost import MOST_LAYERS, check_cost
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
+from anchorlens.files.importers.source import (
+    PAPERS_TASK,
+    Imported,
+    ImportedModel,
+    Source,
+    StateDict,
+    imported,
+    in_one_precision,
+    not_used,
+    state_dict,
+)
+from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
+from anchorlens.models.hooked import model_of, model_with
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import CheckpointError, reading, safe_repr
+from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "HookedTransformer state dict"
 
 _BUFFERS = (".attn.mask", ".attn.IGNORE")
-_EXPECTED: dict[str, tuple[Any, ...]] = {
-    "normalization_type": ("LN", "LNPre"),
+_ASSUMED: dict[str, Any] = {
+    "act_fn": "gelu",
+    "positional_embedding_type": "standard",
+    "attention_dir": "causal",
+    "eps": 1e-5,
+    "use_attn_scale": True,
+    "attn_scale": -1,
+    "parallel_attn_mlp": False,
+    "scale_attn_by_inverse_layer_idx": False,
+    "use_local_attn": False,
+    "use_logn_attn": False,
+    "attn_scores_soft_cap": -1,
+    "output_logits_soft_cap": -1,
+}
+"""What neither names nor shapes of weights decide -> what is taken where the configuration leaves it out."""
+_OURS: dict[str, tuple[Any, ...]] = {
+    **{name: (value,) for name, value in _ASSUMED.items()},
     "act_fn": ("gelu", "gelu_new", "relu"),
-    "positional_embedding_type": ("standard",),
-    "attention_dir": ("causal",),
-    "eps": (1e-5,),
-    "use_attn_scale": (True,),
-    "attn_scores_soft_cap": (-1,),
-    "output_logits_soft_cap": (-1,),
+    "normalization_type": ("LN", "LNPre"),
+    "original_architecture": (None, "GPT2LMHeadModel"),
     **dict.fromkeys(("clip_qkv", "window_size", "quantization_method"), (None,)),
     **dict.fromkeys(
         (
@@ -43,12 +72,8 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
             "norm_topk_prob",
             "uses_rms_norm",
             "final_rms",
-            "parallel_attn_mlp",
             "post_embedding_ln",
-            "scale_attn_by_inverse_layer_idx",
             "use_attention_sinks",
-            "use_local_attn",
-            "use_logn_attn",
             "use_normalization_before_and_after",
             "use_qk_norm",
         ),
@@ -56,7 +81,15 @@ _EXPECTED: dict[str, tuple[Any, ...]] = {
     ),
 }
 """Field of a HookedTransformerConfig -> the values that our architectures have."""
-_REQUIRED = ("normalization_type", "act_fn")
+_WITHOUT_EFFECT = (
+    *("attn_types", "decoder_start_token_id", "layer_norm_folding", "tie_word_embeddings"),
+    *("train_seq_length", "ungroup_grouped_query_attention", "use_attn_in", "use_attn_result"),
+    *("use_hook_mlp_in", "use_hook_tokens", "use_split_qkv_input"),
+)
+_BESIDE = {"task", "vocabulary"}
+_FIELDS = {field.name for field in dataclasses.fields(ModelConfig)}
+_OF_OTHER_POSITIONS = re.compile(r"rotary_.*|NTK_.*|yarn_.*|use_\w*_rope|relative_attention_.*")
+"""Fields that have no effect on a model with learned positions."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -69,7 +102,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
     return "embed.W_E" in state_dict(content)
 
 
-def read(source: Source) -> Imported:
+def read(source: Source) -> Imported | ImportedModel:
     """Read a state dict as the model that the given configuration describes.
 
     Raises:
@@ -83,102 +116,205 @@ def read(source: Source) -> Imported:
             "JSON file with tables task and model as `anchorlens train --config` reads, or the model's "
             "HookedTransformerConfig",
         )
-    tensors = source.tensors
-    task = source.config.task() or source.task
-    notes = [PAPERS_TASK] if task is None else []
-    train = None
-    shapes = _shapes(tensors)
-    with reading(source.config.path, "it does not describe this model"):
-        values = source.config.values
-        ours = any(name in values for name in ("model", "train", "preset"))
-        if ours or set(values) <= {"task", "vocabulary"}:
-            model, train = _our_tables(values, shapes)
-            notes += [f"its training set is the one that {source.config.path} describes"] if train else []
+    config, tensors = source.config, source.tensors
+    task, vocabulary, train = config.task() or source.task, config.vocabulary(), None
+    with reading(config.path, "it does not describe this model"):
+        sizes = _sizes(tensors)
+        tables = any(name in config.values for name in ("model", "train", "preset"))
+        if tables or set(config.values) <= _BESIDE:
+            said, train = _our_tables(config.values, sizes)
+            notes = [f"its training set is the one that {config.path} describes"] if train else []
         else:
-            model = _hooked_config(values, shapes)
-            notes += ["its variant is not named: it is read as gpt2"] if "variant" not in model else []
-        for name, size in shapes.items():
-            if model.get(name, size) != size:
-                raise ValueError(f"{name} is {safe_repr(model[name])} there, but the weights have {size}")
-        unknown = {} if train or "gamma" in model else {"gamma": None}
-        config = ModelConfig.from_dict({**unknown, **model, **shapes})
-    weights = _weights(tensors, config)
+            said = {name: value for name, value in config.values.items() if name not in _BESIDE}
+            notes = not_used(config, {name for name in config.values if _is_used(name) or name in _BESIDE})
+        for name, size in sizes.items():
+            if said.get(name) not in (None, size) and not (name == "d_vocab_out" and said[name] == -1):
+                raise ValueError(f"{name} is {safe_repr(said[name])} there, but the weights have {size}")
+        fields, assumed = _completed(said, sizes, tensors)
+        notes += [f"{config.path} {note}" for note in assumed]
+        other = _other_than_ours(fields, sizes)
+        if other and (train or fields.get("variant")):
+            raise ValueError(f"{other} in a model of anchorlens; leave variant, train and preset out")
+    if other is None:
+        return _checkpoint(source, fields | sizes, train, notes)
+    with reading(config.path, "it does not describe this model"):
+        if vocabulary is not None:
+            tensors = in_order_of(task or AnchorTask(), tensors, vocabulary)
+            sizes |= dict.fromkeys(("d_vocab", "d_vocab_out"), len(tensors["embed.W_E"]))
+        fields = {name: value for name, value in (fields | sizes).items() if name != "variant"}
+        _check_affordable(fields, task or AnchorTask(), tensors)
+        return ImportedModel(model_of(fields, tensors), task, tuple(notes), other)
+
+
+def _checkpoint(
+    source: Source, fields: Mapping[str, Any], train: TrainConfig | None, notes: list[str]
+) -> Imported | ImportedModel:
+    """The checkpoint of a model that `ModelConfig` can describe; the model alone where no task is known."""
+    assert source.config is not None
+    task, vocabulary = source.config.task() or source.task, source.config.vocabulary()
+    with reading(source.config.path, "it does not describe this model"):
+        ours = {name: value for name, value in fields.items() if name in _FIELDS and value is not None}
+        unknown = {} if train or "gamma" in fields else {"gamma": None}
+        config = ModelConfig.from_dict({**unknown, **ours})
+    weights = _weights(source.tensors, config)
+    if task is None and vocabulary is None:
+        papers = AnchorTask()
+        if papers.d_vocab > config.d_vocab or papers.seq_len > config.n_ctx:
+            check_cost(config, papers, None, weights.values())
+            weights, cast = in_one_precision(weights)
+            return ImportedModel(model_with(config, weights).eval(), None, (*notes, *cast), "it has no task")
+        notes = [*notes, PAPERS_TASK]
+    if not fields.get("variant"):
+        notes = [*notes, "its variant is not named: it is read as gpt2"]
     return imported(
-        config,
-        task or AnchorTask(),
-        weights,
-        notes=notes,
-        train_config=train,
-        vocabulary=source.config.vocabulary(),
+        config, task or AnchorTask(), weights, notes=notes, train_config=train, vocabulary=vocabulary
     )
 
 
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Every size of a ModelConfig, from the shapes of the weights."""
+def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """The sizes that the shapes of the weights give."""
 
     def shape(name: str, n_dims: int) -> torch.Size:
         if name not in tensors or tensors[name].ndim != n_dims:
-            raise ValueError(
-                f"{name} is missing or has no {n_dims} dimensions; models with learned positions, "
-                "attention and a plain MLP or a mixture of experts in every block can be read, no others"
-            )
+            raise ValueError(f"{name} must be among the weights, with {n_dims} dimensions")
         return tensors[name].shape
 
     d_vocab, d_model = shape("embed.W_E", 2)
-    n_heads, _, d_head = shape("blocks.0.attn.W_Q", 3)
-    layers = [re.fullmatch(r"blocks\.(\d{1,9})\.attn\.W_Q", name) for name in tensors]
-    router, expert = "blocks.0.mlp.W_gate.weight", "blocks.0.mlp.experts.0.W_in.weight"
-    experts = {"num_experts": shape(router, 2)[0]} if router in tensors else {}
-    return {
-        "n_layers": len([layer for layer in layers if layer]),
-        "n_heads": n_heads,
-        "d_model": d_model,
-        "d_head": d_head,
-        "d_mlp": shape(expert, 2)[0] if experts else shape("blocks.0.mlp.W_in", 2)[1],
-        "d_vocab": d_vocab,
-        "n_ctx": shape("pos_embed.W_pos", 2)[0],
-        **experts,
-    }
+    layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
+    check_number("n_layers", len(layers), maximum=MOST_LAYERS)
+    sizes = {"n_layers": len(layers), "d_model": d_model, "d_vocab": d_vocab}
+    if layers:
+        sizes["n_heads"], _, sizes["d_head"] = shape("blocks.0.attn.W_Q", 3)
+    if (d_vocab_out := shape("unembed.W_U", 2)[1]) != d_vocab:
+        sizes["d_vocab_out"] = d_vocab_out
+    if "pos_embed.W_pos" in tensors:
+        sizes["n_ctx"] = shape("pos_embed.W_pos", 2)[0]
+    if "blocks.0.mlp.W_gate.weight" in tensors:
+        sizes["num_experts"] = shape("blocks.0.mlp.W_gate.weight", 2)[0]
+        sizes["d_mlp"] = shape("blocks.0.mlp.experts.0.W_in.weight", 2)[0]
+    elif "blocks.0.mlp.W_in" in tensors:
+        sizes["d_mlp"] = shape("blocks.0.mlp.W_in", 2)[1]
+    return sizes
 
 
 def _our_tables(
-    values: Mapping[str, Any], shapes: Mapping[str, int]
+    values: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> tuple[dict[str, Any], TrainConfig | None]:
     """The model's fields, and the training configuration if there is one."""
     about_the_file = ("preset", "format", "format_version", "versions", "vocabulary")
     parts = {name: value for name, value in values.items() if name not in about_the_file}
     if "preset" in values:
         parts = merged(preset_parts(values["preset"]), parts)
-    run = RunConfig.from_dict(merged({"model": shapes}, parts))
-    return dict(parts.get("model", {})), run.train_config if "train" in parts else None
+    hooked: dict[str, Any] = {}
+    if isinstance(model := parts.get("model"), dict):
+        hooked = {name: value for name, value in model.items() if name not in _FIELDS and _is_used(name)}
+        others = {name: value for name, value in model.items() if name not in hooked}
+        if others.get("act_fn") not in (None, *_OURS["act_fn"]):
+            hooked["act_fn"] = others.pop("act_fn")
+        parts = {**parts, "model": others}
+    ours = {name: size for name, size in sizes.items() if name != "d_vocab_out"}
+    run = RunConfig.from_dict(merged({"model": ours}, parts))
+    if str(hooked.get("normalization_type", "")).lower() == "none":  # TOML has no null
+        hooked["normalization_type"] = None
+    of_a_run = {"variant": run.model_config.variant, "act_fn": None}  # which has its own default for each
+    whole = of_a_run if {"preset", "train"} & set(values) else {}
+    return {**whole, **parts.get("model", {}), **hooked}, run.train_config if "train" in parts else None
 
 
-def _hooked_config(values: Mapping[str, Any], shapes: Mapping[str, int]) -> dict[str, Any]:
-    """The values of a HookedTransformerConfig, as fields of a ModelConfig."""
-    attention = {
-        "d_vocab_out": (None, -1, shapes["d_vocab"]),
-        "n_key_value_heads": (None, shapes["n_heads"]),
-        "attn_scale": (-1, shapes["d_head"] ** 0.5),
-        "num_experts": (shapes.get("num_experts"),),
-        "gated_mlp": (False, "num_experts" in shapes),
-    }
-    for name, allowed in {**_EXPECTED, **attention}.items():
-        if name not in values and name not in _REQUIRED:
-            continue
-        if values.get(name) not in allowed:
-            choices = " or ".join(repr(value) for value in allowed)
+def _completed(
+    said: Mapping[str, Any], sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields with what the weights' names tell, and with what is assumed; and notes of the latter.
+
+    Raises:
+        ValueError: the norms or positions must be said, or names contradict what is said.
+    """
+    fields, notes, variant = dict(said), [], said.get("variant")
+    weight, bias = (
+        any(name.endswith(f"ln1.{x}") or name == f"ln_final.{x}" for name in tensors) for x in "wb"
+    )
+    if "normalization_type" not in said:
+        if not weight and not variant:
             raise ValueError(
-                f"{name} must be {choices}, got {safe_repr(values.get(name))}; no other can be read"
+                "normalization_type must be said where the weights have no norms: 'LNPre' or 'RMSPre' if "
+                "process_weights_ folded them into others, 'none' without any; add it to the table model"
             )
-    ours = ("act_fn", "variant", "gamma", "experts_per_token", *shapes)
-    return {name: values[name] for name in ours if values.get(name) is not None}
+        fields["normalization_type"] = "RMS" if weight and not bias else "LN"
+    norm = fields["normalization_type"]
+    if norm in ("LN", "RMS") and not weight and variant in (None, "gpt2"):
+        fields["normalization_type"] = f"{norm}Pre"
+        notes.append(f"describes norms ({norm}), and the weights have none: assumed to be folded into others")
+    elif norm not in ("LN", "RMS") and weight:
+        raise ValueError(f"normalization_type is {safe_repr(norm)} there, but the weights have norms")
+    if "d_mlp" not in sizes:
+        fields.setdefault("attn_only", True)
+    if "blocks.0.mlp.W_gate" in tensors:
+        fields.setdefault("gated_mlp", True)
+    if "blocks.0.attn._W_K" in tensors:
+        fields.setdefault("n_key_value_heads", len(tensors["blocks.0.attn._W_K"]))
+    if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
+        raise ValueError(
+            "positional_embedding_type and n_ctx must be said where the weights have no positions"
+        )
+    assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
+    if fields.get("attn_only"):
+        assumed.pop("act_fn", None)
+    if variant:
+        own = ModelConfig(variant=variant).activation
+        assumed = {"act_fn": own} if "act_fn" in assumed else {}
+    else:
+        fields |= assumed
+    if assumed:
+        words = (
+            f"{name} {'sqrt(d_head)' if name == 'attn_scale' else value}" for name, value in assumed.items()
+        )
+        notes.append(f"does not say these, which are assumed: {', '.join(words)}")
+    return fields, notes
+
+
+def _other_than_ours(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
+    """The first rule that keeps a model from being one of our architectures; None if it is one."""
+    if not sizes["n_layers"]:
+        return "n_layers must be an integer >= 1, got 0"
+    of_sizes = {
+        "d_vocab_out": (None, -1, sizes["d_vocab"]),
+        "n_key_value_heads": (None, sizes["n_heads"]),
+        "attn_scale": (-1, sizes["d_head"] ** 0.5),
+        "num_experts": (sizes.get("num_experts"),),
+        "gated_mlp": (False, "num_experts" in sizes),
+    }
+    for name, allowed in {**_OURS, **of_sizes}.items():
+        value = sizes.get(name, fields.get(name, allowed[0]))
+        if value not in allowed and not (name == "act_fn" and value is None and fields.get("variant")):
+            choices = " or ".join(repr(choice) for choice in allowed)
+            return f"{name} must be {choices}, got {safe_repr(value)}"
+    return None
+
+
+def _is_used(name: str) -> bool:
+    """Whether a HookedTransformerConfig's field says what the model computes, as far as it has an effect."""
+    known = {*_OURS, *_WITHOUT_EFFECT, *_FIELDS, "n_key_value_heads", "d_vocab_out", "gated_mlp"}
+    return name in known or _OF_OTHER_POSITIONS.fullmatch(name) is not None
+
+
+def _check_affordable(fields: Mapping[str, Any], task: Task, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse sizes that weights do not fix and that would take far more memory than the file suggests."""
+    check_number("d_head", fields.get("d_head"), minimum=1, limit=1_000_000, integer=True)
+    largest = 2**28 // max(1, fields["n_layers"] * fields["d_head"])
+    check_number("n_ctx", fields.get("n_ctx"), minimum=1, maximum=max(largest, 1), integer=True)
+    if fields.get("rotary_dim") is not None:
+        check_number("rotary_dim", fields["rotary_dim"], minimum=0, maximum=fields["d_head"], integer=True)
+    sizes = {name: fields[name] for name in ("d_model", "d_head", "d_vocab", "n_ctx")}
+    sizes |= {name: fields.get(name) or 1 for name in ("n_layers", "n_heads", "d_mlp")}
+    check_cost(ModelConfig(**sizes), task, None, tensors.values())
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
     state = StateDict(tensors)
     wanted = parameter_shapes(config)
     norms = {name for name in wanted if name.endswith((".w", ".b"))}
-    folded = {} if norms & set(tensors) else {name: float(name.endswith(".w")) for name in norms}
+    are_folded = config.variant == "gpt2" and not norms & set(tensors)
+    folded = {name: float(name.endswith(".w")) for name in norms if are_folded}
     weights = {
         name: tensors["embed.W_E"].new_full(shape, folded[name])
         if name in folded

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAli
 import torch
 from torch import nn
 
-from anchorlens.configuration import article
+from anchorlens.configuration import article, as_path
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers.any_hooked import open_any_hooked
-from anchorlens.files.importers.opened import ModelConfiguration, Opened, open_checkpoint
+from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
 from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
@@ -51,7 +50,7 @@ class Input:
     """The model, if it is built already; else None."""
     checkpoint: Checkpoint | None = None
     """Its weights and configurations; None for a model that came without a checkpoint."""
-    opened: Opened | None = None
+    opened: Opened | OpenedModel | None = None
     """The file that it was read from; None if there is none."""
     device: torch.device | None = None
     """Where a checkpoint's model is built."""
@@ -90,7 +89,6 @@ def resolve(
     config: ModelConfiguration | None = None,
     device: str | torch.device = "auto",
     name: str | None = None,
-    any_architecture: bool = False,
     in_single_precision: bool = True,
 ) -> Input:
     """Find the model to measure in whatever a caller gives.
@@ -103,7 +101,6 @@ def resolve(
         device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model in memory is not
             moved.
         name: name to show; None: the name of the file, the `repr` of a Checkpoint, or "model".
-        any_architecture: whether a state dict may be of another architecture than `ModelConfig` has.
         in_single_precision: whether a model in half precision is copied into float32, with a note.
 
     Raises:
@@ -116,11 +113,13 @@ def resolve(
     task, where = None if task is None else task_or_default(task), choose_device(device)
     opened = given if isinstance(given, Opened) else None
     if isinstance(given, str | os.PathLike):
-        if any_architecture and (other := open_any_hooked(given, config)):
-            model, own_task = other
-            model = model.to(str(where), print_details=False)
-            return Input(task or own_task, model, name=name or safe_text(titles([given])[0]))
-        opened = open_checkpoint(given, config=config, task=task)
+        opened = open_model(as_path("path", given), config=config, task=task)
+        if isinstance(opened, OpenedModel):
+            if task is not None and opened.task not in (None, task):
+                raise ValueError("the task given is another than that of config; leave one of them out")
+            model = opened.model.to(str(where), print_details=False)
+            called = name or safe_text(titles([given])[0])
+            return Input(task or opened.task, model, None, opened, where, opened.notes, called)
     elif config is not None:
         raise ValueError(
             f"config says what a file of bare weights is, and {article(type(given).__name__)} was given; "

@@ -6,14 +6,18 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Kind
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
-from anchorlens.files.importers.source import Source, state_dict
+from anchorlens.files.importers.source import ImportedModel, Source, state_dict
 from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading, safe_repr
 from anchorlens.tasks.shared.base import Task
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
 
 
 @documented
@@ -36,6 +40,28 @@ class Opened:
 
     def __repr__(self) -> str:
         return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedModel:
+    """A HookedTransformer that is no checkpoint, and where it came from."""
+
+    model: HookedTransformer
+    """The model on the CPU, in evaluation mode."""
+    task: Task | None
+    """What it was trained on, if the file or the caller says so."""
+    path: Path
+    """The path that was given: a file or a folder."""
+    file: Path
+    """The file that holds the weights."""
+    sha256: str
+    """SHA-256 of that file, 64 hexadecimal digits."""
+    kind: Kind
+    """What it was recognised as."""
+    notes: tuple[str, ...]
+    """Remarks for the user, one line each."""
+    why: str
+    """Why it is no checkpoint."""
 
 
 @checked_arguments()
@@ -79,7 +105,23 @@ def open_checkpoint(
 
     Source: formats of TransformerLens, Hugging Face and the papers' released code.
     """
-    path = as_path("path", path)
+    opened = open_model(as_path("path", path), config=config, task=task)
+    if isinstance(opened, OpenedModel):
+        raise CheckpointError(
+            opened.file,
+            f"it is no Checkpoint: {opened.why}; classify, evaluate and probes take this path and its config",
+        )
+    return opened
+
+
+def open_model(
+    path: Path, *, config: ModelConfiguration | None = None, task: Task | None = None
+) -> Opened | OpenedModel:
+    """Open what `open_checkpoint` opens, and any other HookedTransformer with its configuration.
+
+    Raises:
+        CheckpointError: as for `open_checkpoint`.
+    """
     settings = None if config is None else Settings.of(config)
     with reading(path):
         if _may_be_of_the_hub(path):
@@ -94,8 +136,10 @@ def open_checkpoint(
         if importer is None:
             raise CheckpointError(file, _unknown(content))
         with reading(file, "its weights cannot be read"):
-            checkpoint, notes = importer.read(Source(path, file, content, settings, task))
-    return Opened(checkpoint, path, file, sha256, importer.KIND, notes)
+            found = importer.read(Source(path, file, content, settings, task))
+    if isinstance(found, ImportedModel):
+        return OpenedModel(found.model, found.task, path, file, sha256, importer.KIND, found.notes, found.why)
+    return Opened(found.checkpoint, path, file, sha256, importer.KIND, found.notes)
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

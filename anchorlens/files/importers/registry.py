@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from anchorlens.files.importers import hooked_transformer, hugging_face, our_format, released_code
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import Imported, Source
+from anchorlens.files.importers.source import Imported, ImportedModel, Source
 
 Kind = Literal["anchorlens", "released code", "HookedTransformer state dict", "Hugging Face GPT-2"]
 
@@ -27,8 +27,8 @@ class Importer(Protocol):
         """Whether the content of a file is of this kind."""
         ...
 
-    def read(self, source: Source) -> Imported:
-        """The checkpoint that the file holds, and notes for the user."""
+    def read(self, source: Source) -> Imported | ImportedModel:
+        """The checkpoint (or model, if it is no checkpoint) that the file holds, and notes for the user."""
         ...
 
 

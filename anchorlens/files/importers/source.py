@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
 
 PAPERS_TASK = "no task was given: it is asked the papers' own"
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
@@ -52,6 +55,19 @@ class Imported(NamedTuple):
     """Weights, model and task, checked against each other."""
     notes: tuple[str, ...]
     """Remarks for the user, one line each."""
+
+
+class ImportedModel(NamedTuple):
+    """A HookedTransformer that is no checkpoint: no `ModelConfig` describes it, or its task is not known."""
+
+    model: HookedTransformer
+    """The model on the CPU, in evaluation mode."""
+    task: Task | None
+    """What it was trained on, if the file or the caller says so."""
+    notes: tuple[str, ...]
+    """Remarks for the user, one line each."""
+    why: str
+    """Why it is no checkpoint, in words."""
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -102,9 +118,19 @@ class StateDict:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """The note that lists the fields of a configuration that nothing uses; none where all are used."""
-    left = sorted(set(config.values) - set(used))
+    """The note that lists the fields of a configuration that have a value and are not used; none without."""
+    left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {', '.join(map(safe_text, left))}"] if left else []
+
+
+def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights in float64 where one is, else in float32; and a note where that changes something."""
+    dtypes = {weight.dtype for weight in weights.values()}
+    dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+    names = ", ".join(sorted(str(one).removeprefix("torch.") for one in dtypes))
+    note = f"its weights are {names}: they are read as {str(dtype).removeprefix('torch.')}"
+    cast = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
+    return cast, [note] if dtypes - {dtype} else []
 
 
 def imported(
@@ -123,13 +149,9 @@ def imported(
     Raises:
         ValueError: the weights do not fit the configuration, or it is too small for the task.
     """
-    notes = list(notes)
-    given, dtypes = list(weights.values()), {weight.dtype for weight in weights.values()}
-    dtype = torch.float64 if torch.float64 in dtypes else torch.float32
-    if dtypes - {dtype}:
-        names = ", ".join(sorted(str(d).removeprefix("torch.") for d in dtypes))
-        notes.append(f"its weights are {names}: they are read as {str(dtype).removeprefix('torch.')}")
-    weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
+    given = list(weights.values())
+    weights, cast = in_one_precision(weights)
+    notes = (*notes, *cast)
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")

@@ -123,13 +123,7 @@ def given_for(
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options)
-    return resolve(
-        model,
-        task if reads_task else None,
-        any_architecture=not asks,
-        in_single_precision=runs_it,
-        **how,
-    )
+    return resolve(model, task if reads_task else None, in_single_precision=runs_it, **how)
 
 
 def call(
@@ -173,7 +167,7 @@ def call(
             f"{probe.__name__} needs the two-anchor task of the model, got none; {instead}, or take a probe "
             "that reads weights alone, stable_rank for example"
         )
-    if given is not model and "task" in parameters:
+    if given is not model:
         for note in given.notes:
             warnings.warn(note, stacklevel=4)
     if needs_initial(probe):

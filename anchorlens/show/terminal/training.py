@@ -7,6 +7,7 @@ from pathlib import Path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, pair_grid
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
 from anchorlens.training.progress import duration
@@ -15,24 +16,29 @@ SCHEMA_VERSION = 1
 """Version of the JSON objects; it increases by one when a key changes its meaning or is removed."""
 
 
-def print_behaviour(path: Path, checkpoint: Checkpoint, behaviour: Evaluation, as_json: bool) -> None:
+def print_behaviour(
+    path: Path, checkpoint: Checkpoint | None, task: Task, behaviour: Evaluation, as_json: bool
+) -> None:
     """Print the task, the accuracies with their meanings, those of each pair, and the phase.
 
     Args:
         path: path of the checkpoint.
-        checkpoint: the checkpoint that was evaluated.
+        checkpoint: the checkpoint that was evaluated; None for a model that is no checkpoint.
+        task: the task that it was evaluated on.
         behaviour: its evaluation.
         as_json: whether to print one JSON object on one line instead.
     """
     if as_json:
-        about = {"path": str(path), "step": checkpoint.step}
-        parts = {"model": checkpoint.model_config, "task": checkpoint.task, "train": checkpoint.train_config}
-        about |= {name: None if part is None else part.to_dict() for name, part in parts.items()}
-        about |= {"metrics": dict(checkpoint.metrics), "versions": dict(checkpoint.versions)}
+        about = {"path": str(path), "step": getattr(checkpoint, "step", None)}
+        for name in ("model_config", "train_config"):
+            part = getattr(checkpoint, name, None)
+            about[name.removesuffix("_config")] = None if part is None else part.to_dict()
+        about["task"] = task.to_dict()
+        about |= {name: dict(getattr(checkpoint, name, {})) for name in ("metrics", "versions")}
         print_json({"schema_version": SCHEMA_VERSION, "checkpoint": about, "behaviour": behaviour.to_dict()})
         return
     console = Terminal()
-    console.print(checkpoint.task.describe())
+    console.print(task.describe())
     console.print(rich_table(accuracy_table(behaviour)))
     if (assumption := behaviour.assumption) is not None:
         console.print(f"note: {assumption}")

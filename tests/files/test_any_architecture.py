@@ -1,0 +1,157 @@
+"""A state dict of any HookedTransformer is measured as the model in memory, or what is assumed is said."""
+
+import json
+import warnings
+
+import pytest
+import torch
+from foreign_checkpoints import TINY, write_bare
+from known_models import only_on_3, user_built
+
+from anchorlens import AnchorTask, CheckpointError, classify, evaluate, open_checkpoint, probes
+from anchorlens.files.importers.inputs import resolve
+from anchorlens.models.gamma import initial_weights
+
+SMALL = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 32, "n_ctx": 9, "d_vocab": 110}
+KINDS = {
+    "rotary": {"positional_embedding_type": "rotary"},
+    "shortformer": {"positional_embedding_type": "shortformer"},
+    "no norms": {"normalization_type": None},
+    "parallel": {"parallel_attn_mlp": True},
+}
+TOKENS = AnchorTask().sample(64).tokens
+
+
+def written(folder, model, **more):
+    """Its state dict, and its configuration with the task, as docs/your_own_checkpoint.md says."""
+    torch.save(model.state_dict(), folder / "w.pt")
+    with (folder / "c.json").open("w") as file:
+        json.dump({**model.cfg.to_dict(), "task": {"seq_len": 9}, **more}, file, default=str)
+    return folder / "w.pt", folder / "c.json"
+
+
+@pytest.mark.filterwarnings("ignore:.*not used:UserWarning")
+@pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
+def test_from_its_file_as_in_memory(tmp_path, fields):
+    model = user_built(**SMALL | fields)
+    path, config = written(tmp_path, model)
+    assert torch.equal(resolve(path, config=config).model(TOKENS), model(TOKENS))
+    found = evaluate(path, config=config, n_noise=2)
+    assert found.to_dict() == evaluate(model, AnchorTask(), n_noise=2).to_dict()
+    verdict = classify(path, config=config, even_underfit=False)
+    assert verdict.phase == classify(model, AnchorTask(), even_underfit=False).phase
+    assert verdict.subject.path == str(path) and len(verdict.subject.sha256) == 64
+    assert any("not used: " in warning and "model_name" in warning for warning in verdict.warnings)
+    given = resolve(path, config=config)
+    assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
+    first, second = probes.v_similarity(given), probes.v_similarity(model, AnchorTask())
+    assert first.to_dict() == second.to_dict()
+    with pytest.raises(CheckpointError, match="it is no Checkpoint: .* classify, evaluate and probes take"):
+        open_checkpoint(path, config=config)
+
+
+class TestWhatTheFileDoesNotSay:
+    """Names and shapes do not decide the norms, the activation, the positions, the order of the blocks."""
+
+    @pytest.fixture
+    def no_norms(self, tmp_path):
+        model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"})
+        torch.save(model.state_dict(), tmp_path / "w.pt")
+
+        def read(tables):
+            (tmp_path / "c.toml").write_text(tables)
+            return resolve(tmp_path / "w.pt", config=tmp_path / "c.toml")
+
+        return model, read
+
+    def test_norms_are_said_or_it_is_refused(self, no_norms):
+        model, read = no_norms
+        for tables in ("", "model.act_fn = 'relu'", "task.seq_len = 9"):
+            with pytest.raises(
+                CheckpointError, match="normalization_type must be said where the weights have"
+            ):
+                read(tables)
+        said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
+        assert torch.equal(said.model(TOKENS), model(TOKENS))
+        assert "act_fn" not in " ".join(said.notes) and "positional_embedding_type standard" in said.notes[0]
+        folded = read("[model]\nact_fn = 'relu'\nnormalization_type = 'LNPre'\n[task]\nseq_len = 9")
+        assert folded.checkpoint is not None and folded.model.cfg.normalization_type == "LN"
+
+    def test_what_is_assumed_reaches_every_verdict(self, tmp_path):
+        torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
+        tables = {"model": {"gamma": 0.5}, "task": {"seq_len": 9}}
+        assumed = r"which are assumed: act_fn gelu, positional_embedding_type"
+        with (
+            pytest.warns(UserWarning, match=assumed),
+            pytest.warns(UserWarning, match="variant is not named"),
+        ):
+            evaluate(tmp_path / "w.pt", config=tables, n_noise=2)
+        verdict = classify(tmp_path / "w.pt", config=tables, even_underfit=False)
+        assert any("which are assumed: act_fn gelu" in warning for warning in verdict.warnings)
+        with (
+            pytest.warns(UserWarning, match=assumed),
+            pytest.warns(UserWarning, match="variant is not named"),
+        ):
+            probes.stable_rank(open_checkpoint(tmp_path / "w.pt", config=tables))
+
+    @pytest.mark.parametrize(
+        ("tables", "assumed"),
+        [
+            ({"model": {"variant": "gpt2", "act_fn": "gelu"}}, False),
+            ({"model": {"variant": "gpt2"}}, "act_fn gelu"),
+            ({"model": TINY.to_dict()}, False),
+            ({"preset": "quick", "model": TINY.to_dict()}, False),
+            ({"act_fn": "gelu", "normalization_type": "LN"}, "attention_dir causal"),
+            ({"model": {"act_fn": "gelu"}}, "parallel_attn_mlp False"),
+        ],
+    )
+    def test_no_more_than_is_left_out(self, tmp_path, tables, assumed):
+        torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
+        notes = " ".join(open_checkpoint(tmp_path / "w.pt", config=tables).notes)
+        assert ("which are assumed" in notes) == bool(assumed) and (assumed or "") in notes
+
+
+@only_on_3
+@pytest.mark.filterwarnings("ignore:.*not used:UserWarning")
+@pytest.mark.parametrize("fields", [{}, {"positional_embedding_type": "rotary"}], ids=["ours", "rotary"])
+def test_weights_folded_after_their_configuration_are_read_alike_by_all(tmp_path, fields):
+    model = user_built(**SMALL | {"act_fn": "gelu", "normalization_type": "LN"} | fields)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.ln1.w += 0.3
+    _, config = written(tmp_path, model)
+    expected = model(TOKENS).log_softmax(-1)
+    model.process_weights_()
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    given = resolve(tmp_path / "w.pt", config=config)
+    assert torch.allclose(given.model(TOKENS).log_softmax(-1), expected, atol=1e-4)
+    assert any("the weights have none: assumed to be folded" in note for note in given.notes)
+    assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
+
+
+def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task_is_needed(tmp_path):
+    model = user_built(**SMALL | {"n_ctx": 3, "d_vocab": 114, "act_fn": "relu", "normalization_type": "LN"})
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    given = resolve(tmp_path / "w.pt", config=model.cfg)
+    assert given.task is None and probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match="model must have n_ctx >= 9 for this task, got 3"):
+            evaluate(given)
+
+
+def test_sizes_that_weights_do_not_fix_are_bounded(tmp_path):
+    model = user_built(**SMALL | KINDS["rotary"])
+    path, config = written(tmp_path, model, n_ctx=10**9)
+    with pytest.raises(
+        CheckpointError, match="n_ctx must be an integer >= 1 and <= 16777216, got 1000000000"
+    ):
+        resolve(path, config=config)
+
+
+def test_a_task_of_the_caller_and_one_of_the_file(tmp_path):
+    path, config = written(tmp_path, user_built(**SMALL | KINDS["no norms"]))
+    with pytest.raises(ValueError, match="the task given is another than that of config"):
+        resolve(path, AnchorTask(key_max=80), config=config)
+    bare = write_bare(tmp_path, config=json.dumps({"act_fn": "silu", "normalization_type": "LN"}))
+    assert resolve(bare.path, AnchorTask(key_max=80), config=bare.config).task.key_max == 80

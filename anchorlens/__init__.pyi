@@ -6,6 +6,7 @@ from .controlling.run import control as control
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
+from .files.importers.hooked_from import hooked_from as hooked_from
 from .files.importers.opened import open_checkpoint as open_checkpoint
 from .models.config import ModelConfig as ModelConfig
 from .models.gamma_init import GammaTable as GammaTable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import checked_arguments
+from anchorlens.files.importers.hooked_from import HINT
 from anchorlens.files.importers.inputs import (
     WHAT_HOLDS_A_MODEL,
     ModelInput,
@@ -155,5 +156,6 @@ def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
 
 def _checked_model(model: Any) -> HookedTransformer:
     if not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
-        raise ValueError(f"what is classified must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}")
+        hint = HINT if isinstance(model, torch.nn.Module) else ""
+        raise ValueError(f"what is classified must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}{hint}")
     return model

@@ -21,20 +21,18 @@ from anchorlens.configuration import check_number
 from anchorlens.engine.evaluation_cost import MOST_LAYERS, check_cost
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import (
-    PAPERS_TASK,
     Imported,
     ImportedModel,
     Source,
     StateDict,
     imported,
-    in_one_precision,
     not_used,
     state_dict,
 )
 from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
-from anchorlens.models.hooked import model_of, model_with
+from anchorlens.models.hooked import model_of
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
@@ -149,7 +147,7 @@ def read(source: Source) -> Imported | ImportedModel:
 def _checkpoint(
     source: Source, fields: Mapping[str, Any], train: TrainConfig | None, notes: list[str]
 ) -> Imported | ImportedModel:
-    """The checkpoint of a model that `ModelConfig` can describe; the model alone where no task is known."""
+    """The checkpoint of a model that `ModelConfig` can describe."""
     assert source.config is not None
     task, vocabulary = source.config.task() or source.task, source.config.vocabulary()
     with reading(source.config.path, "it does not describe this model"):
@@ -157,18 +155,9 @@ def _checkpoint(
         unknown = {} if train or "gamma" in fields else {"gamma": None}
         config = ModelConfig.from_dict({**unknown, **ours})
     weights = _weights(source.tensors, config)
-    if task is None and vocabulary is None:
-        papers = AnchorTask()
-        if papers.d_vocab > config.d_vocab or papers.seq_len > config.n_ctx:
-            check_cost(config, papers, None, weights.values())
-            weights, cast = in_one_precision(weights)
-            return ImportedModel(model_with(config, weights).eval(), None, (*notes, *cast), "it has no task")
-        notes = [*notes, PAPERS_TASK]
     if not fields.get("variant"):
         notes = [*notes, "its variant is not named: it is read as gpt2"]
-    return imported(
-        config, task or AnchorTask(), weights, notes=notes, train_config=train, vocabulary=vocabulary
-    )
+    return imported(config, task, weights, notes=notes, train_config=train, vocabulary=vocabulary)
 
 
 def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:

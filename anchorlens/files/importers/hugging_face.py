@@ -1,8 +1,4 @@
-"""Folders of a Hugging Face GPT-2: config.json and model.safetensors or pytorch_model.bin.
-
-Their Conv1D stores [in, out], as we do, with queries, keys and values side by side and heads merged. The
-unembedding is the token embedding unless `tie_word_embeddings` is false, and has no bias.
-"""
+"""Folders of a Hugging Face GPT-2: config.json and model.safetensors or pytorch_model.bin."""
 
 from __future__ import annotations
 
@@ -10,21 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from einops import rearrange
-from torch import Tensor
-
 from anchorlens.configuration import check_choice
+from anchorlens.files.importers.gpt2_weights import gpt2_weights, is_of_linears
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import PAPERS_TASK, Imported, Source, StateDict, imported, state_dict
+from anchorlens.files.importers.source import (
+    Imported,
+    ImportedModel,
+    Source,
+    imported,
+    not_used,
+    state_dict,
+)
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import CheckpointError, reading, safe_repr
-from anchorlens.tasks.two_anchor.task import AnchorTask
 
 KIND = "Hugging Face GPT-2"
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-_BUFFERS = (".attn.bias", ".attn.masked_bias")
 _ACTIVATIONS = ("gelu_new", "gelu", "relu")
 _EXPECTED: dict[str, Any] = {
     "layer_norm_epsilon": 1e-5,
@@ -34,6 +32,10 @@ _EXPECTED: dict[str, Any] = {
     "add_cross_attention": False,
 }
 """Option -> the only value that our architecture supports, which is also Hugging Face's default."""
+_READ = (
+    *("model_type", "n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "n_inner"),
+    *("activation_function", "tie_word_embeddings"),
+)
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -57,10 +59,10 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 def recognises(content: Mapping[str, Any]) -> bool:
     """Whether the parameter names are Hugging Face GPT-2's, with or without the prefix `transformer.`."""
-    return any(f"{prefix}h.0.attn.c_attn.weight" in state_dict(content) for prefix in ("", "transformer."))
+    return is_of_linears(state_dict(content)) is False
 
 
-def read(source: Source) -> Imported:
+def read(source: Source) -> Imported | ImportedModel:
     """Read a GPT-2 with the config.json beside it; a configuration may give task and vocabulary.
 
     Raises:
@@ -69,17 +71,18 @@ def read(source: Source) -> Imported:
     """
     theirs = Settings.beside(source.file, source.file.parent)
     _check_type(theirs)
-    task, vocabulary = source.task, None
+    task, vocabulary, notes = source.task, None, []
     if source.config is not None:
         task, vocabulary = source.config.task() or task, source.config.vocabulary()
+        notes += not_used(source.config, ("task", "vocabulary"))
     with reading(theirs.path, "its configuration cannot be read"):
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
         if not isinstance(tied, bool):
             raise ValueError(f"tie_word_embeddings must be true or false, got {safe_repr(tied)}")
-    weights = _weights(source.tensors, config, tied)
-    notes = [PAPERS_TASK] if task is None else []
-    return imported(config, task or AnchorTask(), weights, notes=notes, vocabulary=vocabulary)
+    notes += not_used(theirs, (*_EXPECTED, *_READ))
+    weights = gpt2_weights(source.tensors, config, tied=tied)
+    return imported(config, task, weights, notes=notes, vocabulary=vocabulary)
 
 
 def _check_type(theirs: Settings) -> None:
@@ -106,42 +109,3 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     shapes |= {"d_head": checked.d_model // checked.n_heads}
     shapes |= {"d_mlp": 4 * checked.d_model if d_mlp is None else d_mlp}
     return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)
-
-
-def _weights(tensors: Mapping[str, Tensor], config: ModelConfig, tied: bool) -> dict[str, Tensor]:
-    state = StateDict({name.removeprefix("transformer."): tensor for name, tensor in tensors.items()})
-    heads, d_model, d_mlp = config.n_heads, config.d_model, config.d_mlp
-    d_z = heads * config.d_head
-    embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
-    if not tied or "lm_head.weight" in state:
-        unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
-    if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
-        raise ValueError("lm_head.weight differs from wte.weight, but config.json says that they are tied")
-    weights = {
-        "embed.W_E": embedding,
-        "pos_embed.W_pos": state.take("wpe.weight", config.n_ctx, d_model),
-        "unembed.W_U": unembedding.T,
-        "unembed.b_U": unembedding.new_zeros(config.d_vocab),
-        "ln_final.w": state.take("ln_f.weight", d_model),
-        "ln_final.b": state.take("ln_f.bias", d_model),
-    }
-    for layer in range(config.n_layers):
-        h, block = f"h.{layer}", {}
-        matrices = state.take(f"{h}.attn.c_attn.weight", d_model, 3 * d_z).split(d_z, dim=1)
-        biases = state.take(f"{h}.attn.c_attn.bias", 3 * d_z).split(d_z)
-        for x, matrix, bias in zip("QKV", matrices, biases, strict=True):
-            block[f"attn.W_{x}"] = rearrange(matrix, "m (h d) -> h m d", h=heads)
-            block[f"attn.b_{x}"] = rearrange(bias, "(h d) -> h d", h=heads)
-        w_o = state.take(f"{h}.attn.c_proj.weight", d_z, d_model)
-        block["attn.W_O"] = rearrange(w_o, "(h d) m -> h d m", h=heads)
-        block["attn.b_O"] = state.take(f"{h}.attn.c_proj.bias", d_model)
-        block["mlp.W_in"] = state.take(f"{h}.mlp.c_fc.weight", d_model, d_mlp)
-        block["mlp.b_in"] = state.take(f"{h}.mlp.c_fc.bias", d_mlp)
-        block["mlp.W_out"] = state.take(f"{h}.mlp.c_proj.weight", d_mlp, d_model)
-        block["mlp.b_out"] = state.take(f"{h}.mlp.c_proj.bias", d_model)
-        for ours, norm in (("ln1", "ln_1"), ("ln2", "ln_2")):
-            block[f"{ours}.w"] = state.take(f"{h}.{norm}.weight", d_model)
-            block[f"{ours}.b"] = state.take(f"{h}.{norm}.bias", d_model)
-        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
-    state.finish(_BUFFERS)
-    return weights

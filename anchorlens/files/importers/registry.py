@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from anchorlens.files.importers import hooked_transformer, hugging_face, our_format, released_code
+from anchorlens.files.importers import hooked_transformer, hugging_face, nanogpt, our_format, released_code
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, ImportedModel, Source
 
-Kind = Literal["anchorlens", "released code", "HookedTransformer state dict", "Hugging Face GPT-2"]
+Kind = Literal["anchorlens", "released code", "HookedTransformer state dict", "Hugging Face GPT-2", "nanoGPT"]
 
 
 class Importer(Protocol):
@@ -32,5 +32,5 @@ class Importer(Protocol):
         ...
 
 
-IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, hooked_transformer)
+IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, nanogpt, hooked_transformer)
 assert {importer.KIND for importer in IMPORTERS} == set(get_args(Kind))

@@ -17,8 +17,10 @@ from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
+from anchorlens.models.hooked import model_with
 from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -135,16 +137,17 @@ def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
 
 def imported(
     config: ModelConfig,
-    task: Task,
+    task: Task | None,
     weights: Mapping[str, Tensor],
     *,
     vocabulary: Mapping[str, Any] | None = None,
     notes: Iterable[str] = (),
     **fields: Any,
-) -> Imported:
+) -> Imported | ImportedModel:
     """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
-    A vocabulary (word of the task -> token of the model) renumbers the tokens.
+    Without a task it is the papers', if the model can read that; else the model alone is given back. A
+    vocabulary (word of the task -> token of the model) renumbers the tokens.
 
     Raises:
         ValueError: the weights do not fit the configuration, or it is too small for the task.
@@ -155,10 +158,16 @@ def imported(
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
+    if task is None:
+        task = AnchorTask()
+        if vocabulary is None and (task.d_vocab > config.d_vocab or task.seq_len > config.n_ctx):
+            check_cost(config, task, None, given)
+            return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")
+        notes = (*notes, PAPERS_TASK)
     if vocabulary is not None:
         weights = in_order_of(task, weights, vocabulary)
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
     check_cost(config, task, checkpoint.train_config, given)
-    return Imported(checkpoint, tuple(notes))
+    return Imported(checkpoint, notes)

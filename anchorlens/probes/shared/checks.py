@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
+from anchorlens.files.importers.hooked_from import HINT
 from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.evaluator import check_capacity
 
@@ -29,7 +30,8 @@ def check_model(model: Any, name: str = "model") -> None:
         ValueError: it is something else, or holds NaN or infinity.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
-        hint = "; try its build_model()" if hasattr(model, "build_model") else ""
+        hint = HINT if isinstance(model, nn.Module) else ""
+        hint = "; try its build_model()" if hasattr(model, "build_model") else hint
         raise ValueError(f"{name} must be a HookedTransformer, got {type(model).__name__}{hint}")
     check_finite(model, name)
 

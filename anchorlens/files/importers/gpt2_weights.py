@@ -1,0 +1,122 @@
+"""Weights of a GPT-2 as Hugging Face, nanoGPT and minGPT name them -> those of a HookedTransformer.
+
+Queries, keys and values lie side by side in c_attn, each with its heads merged. Hugging Face's Conv1D stores
+[in, out], as a HookedTransformer does; the Linear of nanoGPT and minGPT stores [out, in]. The unembedding has
+no bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from anchorlens.files.importers.source import StateDict
+from anchorlens.models.config import ModelConfig
+
+BUFFERS = (".attn.bias", ".attn.masked_bias")
+FIRST = "h.0.attn.c_attn.weight"
+"""The weight that tells such a model, and by its shape whether it is of Linears."""
+
+
+def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors without the prefixes of wrappers and `transformer.`."""
+    for prefix in ("_orig_mod.", "module.", "transformer."):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return dict(tensors)
+
+
+def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
+    """Whether c_attn is stored as [out, in]; None where these are not the weights of a GPT-2."""
+    shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
+    return None if len(shape) != 2 else shape[0] == 3 * shape[1]
+
+
+def gpt2_weights(
+    tensors: Mapping[str, Tensor], config: ModelConfig, *, tied: bool | None = None
+) -> dict[str, Tensor]:
+    """A HookedTransformer's parameters.
+
+    Args:
+        tensors: the state dict. Biases of a whole model of Linears may be missing; they are zeros then.
+        config: its sizes.
+        tied: whether the unembedding must be the token embedding (True), must be there (False), or either.
+
+    Raises:
+        ValueError: weights are missing, left over or of another shape.
+    """
+    state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
+    biased = not linears or "h.0.attn.c_attn.bias" in state
+    heads, d_model, d_mlp = config.n_heads, config.d_model, config.d_mlp
+    d_z = heads * config.d_head
+    embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
+    if tied is False or "lm_head.weight" in state:
+        unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
+    if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
+        raise ValueError("lm_head.weight differs from wte.weight, but config.json says that they are tied")
+
+    def matrix(name: str, d_in: int, d_out: int) -> Tensor:
+        return state.take(name, d_out, d_in).T if linears else state.take(name, d_in, d_out)
+
+    def bias(name: str, size: int) -> Tensor:
+        return state.take(name, size) if biased else embedding.new_zeros(size)
+
+    weights = {
+        "embed.W_E": embedding,
+        "pos_embed.W_pos": state.take("wpe.weight", config.n_ctx, d_model),
+        "unembed.W_U": unembedding.T,
+        "unembed.b_U": unembedding.new_zeros(config.d_vocab),
+        "ln_final.w": state.take("ln_f.weight", d_model),
+        "ln_final.b": bias("ln_f.bias", d_model),
+    }
+    for layer in range(config.n_layers):
+        h, block = f"h.{layer}", {}
+        matrices = matrix(f"{h}.attn.c_attn.weight", d_model, 3 * d_z).split(d_z, dim=1)
+        biases = bias(f"{h}.attn.c_attn.bias", 3 * d_z).split(d_z)
+        for x, values, offsets in zip("QKV", matrices, biases, strict=True):
+            block[f"attn.W_{x}"] = rearrange(values, "m (h d) -> h m d", h=heads)
+            block[f"attn.b_{x}"] = rearrange(offsets, "(h d) -> h d", h=heads)
+        w_o = matrix(f"{h}.attn.c_proj.weight", d_z, d_model)
+        block["attn.W_O"] = rearrange(w_o, "(h d) m -> h d m", h=heads)
+        block["attn.b_O"] = bias(f"{h}.attn.c_proj.bias", d_model)
+        block["mlp.W_in"] = matrix(f"{h}.mlp.c_fc.weight", d_model, d_mlp)
+        block["mlp.b_in"] = bias(f"{h}.mlp.c_fc.bias", d_mlp)
+        block["mlp.W_out"] = matrix(f"{h}.mlp.c_proj.weight", d_mlp, d_model)
+        block["mlp.b_out"] = bias(f"{h}.mlp.c_proj.bias", d_model)
+        for ours, norm in (("ln1", "ln_1"), ("ln2", "ln_2")):
+            block[f"{ours}.w"] = state.take(f"{h}.{norm}.weight", d_model)
+            block[f"{ours}.b"] = bias(f"{h}.{norm}.bias", d_model)
+        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
+    state.finish(BUFFERS)
+    return weights
+
+
+def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | None) -> ModelConfig:
+    """The sizes of such a model, from the shapes of its weights and the number of its heads.
+
+    Raises:
+        ValueError: a matrix is missing, or the heads do not divide the width.
+    """
+    named = gpt2_names(tensors)
+    missing = [name for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight") if name not in named]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    d_vocab, d_model = named["wte.weight"].shape
+    layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
+    checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]
+    if d_model % checked.n_heads:
+        raise ValueError(f"n_head must divide the width, {d_model}, got {checked.n_heads}")
+    return ModelConfig(
+        variant="gpt2",
+        act_fn=act_fn,  # pyright: ignore[reportArgumentType]
+        gamma=None,
+        n_layers=len(layers),
+        n_heads=checked.n_heads,
+        d_model=d_model,
+        d_head=d_model // checked.n_heads,
+        d_mlp=max(named["h.0.mlp.c_fc.weight"].shape[1 - int(bool(is_of_linears(tensors)))], 1),
+        d_vocab=d_vocab,
+        n_ctx=len(named["wpe.weight"]),
+    )

@@ -1,0 +1,124 @@
+"""`hooked_from` makes a HookedTransformer of a GPT-2 in memory: nanoGPT's, minGPT's or Hugging Face's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from anchorlens.files.importers.gpt2_weights import gpt2_config, gpt2_weights, is_of_linears
+from anchorlens.models.hooked import model_of
+from anchorlens.models.running import device_of, evaluation_mode
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+_ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
+_HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads")
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
+_TOLERANCE_OF_HALF = 0.05
+_MOST_POSITIONS = 16
+
+
+def hooked_from(gpt: nn.Module) -> HookedTransformer:
+    """Make a HookedTransformer of a GPT-2 in plain torch, for the probes and `classify`.
+
+    Args:
+        gpt: a nanoGPT, a minGPT, a `GPT2LMHeadModel` of Hugging Face, or a GPT of your own whose parameters
+            have their names. It maps tokens [batch, pos] to logits, also as the first of several outputs or
+            as `.logits`. It stays as it is.
+
+    Returns:
+        A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of its weights in float32
+        (float64 if they are). It gives the same logits on 4 random sequences at the last position: its
+        activation is the one for which it does.
+
+    Raises:
+        ValueError: it has other parameters, or other logits than any such model (another order in its blocks,
+            other positions, another norm).
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 110, "n_positions": 9}
+        >>> gpt = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=None, eos_token_id=None))
+        >>> hooked_from(gpt).cfg.act_fn
+        'gelu_new'
+
+    Source: the architecture of GPT-2, as nanoGPT, minGPT and Hugging Face's transformers have it.
+    """
+    if not isinstance(gpt, nn.Module):
+        raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}")
+    tensors = {name: tensor.detach().cpu() for name, tensor in gpt.state_dict().items()}
+    what = f"gpt must be a GPT-2 as nanoGPT, minGPT or Hugging Face have it, got a {type(gpt).__name__}"
+    if is_of_linears(tensors) is None:
+        raise ValueError(f"{what} without transformer.h.0.attn.c_attn.weight; {_ELSE}")
+    try:
+        config = gpt2_config(tensors, _n_heads(gpt), None)
+        weights = gpt2_weights(tensors, config)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}; {_ELSE}") from None
+    theirs = getattr(gpt, "config", None)
+    fields: dict[str, Any] = {
+        **{name: getattr(config, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")},
+        **{name: getattr(config, name) for name in ("d_vocab", "n_ctx")},
+        "normalization_type": "LN",
+        "eps": next(
+            (m.eps for name, m in gpt.named_modules() if name.endswith("ln_f") and hasattr(m, "eps")), 1e-5
+        ),
+        "use_attn_scale": bool(getattr(theirs, "scale_attn_weights", True)),
+        "scale_attn_by_inverse_layer_idx": bool(getattr(theirs, "scale_attn_by_inverse_layer_idx", False)),
+    }
+    generator = torch.Generator("cpu").manual_seed(0)
+    n_pos = min(config.n_ctx, _MOST_POSITIONS)
+    tokens = torch.randint(config.d_vocab, (4, n_pos), generator=generator, device="cpu")
+    expected = _logits(gpt, tokens, what)
+    tolerance = _TOLERANCE.get(expected.dtype, _TOLERANCE_OF_HALF) * max(1.0, float(expected.abs().max()))
+    differences = []
+    for act_fn in _ACTIVATIONS:
+        model = model_of({**fields, "act_fn": act_fn}, weights)
+        with torch.no_grad():
+            differences.append(float((model(tokens)[:, -1] - expected).abs().max()))
+        if differences[-1] <= tolerance:
+            return model.to(str(device_of(gpt)), print_details=False)
+    raise ValueError(
+        f"{what} whose logits differ from such a model's by {min(differences):.2g} or more, with any of the "
+        f"activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
+    )
+
+
+_ELSE = "evaluate(gpt, task) takes any model"
+HINT = "; hooked_from(gpt) makes one of a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
+"""For whoever gives a plain GPT where a HookedTransformer is needed."""
+
+
+def _n_heads(gpt: nn.Module) -> Any:
+    """The number of heads that its configuration or one of its modules names.
+
+    Raises:
+        ValueError: none does.
+    """
+    for place in (getattr(gpt, "config", None), *gpt.modules()):
+        for name in _HEADS:
+            if isinstance(n_heads := getattr(place, name, None), int):
+                return n_heads
+    raise ValueError("neither gpt.config nor a module of it has n_head, the number of its heads")
+
+
+def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:
+    """Its logits at the last position, on the CPU.
+
+    Raises:
+        ValueError: it does not take tokens, or gives something else.
+    """
+    try:
+        with evaluation_mode(gpt), torch.no_grad():
+            given: Any = gpt(tokens.to(device_of(gpt)))
+    except Exception as error:
+        raise ValueError(
+            f"{what} that does not take tokens [batch, pos]: {type(error).__name__}: {error}"
+        ) from None
+    logits = getattr(given, "logits", given[0] if isinstance(given, tuple) else given)
+    if not isinstance(logits, Tensor) or logits.dim() != 3:
+        raise ValueError(f"{what} that gives no logits [batch, pos, d_vocab], but {type(logits).__name__}")
+    return logits[:, -1].cpu()

@@ -1,0 +1,88 @@
+"""The `ckpt.pt` of a nanoGPT: weights in `model`, sizes in `model_args`; bare weights with their n_head too.
+
+nanoGPT's activation is not in the file: gelu is assumed, as nanoGPT has had it since 2023, unless the table
+`model` of a configuration says another `act_fn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anchorlens.files.importers.gpt2_weights import gpt2_config, gpt2_weights, is_of_linears
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.source import (
+    Imported,
+    ImportedModel,
+    Source,
+    imported,
+    not_used,
+    state_dict,
+)
+from anchorlens.safe import safe_repr
+
+KIND = "nanoGPT"
+
+_SIZES = {
+    "n_layer": "n_layers",
+    "n_head": "n_heads",
+    "n_embd": "d_model",
+    "block_size": "n_ctx",
+    "vocab_size": "d_vocab",
+}
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """None: a nanoGPT is a single file, which has its sizes in it."""
+    return None
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Whether the parameter names are GPT-2's, and its matrices are stored as Linears store them."""
+    return is_of_linears(state_dict(content)) is True
+
+
+def read(source: Source) -> Imported | ImportedModel:
+    """Read a nanoGPT; a configuration may give task, vocabulary, and in the table model n_heads and act_fn.
+
+    Raises:
+        CheckpointError: the configuration makes no sense.
+        ValueError: the number of heads is not known, or weights and sizes contradict each other.
+    """
+    args, told, notes = source.content.get("model_args"), {}, []
+    args, task, vocabulary = (args if isinstance(args, dict) else {}), source.task, None
+    if source.config is not None:
+        task, vocabulary = source.config.task() or task, source.config.vocabulary()
+        table = source.config.values.get("model")
+        told = table if isinstance(table, dict) else {}
+        notes += not_used(source.config, ("task", "vocabulary", *(["model"] if told else [])))
+    n_heads = args.get("n_head", told.get("n_heads"))
+    if n_heads is None:
+        raise ValueError(
+            "the weights of a nanoGPT do not say its number of heads: open the ckpt.pt that has model_args, "
+            "or give config (--config) with n_heads in its table model"
+        )
+    if "act_fn" not in told:
+        notes.append("a nanoGPT's file does not say its activation: act_fn gelu is assumed")
+    config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
+    for name, ours in _SIZES.items():
+        if args.get(name, size := getattr(config, ours)) != size:
+            raise ValueError(f"{name} is {safe_repr(args[name])} in model_args, but the weights have {size}")
+    others = {name for name in told if told[name] != getattr(config, name, None)}
+    if others:
+        raise ValueError(
+            f"{min(others)} is {safe_repr(told[min(others)])} in the table model, which does not fit"
+        )
+    recipe = source.content.get("config")
+    whole = Settings(source.file, {**(recipe if isinstance(recipe, dict) else {}), **args})
+    notes += not_used(whole, (*_SIZES, "bias"))
+    step = source.content.get("iter_num")
+    return imported(
+        config,
+        task,
+        gpt2_weights(source.tensors, config),
+        vocabulary=vocabulary,
+        notes=notes,
+        step=step if isinstance(step, int) and 0 <= step < 10**12 else None,
+    )

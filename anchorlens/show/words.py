@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.verdict import ByProbes, Posterior, Verdict
+    from anchorlens.verdict.verdict import Posterior, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -32,22 +32,15 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 """Value of `Verdict.agreement` -> its texts."""
 
 
-def outside_calibration(by_probes: ByProbes) -> str:
-    """Why the probabilities are less reliable; empty if model and task lie within the calibration."""
-    reasons = "; ".join(by_probes.outside)
-    return f"Less sure, for it lies outside the calibration: {reasons}." if reasons else ""
-
-
 def what_is_named(posterior: Posterior) -> str:
     """The kind of thing that a verdict names, `phase` or `solution`."""
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
 
 
 def beside(verdict: Verdict) -> str:
-    """The note below the phase by the probes: the answer by decoding, and what is outside the calibration."""
+    """The note below the phase by the probes: the answer by decoding."""
     decoded = verdict.by_decoding.in_words()
-    notes = (f"By decoding: {decoded}." if decoded else "", outside_calibration(verdict.by_probes))
-    return " ".join(filter(None, notes))
+    return f"By decoding: {decoded}." if decoded else ""
 
 
 class Caption(NamedTuple):

@@ -23,9 +23,9 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log
-from anchorlens.verdict.explanation import explain
+from anchorlens.verdict.explanation import explain, outside_calibration
 from anchorlens.verdict.forecast import trajectory
-from anchorlens.verdict.inside import read_inside, shape_of
+from anchorlens.verdict.inside import read_inside
 from anchorlens.verdict.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def classify(
         behaviour = result.behaviour if result.behaviour.options["seed"] == seed else None
 
     if checkpoint is None:
-        asked, model, shape = task_or_default(given.task), _checked_model(given.model), None
+        asked, model = task_or_default(given.task), _checked_model(given.model)
         behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
     else:
         if checkpoint.train_config is not None and training_set is not None:
@@ -116,7 +116,7 @@ def classify(
                 "a checkpoint that says how it was trained knows its own training set; leave training_set "
                 "out, or give checkpoint.build_model() with your training set"
             )
-        asked, model, shape = checkpoint.task, given.model, shape_of(checkpoint.model_config)
+        asked, model = checkpoint.task, given.model
         if behaviour is None:
             if checkpoint.train_config is not None:
                 training_set = checkpoint.lazy_training_set()
@@ -124,8 +124,8 @@ def classify(
     phase = behaviour.phase_if_clear()
     if (assumption := behaviour.assumption) is not None:
         notes = (*notes, assumption)
-    train = behaviour.measure("train") if behaviour.train_is_known else None
-    inside = read_inside(model, asked, shape, train=train, void=_void(behaviour, even_underfit))
+    train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
+    inside = read_inside(model, asked, train=train, train_is_known=behaviour.train_is_known, void=void)
     agreement, explanation = explain(phase, inside.by_probes)
     if checkpoint is None:
         subject = Subject(**about, model=model, task=asked)
@@ -138,7 +138,7 @@ def classify(
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,
-        warnings=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys((*notes, *outside_calibration(inside.by_probes)))),
         subject=subject,
         trajectory=tuple(points),
     )

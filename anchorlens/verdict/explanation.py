@@ -1,8 +1,12 @@
-"""One sentence on what an agreement or disagreement of behaviour and probes means."""
+"""What an agreement or disagreement of behaviour and probes means, in a few sentences."""
 
 from __future__ import annotations
 
-from anchorlens.tasks.shared.phases import SOLUTION_GLOSS, Phase
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from anchorlens.tasks.shared.phases import SOLUTION_LABELS, Phase
+from anchorlens.verdict.inside import NUMBERS, by_phase
 from anchorlens.verdict.verdict import ByProbes
 
 _INSIDE = {
@@ -15,25 +19,35 @@ _OUTSIDE = {
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }
-_BECAUSE = {
-    (1, 2): "it has the general solution in part; more steps or more data may help on held-out keys",
-    (1, 3): "it has parts of the rules, but does not use them for held-out keys",
-    (2, 1): "it may answer held-out keys by their similarity to trained ones, not by a general solution",
-    (2, 3): "it computes the single-anchor results, but does not combine them for pairs it never saw",
-    (3, 1): "it finds the right answers in another way than the calibrated models",
-    (3, 2): "it finds the right answers in another way than the calibrated models, or only for most keys",
-}
-"""(phase by behaviour, phase by probes) -> a possible cause of the disagreement."""
-
+TIE = 2.0
+"""The probes cannot tell a phase from the next if it is less than this many times as probable: of the runs of
+the zoo with such a phase by the probes, six in ten have it by behaviour."""
 _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Whether both name the same phase, or solution, and a sentence on what that means.
+    """Whether both name the same phase, or solution, and what that means.
+
+    The text states only what was measured on this model: its phase by behaviour, the probabilities by the
+    probes, and readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
-        The agreement is None if one of them names none; the sentence then says which and why.
+        The agreement is None if one of them names none; the text then says which and why.
     """
+    agreement, text = _compared(behaviour, by_probes)
+    if by_probes.outside and by_probes.phase.is_named:
+        text = f"{text} The model or its task is outside the calibration, so the probes are less sure."
+    return agreement, text
+
+
+def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
+    """The warning that a model or its task is outside the calibration, if so."""
+    if by_probes.outside:
+        reasons = "; ".join(by_probes.outside)
+        yield f"the model or its task is outside the calibration, so the probes are less sure: {reasons}"
+
+
+def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     inside = by_probes.phase
     named = [phase.is_named for phase in (behaviour, inside)]
     if not named[0] and behaviour.reason == inside.reason:
@@ -49,46 +63,61 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         text = f"{' and '.join(which)}."
         text = text[0].upper() + text[1:]
         if behaviour.cause == "training data unknown" and inside.number is not None:
-            likeness = f"its inside looks like that of {_INSIDE[inside.number]}"
-            text = f"{text} If it has fit its training data, {likeness}; only these data can tell."
+            text = (
+                f"{text} If it has fit its training data, {_likeness(by_probes)}; only these data can tell."
+            )
         return None, text
-    if behaviour.solution is not None or inside.solution is not None:
-        return _of_solutions(behaviour, inside)
-    assert behaviour.number is not None and inside.number is not None
-    looks = f"its inside looks like that of {_INSIDE[inside.number]}"
-    if behaviour.number != inside.number:
-        because = _BECAUSE[behaviour.number, inside.number]
-        return False, f"{_OUTSIDE[behaviour.number]}, yet {looks}{_readings(inside, by_probes)}: {because}."
-    if (
-        None not in (behaviour.commutative, inside.commutative)
-        and behaviour.commutative != inside.commutative
-    ):
-        orders = "alike" if behaviour.commutative else "differently"
-        likeness = "alike" if inside.commutative else "differently"
-        return True, (
-            f"{_OUTSIDE[behaviour.number]}, and {looks}; but it answers both orders of a pair {orders}, "
-            f"while models that look like it answer them {likeness}."
-        )
-    return True, f"{_OUTSIDE[behaviour.number]}, and {looks}."
-
-
-def _of_solutions(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
-    if behaviour.solution is None or inside.solution is None:
+    if (behaviour.solution is None) != (inside.solution is None):
         return None, "Behaviour and probes cannot be compared: one names a phase and the other a solution."
-    acts = f"It {SOLUTION_GLOSS[behaviour.solution]}"
-    if behaviour.solution == inside.solution:
-        return True, f"{acts}, and its inside looks like that of models that do."
-    return False, (
-        f"{acts}, yet its inside looks like that of a model that {SOLUTION_GLOSS[inside.solution]}: it finds "
-        "its answers in another way than the calibrated models."
-    )
+    acts = f"It {behaviour.gloss}" if behaviour.number is None else _OUTSIDE[behaviour.number]
+    likeness = _likeness(by_probes)
+    if _end(behaviour) != _end(inside):
+        return False, f"{acts}, yet {likeness}.{_readings(by_probes)}"
+    if {behaviour.commutative, inside.commutative} == {True, False}:
+        orders, others = ("alike", "differently") if behaviour.commutative else ("differently", "alike")
+        likeness += (
+            f"; but it answers both orders of a pair {orders}, while models that look like it answer them "
+            f"{others}"
+        )
+    return True, f"{acts}, and {likeness}."
 
 
-def _readings(inside: Phase, by_probes: ByProbes) -> str:
-    """The readings that most support the phase by the probes, in words."""
-    named = [
-        f"{one.reading} {one.value:.2f}"
-        for one in by_probes.evidence
-        if one.vote == inside.label and one.value is not None
-    ][:_MOST_NAMED]
-    return f" ({', '.join(named)})" if named else ""
+def _likeness(by_probes: ByProbes) -> str:
+    """Which models it looks like by its probabilities, or which phases these cannot tell apart."""
+    ends = by_phase(by_probes.probabilities or {})
+    likeliest = sorted(ends, key=lambda end: -ends[end])[:2]
+    if len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]:
+        shares = (f"{_name(end)} ({100 * ends[end]:.0f} %)" for end in likeliest)
+        return f"the probes cannot tell {' from '.join(shares)}"
+    inside = by_probes.phase
+    whose = f"a model that {inside.gloss}" if inside.number is None else _INSIDE[inside.number]
+    return f"its inside looks like that of {whose}"
+
+
+def _readings(by_probes: ByProbes) -> str:
+    """The printed readings that speak most for and against the phase by the probes, as a sentence."""
+    end = _end(by_probes.phase)
+    supported: list[str] = []
+    opposed: list[str] = []
+    for one in by_probes.strongest:
+        if one.value is None:
+            continue
+        odds = [nats for label, nats in one.odds.items() if NUMBERS.get(label, label) == end]
+        told = f"{one.reading} {one.value:.2f}"
+        if NUMBERS.get(one.vote or "", one.vote) == end:
+            supported.append(told)
+        elif odds and max(odds) < 0:
+            opposed.append(told)
+    sides = (("supported", supported), ("opposed", opposed))
+    told = [f"{how} most by {' and '.join(names[:_MOST_NAMED])}" for how, names in sides if names]
+    return f" {_name(end)} is {', and '.join(told)}." if told else ""
+
+
+def _end(phase: Phase) -> int | str | None:
+    """The number of a phase, or the solution."""
+    return phase.solution if phase.number is None else phase.number
+
+
+def _name(end: int | str | None) -> str:
+    labels: Mapping[Any, str] = SOLUTION_LABELS
+    return labels.get(end, f"Phase {end}")

@@ -11,7 +11,7 @@ from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.inside import features, shape_of
+from anchorlens.verdict.inside import features
 from anchorlens.verdict.question_model import answered_now
 from anchorlens.verdict.readings import take_readings
 from anchorlens.verdict.verdict import TrajectoryPoint
@@ -71,8 +71,8 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         values = take_readings(model, checkpoint.task, early=True)
     except ValueError:
         return None
-    known = {**features(model, checkpoint.task), **(shape_of(checkpoint.model_config) or {})}
-    return fitted.probabilities({**values, **answered_now(now)}, calibration().distance(known))
+    distance = calibration().distance(features(model, checkpoint.task))
+    return fitted.probabilities({**values, **answered_now(now)}, distance)
 
 
 def _is_of_the_papers(task: AnchorTask) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 else:
     HookedTransformer = Checkpoint = Any  # reading a stored verdict need not import them
 
+LEAST_FACTOR = 1.1
+"""Smaller changes of odds are not shown."""
+MOST_PRINTED = 5
+"""Largest number of readings that are printed and explained."""
 SCHEMA_VERSION = 1
 """Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
@@ -100,6 +105,19 @@ class ByProbes(Posterior):
     outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()
     """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
     makes the probabilities less extreme."""
+
+    @property
+    def strongest(self) -> tuple[Evidence, ...]:
+        """The readings that are printed: at most five that raise the odds of a phase by a tenth or more."""
+        return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
+
+    def __repr__(self) -> str:
+        return super().__repr__().removesuffix(")") + self.note + ")"
+
+    @property
+    def note(self) -> str:
+        """`, outside the calibration` if it is, to follow a phase; else empty."""
+        return ", outside the calibration" if self.outside else ""
 
     _repr_html_ = html
 
@@ -314,7 +332,7 @@ class Verdict(Record):
         warned = f"; {n_warnings} warning{'s' if n_warnings > 1 else ''}" if n_warnings else ""
         return (
             f"Verdict({self.subject.name}: {self.phase.label}; "
-            f"by the probes: {self.by_probes.phase.label}{agreement}{warned})"
+            f"by the probes: {self.by_probes.phase.label}{self.by_probes.note}{agreement}{warned})"
         )
 
     _repr_html_ = html

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import Calibration
-from anchorlens.verdict.inside import NUMBERS, named
+from anchorlens.verdict.inside import NUMBERS, by_phase, margin_is_of_training, named
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
@@ -41,15 +41,13 @@ class Said:
     probabilities: Mapping[str, float]
     least: float
     """A phase or solution less probable is not named."""
+    not_quite_fit: bool = False
+    """Whether Phase 1 is not named, since a small margin may be that of a training not finished."""
 
     @property
     def ends(self) -> dict[Any, float]:
         """Phase, both forms of Phase 2 together, or solution -> probability."""
-        found: dict[Any, float] = {}
-        for label, probability in self.probabilities.items():
-            end = NUMBERS.get(label, label)
-            found[end] = found.get(end, 0.0) + probability
-        return found
+        return by_phase(self.probabilities)
 
     @property
     def sure(self) -> float:
@@ -59,7 +57,8 @@ class Said:
     @property
     def is_named(self) -> bool:
         """Whether the verdict names one."""
-        return self.sure >= self.least
+        is_first = self.ends.get(1, 0.0) == self.sure
+        return self.sure >= self.least and not (is_first and self.not_quite_fit)
 
     @property
     def right(self) -> bool:
@@ -96,14 +95,17 @@ def said_of(
 ) -> list[Said]:
     """What is said of every run that has a phase or a solution, each with its probabilities."""
     found = []
-    for (_, row), one in zip(rows.iterrows(), probabilities, strict=True):
+    readings = values_of(rows).iterrows()
+    for (_, row), (_, values), one in zip(rows.iterrows(), readings, probabilities, strict=True):
         truth = label_of(row)
         if truth == UNDECIDED:
             continue
         deciding = ("id", ID_THRESHOLD) if truth == LABELS[0] else ("ood", OOD_THRESHOLD)
         distance = abs(row[deciding[0]] - deciding[1])
         near = distance <= 2 * row[f"{deciding[0]}_error"]
-        found.append(Said(row["group"], row["task"], truth, near, distance, one, least[row["regime"]]))
+        unfit = margin_is_of_training(row["train"], given(values))
+        about = (row["group"], row["task"], truth, near, distance)
+        found.append(Said(*about, one, least[row["regime"]], unfit))
     return found
 
 

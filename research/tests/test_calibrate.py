@@ -10,7 +10,7 @@ import pytest
 
 import calibrate
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.calibration import from_dict
+from anchorlens.verdict.calibration import calibration, from_dict
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from anchorlens.verdict.readings import READINGS
 from calibration import fit, held_out, page, votes, weights
@@ -246,6 +246,19 @@ def one(label, probabilities, least=0.5, **fields):
     given = dict(zip(LABELS, probabilities, strict=True))
     about = {"group": "held-out seeds", "task": "a", "borderline": False, "distance": 0.4} | fields
     return held_out.Said(**about, truth=label, probabilities=given, least=least)
+
+
+def test_a_training_not_finished_costs_no_right_verdict_on_what_was_held_out():
+    """Counts of docs/verdict.md: of runs that would be named Phase 1, by the stored readings."""
+    stored = pd.read_parquet(calibrate.TABLE)
+    ends = stored[(stored["moment"] == 1) & (stored["regime"] == "reasoning") & ~stored["group"].isin(FITTED)]
+    ends = ends[ends["train"].between(0.9, 0.98)].reset_index(drop=True)
+    shipped = calibration()
+    by = {"reasoning": shipped.regimes["reasoning"].by_probes}
+    said = held_out.verdicts(ends, by, held_out.distances(ends, shipped))
+    hidden = [each for each in said if not each.is_named and each.sure >= each.least]
+    assert [each.right for each in hidden] == [False] * 5
+    assert sum(each.is_named and each.right for each in said) == 5
 
 
 class TestCounts:

@@ -168,9 +168,11 @@ class TestUndecided:
         assert calibration().distance({"n_layers": 7}) > 0
         released = shipped["phase2-commutative"]
         assert released.by_probes.outside and not shipped["phase3"].by_probes.outside
-        shown = html.unescape(released._repr_html_())
-        assert "Less sure" in shown and released.by_probes.outside[0] in shown
-        assert "Less sure" not in shipped["phase3"]._repr_html_()
+        shown, says = html.unescape(released._repr_html_()), "outside the calibration, so the probes are less"
+        assert says in shown and released.by_probes.outside[0] in shown
+        assert says not in shipped["phase3"]._repr_html_()
+        assert says in released.explanation and "outside the calibration, the same" in repr(released)
+        assert released.by_probes.outside[0] in released.warnings[-1] and shipped["phase3"].warnings == ()
 
     def test_a_mixture_and_exceptions_are_outside_and_it_says_so(self):
         mixture = build_model(replace(TINY, num_experts=2))
@@ -192,12 +194,6 @@ class TestUndecided:
 
 class TestExplanation:
     BY_PROBES = ByProbes(Phase(3, None, ""), {}, ())
-
-    def test_disagreement_says_what_may_be_behind_it(self):
-        agreement, text = explain(Phase(2, False, ""), self.BY_PROBES)
-        assert agreement is False
-        assert text.startswith("It answers held-out keys and fails on unseen pairs, yet its inside")
-        assert "does not combine them for pairs it never saw" in text and text.endswith(".")
 
     @pytest.mark.parametrize(("a", "b"), [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
     def test_every_case_has_a_sentence(self, a, b):

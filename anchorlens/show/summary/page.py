@@ -16,7 +16,7 @@ from anchorlens.show.formats import number
 from anchorlens.show.report.page import check_verdicts, inputs, outline
 from anchorlens.show.report.panels import refusal
 from anchorlens.show.summary.panels import PANELS, SMALL, answers
-from anchorlens.show.words import AGREEMENT, outside_calibration
+from anchorlens.show.words import AGREEMENT
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import summary
 
@@ -146,7 +146,7 @@ def _header(figure: Figure, verdict: Verdict) -> None:
     sentence = AGREEMENT[verdict.agreement].sentence
     told = verdict.explanation
     told = told if told.startswith(sentence) else f"{sentence}. {told}"
-    told = " ".join(filter(None, (told, outside_calibration(by_probes), *verdict.warnings)))
+    told = " ".join((told, *verdict.warnings))
     _write(figure, LEFT, TOP - 1.4, told, 125, 4)
     versions = "; ".join(f"{name} {version}" for name, version in library_versions().items())
     origin = f"SHA-256 {subject.sha256}; " if subject.sha256 else ""

@@ -9,12 +9,10 @@ from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import Terminal, print_json, rich_table
-from anchorlens.show.words import outside_calibration, what_is_named
+from anchorlens.show.words import what_is_named
 from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
-MOST_EVIDENCE = 5
-"""Largest number of readings whose evidence is printed."""
 COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}
 """Phase -> colour on a terminal."""
 
@@ -41,8 +39,6 @@ def print_verdict(verdict: Verdict) -> None:
         rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
     console.print(rich_table(Table(("verdict", what_is_named(by_probes), "rests on"), rows)))
     console.print(verdict.explanation)
-    if warning := outside_calibration(by_probes):
-        console.print(warning)
     for line in _evidence_lines(by_probes):
         console.print(line)
     if verdict.trajectory:
@@ -78,7 +74,7 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
         yield "Readings of the weights; no phase was calibrated for this task"
         yield from (f"  {reading.reading}: {reading.value:.2f}, {reading.meaning}" for reading in readings)
         return
-    counting = [reading for reading in readings if raised(reading)][:MOST_EVIDENCE]
+    counting = by_probes.strongest
     yield f"Evidence: value, odds raised (×) and lowered (÷), middle 80 % of each {what_is_named(by_probes)}"
     for reading in counting:
         changes = (*raised(reading), *lowered(reading))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,7 +59,7 @@ def evaluate_command(
     if found is not None:
         found = dataclasses.replace(found, task=task)
     given = dataclasses.replace(given, task=task, checkpoint=found)
-    own = {} if n_noise is None else {"n_noise": n_noise}
+    own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
         raise ValueError(f"the task {task.kind} has no noise to draw; leave --n-noise out")
     behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)

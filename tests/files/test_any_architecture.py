@@ -140,6 +140,22 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
             evaluate(given)
 
 
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()}, "its matrices are transposed"),
+        (lambda weights: {"x_embed": weights["embed.W_E"]}, "'x_embed' is no weight of a HookedTransformer"),
+    ],
+)
+@pytest.mark.parametrize("config", [None, {"model": "Transformer", "lr": 0.001}], ids=["alone", "theirs"])
+def test_names_alone_make_no_hookedtransformer(tmp_path, change, cause, config):
+    """As in the public files of several papers on grokking, with or without their configuration."""
+    weights = initial_weights(TINY, 0)
+    torch.save(weights | change(weights), tmp_path / "w.pt")
+    with pytest.raises(CheckpointError, match=rf"{cause}.*; evaluate\(model, task\) takes the model itself"):
+        resolve(tmp_path / "w.pt", config=config)
+
+
 def test_sizes_that_weights_do_not_fix_are_bounded(tmp_path):
     model = user_built(**SMALL | KINDS["rotary"])
     path, config = written(tmp_path, model, n_ctx=10**9)

@@ -83,7 +83,7 @@ def test_what_the_file_leaves_out_is_assumed_aloud_and_may_be_given(tmp_path):
     written = write_released(tmp_path, data_min=20, data_max=100)
     assumed = open_checkpoint(written.path)
     assert assumed.checkpoint.task == AnchorTask() and assumed.checkpoint.overlap is None
-    assert "which pairs were trained (data_mode, data_train): all but (3, 4), (4, 3)" in " ".join(
+    assert "which pairs were trained (data_mode, data_train); assumed: all but (3, 4), (4, 3)" in " ".join(
         assumed.notes
     )
     told = open_checkpoint(written.path, task=AnchorTask(unseen_pairs=[(1, 2)]))

@@ -107,6 +107,7 @@ def read(source: Source) -> Imported | ImportedModel:
         CheckpointError: there is no configuration, or it makes no sense.
         ValueError: weights and configuration contradict each other.
     """
+    _check_names(source.tensors)
     if source.config is None:
         raise CheckpointError(
             source.file,
@@ -118,8 +119,8 @@ def read(source: Source) -> Imported | ImportedModel:
     task, vocabulary, train = config.task() or source.task, config.vocabulary(), None
     with reading(config.path, "it does not describe this model"):
         sizes = _sizes(tensors)
-        tables = any(name in config.values for name in ("model", "train", "preset"))
-        if tables or set(config.values) <= _BESIDE:
+        tables = any(isinstance(config.values.get(name), dict) for name in ("model", "train"))
+        if tables or "preset" in config.values or set(config.values) <= _BESIDE:
             said, train = _our_tables(config.values, sizes)
             notes = [f"its training set is the one that {config.path} describes"] if train else []
         else:
@@ -142,6 +143,28 @@ def read(source: Source) -> Imported | ImportedModel:
         fields = {name: value for name, value in (fields | sizes).items() if name != "variant"}
         _check_affordable(fields, task or AnchorTask(), tensors)
         return ImportedModel(model_of(fields, tensors), task, tuple(notes), other)
+
+
+def _check_names(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse what has the names of a HookedTransformer's weights and is none.
+
+    Raises:
+        ValueError: another name, or matrices that are stored the other way round.
+    """
+    instead = (
+        "evaluate(model, task) takes the model itself, and the probes a HookedTransformer with its weights"
+    )
+    for name in tensors:
+        if not name.startswith(("embed.", "pos_embed.", "blocks.", "unembed.", "ln_final.")):
+            raise ValueError(f"{safe_repr(name)} is no weight of a HookedTransformer; {instead}")
+    embedding, positions = (tensors.get(name) for name in ("embed.W_E", "pos_embed.W_pos"))
+    if embedding is None or positions is None or embedding.ndim != 2 or positions.ndim != 2:
+        return
+    if embedding.shape[0] == positions.shape[1] != embedding.shape[1]:
+        raise ValueError(
+            f"embed.W_E is stored as [d_model, d_vocab], {list(embedding.shape)}: it has the names of a "
+            f"HookedTransformer's weights, but its matrices are transposed; {instead}"
+        )
 
 
 def _checkpoint(

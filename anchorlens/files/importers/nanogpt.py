@@ -84,5 +84,5 @@ def read(source: Source) -> Imported | ImportedModel:
         gpt2_weights(source.tensors, config),
         vocabulary=vocabulary,
         notes=notes,
-        step=step if isinstance(step, int) and 0 <= step < 10**12 else None,
+        step=step if type(step) is int and 0 <= step < 10**12 else None,
     )

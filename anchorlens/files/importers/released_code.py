@@ -20,6 +20,7 @@ from anchorlens.files.importers.released_task import trained
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import (
     Imported,
+    ImportedModel,
     Source,
     StateDict,
     imported,
@@ -69,7 +70,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 
-def read(source: Source) -> Imported:
+def read(source: Source) -> Imported | ImportedModel:
     """Read a model of the released code, with the config.json of its run.
 
     Raises:

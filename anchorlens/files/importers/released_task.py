@@ -50,7 +50,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
     Raises:
         ValueError: a field is missing, or the fields contradict each other.
     """
-    target = theirs.get("target")
+    target: Any = theirs.get("target")
     check_choice("target", target, _TARGETS)
     for name, largest in (("data_min", "vocab_size"), ("data_max", "vocab_size"), ("seq_len", "max_pos")):
         check_number(name, theirs.get(name), minimum=0, maximum=theirs[largest], integer=True)
@@ -62,19 +62,15 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
     }
     used = frozenset({"seq_len", "data_min", "data_max", "target"})
     if "data_train" not in theirs or not {"data_mode", "data_name"} & theirs.keys():
-        task = AnchorTask(**sizes) if given is None else given
+        papers = AnchorTask(**sizes)
+        task, assumed = given, "those of the task that was given"
+        if task is None:
+            task, assumed = papers, f"all but {', '.join(map(str, papers.ood_pairs))}"
         for name in ("seq_len", "key_min", "key_max"):
             if getattr(task, name, None) != sizes[name]:
                 raise ValueError(f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}")
-        assumed = (
-            f"all but {', '.join(map(str, task.ood_pairs))}" if given is None else "the task that was given"
-        )
-        return Trained(
-            task,
-            None,
-            (f"it does not say which pairs were trained (data_mode, data_train): {assumed} is assumed",),
-            used,
-        )
+        note = f"it does not say which pairs were trained (data_mode, data_train); assumed: {assumed}"
+        return Trained(task, None, (note,), used)
     groups = _groups(theirs)
     rule, held_out = (
         Counter[Pair]({pair: n for (pair, keys), n in groups.items() if keys == which})

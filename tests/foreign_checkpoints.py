@@ -128,6 +128,17 @@ def write_hugging_face(folder, file="model.safetensors", prefix="transformer.", 
     return Written(folder, (folder / file, folder / "config.json"))
 
 
+def write_nano(folder):
+    """A nanoGPT with two heads of 4, width 8, without biases."""
+    shapes = {"wte.weight": (110, 8), "wpe.weight": (16, 8), "ln_f.weight": (8,)}
+    shapes |= {"h.0.ln_1.weight": (8,), "h.0.attn.c_attn.weight": (24, 8), "h.0.attn.c_proj.weight": (8, 8)}
+    shapes |= {"h.0.ln_2.weight": (8,), "h.0.mlp.c_fc.weight": (32, 8), "h.0.mlp.c_proj.weight": (8, 32)}
+    weights = {f"transformer.{name}": tensor for name, tensor in _random(shapes).items()}
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": 16, "vocab_size": 110, "bias": False}
+    torch.save({"model": weights, "model_args": sizes, "iter_num": 3}, folder / "ckpt.pt")
+    return Written(folder / "ckpt.pt", (folder / "ckpt.pt",))
+
+
 def rewritten_zip(data, change, compression=zipfile.ZIP_STORED):
     """A zip with `change(name, content) -> (name, content)` applied to every entry, its checksums right."""
     result = io.BytesIO()

@@ -21,6 +21,7 @@ from foreign_checkpoints import (
     rewritten_zip,
     write_bare,
     write_hugging_face,
+    write_nano,
     write_own,
     write_released,
 )
@@ -41,6 +42,7 @@ MAKERS: dict[str, Callable[[Path], Written]] = {
     "bare .safetensors": lambda folder: write_bare(folder, ".safetensors"),
     "released": write_released,
     "Hugging Face": write_hugging_face,
+    "nanoGPT": write_nano,
     "Hugging Face .bin": lambda folder: write_hugging_face(folder, "pytorch_model.bin"),
 }
 

@@ -100,9 +100,9 @@ def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | No
         ValueError: a matrix is missing, or the heads do not divide the width.
     """
     named = gpt2_names(tensors)
-    missing = [name for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight") if name not in named]
-    if missing:
-        raise ValueError(f"{missing[0]} is missing")
+    for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):
+        if name not in named or named[name].ndim != 2:
+            raise ValueError(f"{name} must be among the weights, with 2 dimensions")
     d_vocab, d_model = named["wte.weight"].shape
     layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
     checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]

@@ -27,7 +27,7 @@ def classify_command(
         list[Path],
         typer.Argument(
             help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code "
-            "or of a Hugging Face GPT-2; or a bare state dict with --config.",
+            "or of a Hugging Face GPT-2; the ckpt.pt of a nanoGPT; or a bare state dict with --config.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],

@@ -75,12 +75,14 @@ def open_checkpoint(
 
     Args:
         path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of
-            its model files; a folder of a Hugging Face GPT-2 or its weights; or the state dict of a
-            HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model` of a dict.
+            its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a nanoGPT; or
+            the state dict of a HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model`
+            of a dict.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
             and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
-            works, as does a ModelConfig); for a Hugging Face GPT-2 it may give the table task. Shapes that it
-            leaves out are taken from the weights.
+            works, as does a ModelConfig); for a Hugging Face GPT-2 or a nanoGPT it may give the table task.
+            Shapes that it leaves out are taken from the weights; what else it leaves out is assumed, with a
+            note.
         task: what it was trained on, where neither file nor `config` says so; the papers' two-anchor task
             where nothing does.
 

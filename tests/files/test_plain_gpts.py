@@ -88,6 +88,18 @@ def test_logits_are_those_of_the_gpt_and_it_stays_as_it_is(make):
     assert probes.stable_rank(model).w_q and probes.v_similarity(model, AnchorTask()).centred_gap is not None
 
 
+def test_activations_that_hardly_differ_on_small_weights_are_told_apart():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": VOCAB, "n_positions": CONTEXT}
+    for act_fn in ("gelu_new", "gelu", "relu"):
+        config = GPT2Config(**sizes, activation_function=act_fn, bos_token_id=None, eos_token_id=None)
+        gpt = GPT2LMHeadModel(config)
+        assert hooked_from(gpt).cfg.act_fn == act_fn
+        del gpt.config.activation_function  # as in a module that does not say it
+        assert hooked_from(gpt).cfg.act_fn == act_fn
+
+
 class Parallel(nn.Module):
     """A block whose MLP reads what the attention reads."""
 

@@ -32,7 +32,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     Returns:
         A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of its weights in float32
         (float64 if they are). It gives the same logits on 4 random sequences at the last position: its
-        activation is the one for which it does.
+        activation is the one that comes nearest.
 
     Raises:
         ValueError: it has other parameters, or other logits than any such model (another order in its blocks,
@@ -74,16 +74,18 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     tokens = torch.randint(config.d_vocab, (4, n_pos), generator=generator, device="cpu")
     expected = _logits(gpt, tokens, what)
     tolerance = _TOLERANCE.get(expected.dtype, _TOLERANCE_OF_HALF) * max(1.0, float(expected.abs().max()))
-    differences = []
-    for act_fn in _ACTIVATIONS:
-        model = model_of({**fields, "act_fn": act_fn}, weights)
+    own = getattr(theirs, "activation_function", None)
+    differences: dict[str, float] = {}
+    for act_fn in sorted(_ACTIVATIONS, key=lambda name: name != own):  # its own first, if it names one
         with torch.no_grad():
-            differences.append(float((model(tokens)[:, -1] - expected).abs().max()))
-        if differences[-1] <= tolerance:
-            return model.to(str(device_of(gpt)), print_details=False)
+            logits = model_of({**fields, "act_fn": act_fn}, weights)(tokens)[:, -1]
+        differences[act_fn] = float((logits - expected).abs().max())
+    nearest = min(differences, key=differences.__getitem__)
+    if differences[nearest] <= tolerance:
+        return model_of({**fields, "act_fn": nearest}, weights).to(str(device_of(gpt)), print_details=False)
     raise ValueError(
-        f"{what} whose logits differ from such a model's by {min(differences):.2g} or more, with any of the "
-        f"activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
+        f"{what} whose logits differ from such a model's by {differences[nearest]:.2g} or more, with any of "
+        f"the activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
     )
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
 from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig
 from anchorlens.models.gamma import draw, initial_generator
-from anchorlens.models.parameters import Matrix, Parameters, parameters_of
+from anchorlens.models.parameters import Matrix, Parameters, check_memory, parameters_of
 from anchorlens.records import Record
 from anchorlens.views import html
 
@@ -58,8 +58,8 @@ def gamma_init_(
         model: a HookedTransformer or a torch module, also compiled or in a DataParallel.
         gamma: initialization rate, -10..10.
         gamma_embedding: gamma of the embeddings and the unembedding; None for `gamma`.
-        gamma_qk: gamma of queries and keys; None for `gamma`. GPT-2's c_attn and torch's in_proj hold
-            queries, keys and values, in this order, and are drawn in two parts.
+        gamma_qk: gamma of queries and keys; None for `gamma`. A matrix that holds queries, keys and values
+            is drawn in two parts where the order of its rows is known (`anchorlens.models.fused`).
         gamma_vo: gamma of W_V and W_O; None for `gamma`.
         gamma_mlp: gamma of the MLPs, and of a mixture's router; None for `gamma`.
         gamma_experts: gamma of each expert in a HookedTransformer's mixture; None for `gamma_mlp`.
@@ -94,7 +94,7 @@ def gamma_init_(
     gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}
     parameters = parameters_of(model, fan_in)
     starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
-    _check_memory(parameters)
+    check_memory(parameters)
     with torch.no_grad():
         for _, parameter, value in parameters.constants:
             parameter.fill_(value)
@@ -354,21 +354,6 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
             raise ValueError(
                 f"matrices in the same memory must start alike, got {start.told()} and {following.told()}; "
                 "give both parts one gamma and leave scale_residual_writers out, or untie them"
-            )
-
-
-def _check_memory(parameters: Parameters) -> None:
-    """Check that every parameter has memory.
-
-    Raises:
-        ValueError: a parameter is on the meta device.
-    """
-    every = [(matrix.label, matrix.parameter) for matrix in parameters.matrices]
-    for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
-        if parameter.is_meta:
-            raise ValueError(
-                f"every parameter must have memory, got {name} on the meta device; "
-                "call model.to_empty(device=...) first, and fill the buffers of the model"
             )
 
 

@@ -9,9 +9,10 @@ Those of a HookedTransformer are known by name (`gamma.py`), those of other mode
 | Hugging Face's Conv1D         | [in, out]             | in                          |
 | Conv1d, Conv2d, Conv3d        | [out, in / groups, k] | in / groups * k             |
 | MultiheadAttention            | [3 d_model, d_model]  | d_model (kdim, vdim if own) |
-| LayerNorm, RMSNorm, GroupNorm | [d]                   | none: it starts at 1        |
+| torch's norms (BatchNorm too) | [d]                   | none: it starts at 1        |
 
-Their biases start at 0. For a custom norm, a test finds the weight that gives its output size 1.
+Their biases start at 0. For a custom norm, a test finds the weight that gives its output size 1. Which rows
+of a matrix are queries, keys and values is in `fused.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number, suggestion
 from anchorlens.models.config import Part
+from anchorlens.models.fused import is_known, layout_of, values_in
 from anchorlens.models.gamma import expert_of, is_bias_or_norm, matrices, without_a_draw, writes_to_residual
 from anchorlens.safe import safe_repr
 
@@ -38,12 +40,13 @@ _PARTS: dict[str, Part] = {
     **dict.fromkeys(("q_proj", "k_proj", "c_q", "c_k"), "qk"),
     **dict.fromkeys(("v_proj", "o_proj", "out_proj", "c_v"), "vo"),
     **dict.fromkeys(("c_fc", "fc1", "fc2", "linear1", "linear2", "gate_proj", "up_proj", "down_proj"), "mlp"),
-    **dict.fromkeys(("lm_head", "head"), "embedding"),
+    **dict.fromkeys(("gate_up_proj", "dense_h_to_4h", "dense_4h_to_h", "fc_in", "fc_out"), "mlp"),
+    **dict.fromkeys(("lm_head", "head", "embed_out"), "embedding"),
 }
 """Name of a Linear or Conv1D in common GPT implementations -> its part."""
 _PARTS_OF_C_PROJ: dict[str, Part] = {"attn": "vo", "mlp": "mlp"}
 """GPT-2 calls two matrices c_proj: the module they are in tells them apart."""
-_WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj")
+_WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj", "dense_4h_to_h", "fc_out")
 """Names of the matrices that write to the residual stream."""
 
 
@@ -63,8 +66,8 @@ class Matrix:
     """Index of the expert, in a HookedTransformer's mixture; else None."""
     writes: bool = False
     """Whether it writes to the residual stream."""
-    within: tuple[int, int, int] | None = None
-    """(axis, start, size) of a part of the parameter; None for the whole."""
+    within: Tensor | None = None
+    """A view of a part of the parameter; None for the whole."""
     zero_row: int | None = None
     """The padding row of an embedding, which stays 0."""
 
@@ -77,7 +80,7 @@ class Matrix:
     @property
     def values(self) -> Tensor:
         """What is drawn, a view of the parameter."""
-        return self.parameter if self.within is None else self.parameter.narrow(*self.within)
+        return self.parameter if self.within is None else self.within
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,8 @@ def parameters_of(model: Any, fan_in: Mapping[str, int | None] | None = None) ->
     model = _unwrapped(model)
     owners: dict[int, list[tuple[str, nn.Module, str]]] = {}
     tensors: dict[str, Tensor] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path, module in modules.items():
         if type(module).__module__.startswith("torch.ao.nn.quantized"):
             raise ValueError(f"model must not be quantised, got {path} ({type(module).__name__}); {_BEFORE}")
         for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
@@ -141,24 +145,41 @@ def parameters_of(model: Any, fan_in: Mapping[str, int | None] | None = None) ->
             known = [role for role in roles if isinstance(role, Matrix)]
             found.append(replace(known[0] if known else Matrix(names, parameter, 1), fan_in=given[0]))
         elif None in roles:
-            name, module, _ = places[roles.index(None)]
-            example = {re.sub(r"\.\d+\.", ".*.", name): parameter.shape[-1:].numel()}
-            raise ValueError(
-                f"the fan-in of every matrix must be certain, got {name} {list(parameter.shape)} of a "
-                f"{type(module).__name__}; give it, fan_in={example} for example, or None in the number's "
-                "place to leave that parameter as it is"
-            )
+            raise ValueError(_uncertain(*places[roles.index(None)], parameter.shape))
         elif isinstance(roles[0], float):
             constants.append((names[0], parameter, roles[0]))
         else:
             found.append(_agreeing([role for role in roles if isinstance(role, Matrix)]))
     order = {name: place for place, name in enumerate(hooked)}
-    found = [part for matrix in found for part in _split(matrix)]
+    found = [part for matrix in found for part in _split(matrix, modules)]
     found.sort(key=lambda matrix: order.get(matrix.names[0], len(order)))
-    n_writers = sum(matrix.writes for matrix in found)
+    n_writers = sum(len(matrix.names) for matrix in found if matrix.writes)
     if isinstance(model, HookedTransformer):
         n_writers = 2 * len(model.blocks)
     return Parameters(tuple(found), tuple(constants), tuple(kept), n_writers, type(model).__name__)
+
+
+def check_memory(parameters: Parameters) -> None:
+    """Check that every parameter has memory of its own that can be written to.
+
+    Raises:
+        ValueError: a parameter is on the meta device, expanded, or made in inference mode.
+    """
+    every = [(matrix.label, matrix.parameter) for matrix in parameters.matrices]
+    for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
+        if parameter.is_meta:
+            raise ValueError(
+                f"every parameter must have memory, got {name} on the meta device; "
+                "call model.to_empty(device=...) first, and fill the buffers of the model"
+            )
+        steps = zip(parameter.shape, parameter.stride(), strict=True)
+        expanded = any(size > 1 and stride == 0 for size, stride in steps)
+        if expanded or (parameter.is_inference() and not torch.is_inference_mode_enabled()):
+            what = "an expanded tensor" if expanded else "a tensor made in inference mode"
+            raise ValueError(
+                f"every parameter must be one that can be written to, got {name}, {what}; give it memory of "
+                "its own: parameter.data = parameter.clone()"
+            )
 
 
 _BEFORE = "draw its weights before it is quantised or sharded"
@@ -242,7 +263,7 @@ def _role(
     path = name.removesuffix(own).rstrip(".")
     linear = isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_conv1d(module)
     match module, own:
-        case nn.Embedding() | nn.EmbeddingBag(), "weight":
+        case nn.Embedding() | nn.EmbeddingBag(), "weight" if not _BIASES_OF_SCORES.search(name):
             return Matrix(names, parameter, shape[1], "embedding", zero_row=module.padding_idx)
         case nn.modules.conv._ConvTransposeNd(), "weight":
             return None
@@ -258,10 +279,35 @@ def _role(
             return 0.0
         case _, "bias" if linear:
             return 0.0
-        case nn.LayerNorm() | nn.RMSNorm() | nn.GroupNorm(), _:
+        case nn.LayerNorm() | nn.RMSNorm() | nn.GroupNorm() | nn.modules.batchnorm._NormBase(), _:
             return float(own == "weight")
         case _:
             return _start_of_own_norm(module, own)
+
+
+_BIASES_OF_SCORES = re.compile(r"(relative|rel_pos|rel_attn|bias)[^.]*(\.weight)?$")
+"""Names of tables that add to attention scores, [distances, heads]: no fan-in, as for biases."""
+_PARAMETRISED = re.compile(r"\.parametrizations\.|\bweight_(g|v|orig)$")
+"""Names that weight_norm and spectral_norm give what a weight is made of."""
+
+
+def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str:
+    """What to do about a parameter that is neither a known matrix nor a known constant.
+
+    A number is offered for a matrix alone: a vector, a table of biases, and what a weight is made of have no
+    fan-in.
+    """
+    pattern = re.sub(r"\.\d+\.", ".*.", name)
+    got = f"the fan-in of every matrix must be certain, got {name} {list(shape)} of a {type(module).__name__}"
+    made_of = _PARAMETRISED.search(name) is not None
+    is_matrix = sum(size > 1 for size in shape) == 2 and shape[-1] > 1
+    if is_matrix and not made_of and not _BIASES_OF_SCORES.search(name):
+        return (
+            f"{got}; give it, fan_in={ {pattern: shape[-1]} } for example, or None in the number's place to "
+            "leave that parameter as it is"
+        )
+    first = "draw the weights before they are parametrised, or " if made_of else ""
+    return f"{got}; {first}leave that parameter as it is, fan_in={ {pattern: None} }"
 
 
 def _is_conv1d(module: nn.Module) -> bool:
@@ -327,17 +373,24 @@ def _agreeing(roles: list[Matrix]) -> Matrix:
     return replace(first, writes=any(role.writes for role in roles))
 
 
-def _split(matrix: Matrix) -> Iterator[Matrix]:
-    """Split a matrix that holds queries, keys and values (GPT-2's c_attn, torch's in_proj); yield others."""
-    module, _, own = matrix.names[0].rpartition(".")
-    shape = matrix.parameter.shape
-    if own == "in_proj_weight":
-        axis = 0
-    elif module.rpartition(".")[2] == "c_attn" and 3 * matrix.fan_in == max(shape):
-        axis = shape.index(max(shape))
-    else:
+def _split(matrix: Matrix, modules: Mapping[str, nn.Module]) -> Iterator[Matrix]:
+    """Split a matrix that holds queries, keys and values in a known layout; yield others.
+
+    The matrix in which such an attention of Hugging Face ends, `dense`, gets its part.
+    """
+    path, _, own = matrix.names[0].rpartition(".")
+    linear = modules.get(path)
+    around, _, last = path.rpartition(".") if own == "weight" else (path, "", own)
+    attention = modules.get(around) if last else None
+    if matrix.part is None and last == "dense" and is_known(attention):
+        matrix = replace(matrix, part="vo", writes=True)
+    axis = int(linear is not None and _is_conv1d(linear))
+    fused = None
+    if matrix.part is None and matrix.parameter.ndim == 2:
+        fused = layout_of(attention, last, matrix.parameter, axis)
+    if fused is None:
         yield matrix
         return
-    third = shape[axis] // 3
-    yield replace(matrix, part="qk", within=(axis, 0, 2 * third))
-    yield replace(matrix, part="vo", within=(axis, 2 * third, third))
+    queries_and_keys, values = values_in(matrix.parameter, axis, fused)
+    yield replace(matrix, part="qk", within=queries_and_keys)
+    yield replace(matrix, part="vo", within=values)

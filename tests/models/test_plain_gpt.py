@@ -367,7 +367,6 @@ REFUSED = {
     ),
     "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM; give it"),
     "a transposed convolution": (lambda: nn.ConvTranspose1d(4, 8, 3), {}, "got weight [4, 8, 3] of a Conv"),
-    "batch norm": (lambda: nn.BatchNorm1d(8), {}, "got weight [8] of a BatchNorm1d"),
     "a lazy module": (lambda: nn.LazyLinear(8), {}, "got weight of a lazy module; run a batch first"),
     "integers": (quantised, {}, "got 0.weight of torch.int8; draw its weights before it is quantised"),
     "half a byte": (

@@ -1,0 +1,129 @@
+"""Matrices that hold queries, keys and values: which rows are whose, by the module that reads them.
+
+All layouts here are groups of rows, each with queries and keys first and values last: one group in GPT-2, one
+for each head in GPT-NeoX. Those of Hugging Face are known by their class and its configuration. Any other
+attention of three equal parts is run: without its values, its output must not depend on its input.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Layout(NamedTuple):
+    """The rows of a fused matrix, along the axis of its outputs."""
+
+    groups: int
+    """Groups of queries, keys and values: 1, or as many as heads (or as heads of keys and values)."""
+    values: int
+    """Rows of values, the last of each group."""
+
+
+def _of_falcon(module: Any, rows: int) -> Layout:
+    one = 1 if module.multi_query else module.num_heads
+    return Layout(module.num_kv_heads if module.new_decoder_architecture else one, module.head_dim)
+
+
+_KNOWN: Mapping[str, tuple[str, Callable[[Any, int], Layout]]] = {
+    "GPT2Attention": ("c_attn", lambda m, rows: Layout(1, rows // (2 if m.is_cross_attention else 3))),
+    "GPTBigCodeAttention": (
+        "c_attn",
+        lambda m, rows: Layout(1 if m.multi_query else m.num_heads, m.head_dim),
+    ),
+    "GPTNeoXAttention": (
+        "query_key_value",
+        lambda m, rows: Layout(rows // (3 * m.head_size), m.head_size),
+    ),
+    "BloomAttention": ("query_key_value", lambda m, rows: Layout(m.num_heads, m.head_dim)),
+    "FalconAttention": ("query_key_value", _of_falcon),
+    "Phi3Attention": (
+        "qkv_proj",
+        lambda m, rows: Layout(1, m.config.num_key_value_heads * m.head_dim),
+    ),
+}
+"""Class of Hugging Face's transformers -> its fused matrix, and (module, rows) -> the layout of that."""
+_LARGEST = 8
+"""An attention of one's own is run if it has at most this many times the weights of its fused matrix."""
+_N_TOKENS = 4
+
+
+def is_known(attention: nn.Module | None) -> bool:
+    """Whether it is an attention of Hugging Face whose fused matrix has a known layout."""
+    return _class_of(attention) is not None
+
+
+def _class_of(attention: nn.Module | None) -> str | None:
+    names = [cls.__name__ for cls in type(attention).__mro__ if cls.__name__ in _KNOWN]
+    return names[0] if names and type(attention).__module__.startswith("transformers.") else None
+
+
+def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> Layout | None:
+    """The layout of a matrix in an attention; None for one that is not fused, or whose layout is not known.
+
+    Args:
+        attention: the module that the matrix's Linear, or the matrix itself, is in.
+        name: of the Linear, or of the matrix, in it.
+        weight: the matrix.
+        axis: of its outputs.
+    """
+    if attention is None:
+        return None
+    rows, fan_in = weight.shape[axis], weight.shape[1 - axis]
+    if isinstance(attention, nn.MultiheadAttention):
+        return Layout(1, rows // 3) if name == "in_proj_weight" else None
+    if (known := _class_of(attention)) is not None:
+        fused, layout = _KNOWN[known]
+        if name != fused or (known == "GPTBigCodeAttention" and attention.is_cross_attention):
+            return None
+        return layout(attention, rows)
+    n_weights = sum(parameter.numel() for parameter in attention.parameters())
+    if rows != 3 * fan_in or n_weights > _LARGEST * weight.numel():
+        return None
+    heads = {getattr(attention, count, None) for count in ("n_head", "n_heads", "num_heads", "heads")}
+    counts = [1, *(n for n in heads if isinstance(n, int) and n > 1 and fan_in % n == 0)]
+    layouts = [Layout(n, fan_in // n) for n in counts]
+    return next((layout for layout in layouts if _are_the_values(attention, name, axis, layout)), None)
+
+
+def _are_the_values(attention: nn.Module, name: str, axis: int, layout: Layout) -> bool:
+    """Whether an attention without these rows says the same of every input, and with them does not."""
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            attention = copy.deepcopy(attention).to(device="cpu", dtype=torch.float32).eval()
+            for module in attention.modules():
+                module._forward_hooks.clear()
+                module._forward_pre_hooks.clear()
+            for parameter in attention.parameters():
+                size = parameter.shape[-1] ** -0.5
+                parameter.copy_(size * torch.randn(parameter.shape, generator=generator, device="cpu"))
+            fused = attention.get_submodule(name)
+            width = fused.weight.shape[1 - axis]  # pyright: ignore
+            x = torch.randn(2, _N_TOKENS, width, generator=generator, device="cpu")
+            depends = _differ(attention(x))
+            if isinstance(bias := getattr(fused, "bias", None), Tensor):
+                bias.zero_()
+            values_in(fused.weight, axis, layout)[1].zero_()  # pyright: ignore
+            return depends and not _differ(attention(x))
+    except Exception:  # whatever code of one's own raises
+        return False
+
+
+def _differ(output: Any) -> bool:
+    first = output[0] if isinstance(output, tuple) else output
+    return float((first[0] - first[1]).abs().max()) > 1e-5
+
+
+def values_in(weight: Tensor, axis: int, layout: Layout) -> tuple[Tensor, Tensor]:
+    """The queries and keys of a fused matrix, and its values, as views."""
+    rows = weight.shape[axis] // layout.groups
+    if layout.groups > 1:
+        weight, axis = weight.unflatten(axis, (layout.groups, rows)), axis + 1
+    return weight.narrow(axis, 0, rows - layout.values), weight.narrow(
+        axis, rows - layout.values, layout.values
+    )

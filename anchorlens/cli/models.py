@@ -41,6 +41,7 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
     from anchorlens.files.importers.inputs import resolve
+    from anchorlens.files.importers.source import PAPERS_TASK
 
     check_config(config)
     if n_noise is not None:
@@ -48,8 +49,6 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         given = resolve(checkpoint, config=config, device=device)
-    for note in given.notes:
-        say(note)
     training_set = training_sets([checkpoint], train_data, config).get(checkpoint)
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.tasks.registry import task_or_default
@@ -58,7 +57,8 @@ def evaluate_command(
     task, found = moved(task_or_default(given.task), data), given.checkpoint
     if found is not None:
         found = dataclasses.replace(found, task=task)
-    given = dataclasses.replace(given, task=task, checkpoint=found)
+    notes = given.notes if given.task is not None else (*given.notes, PAPERS_TASK)
+    given = dataclasses.replace(given, task=task, checkpoint=found, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
         raise ValueError(f"the task {task.kind} has no noise to draw; leave --n-noise out")

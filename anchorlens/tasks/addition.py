@@ -7,6 +7,7 @@ out at random is the task of Power et al., arXiv 2201.02177.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ from anchorlens.tasks.shared.split_task import Right, SplitTask, at_random, in_r
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+    from torch import Tensor
 
 Split = Literal["train", "id", "ood"]
 _LARGEST = 999
@@ -121,6 +123,37 @@ class AdditionTask(SplitTask):
         held_out = generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False)
         rows = split_rows(self._left_out, held_out)
         return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
+
+    @cached_property
+    def answered_by_symmetry(self) -> Bool[np.ndarray, " pair"]:
+        """Which left-out sums a + b are trained as b + a: most of the random split, none of the square."""
+        of_row = np.array([self.largest + 1, 1])
+        return np.isin(self.splits["ood"][:, ::-1] @ of_row, self.splits["train"] @ of_row)
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."]:
+        """The targets of sums; -1 for a sequence that is no sum of the task's operands."""
+        import torch
+
+        read = list(map(self._read, tokens.tolist()))
+        known = np.array([pair is not None for pair in read])
+        found = np.array([pair for pair in read if pair], dtype=np.int64).reshape(-1, 2)
+        shape = (len(read),) if self.in_numbers else tuple(tokens.shape)
+        targets = torch.full(shape, -1, dtype=torch.int64, device="cpu")
+        if len(found):
+            targets[torch.from_numpy(known)] = self.sequences(found).targets
+        return targets
+
+    def _read(self, tokens: list[int]) -> tuple[int, int] | None:
+        """The operands of a sequence; None for one that is no sum of the task's."""
+        if self.in_numbers:
+            a, plus, b, equals = tokens
+            is_sum = (plus, equals) == (self._equals - 1, self._equals)
+        else:
+            text = "".join(f"0123456789+={_END}"[token] for token in tokens)
+            found = re.match(r"(0|[1-9]\d*)\+(0|[1-9]\d*)=", text)
+            a, b = map(int, found.groups()) if found else (0, 0)
+            is_sum = found is not None
+        return (a, b) if is_sum and max(a, b) <= self.largest else None
 
     def sums(self, split: Split) -> Int[np.ndarray, "pair 2"]:
         """The operands (a, b) of every sum of a split, ascending.
@@ -232,7 +265,7 @@ class AdditionTask(SplitTask):
     @property
     def _left_out_in_words(self) -> str:
         if self.split == "random":
-            return f"{self.random_share:.0%} of all pairs at random"
+            return f"{self.random_share:.0%} of all pairs at random, asked where (b, a) is not trained"
         return f"both operands in {self.square_min}..{self.square_max}"
 
     def describe(self) -> str:

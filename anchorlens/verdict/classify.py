@@ -16,6 +16,7 @@ from anchorlens.files.importers.inputs import (
     resolve,
 )
 from anchorlens.files.importers.settings import ModelConfiguration
+from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
@@ -25,8 +26,8 @@ from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log
 from anchorlens.verdict.explanation import explain, outside_calibration
 from anchorlens.verdict.forecast import trajectory
-from anchorlens.verdict.inside import read_inside
-from anchorlens.verdict.verdict import Subject, Verdict
+from anchorlens.verdict.inside import Inside, read_inside
+from anchorlens.verdict.verdict import Posterior, Subject, Verdict
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -110,6 +111,7 @@ def classify(
     if checkpoint is None:
         asked, model = task_or_default(given.task), _checked_model(given.model)
         behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
+        notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
     else:
         if checkpoint.train_config is not None and training_set is not None:
             raise ValueError(
@@ -122,10 +124,10 @@ def classify(
                 training_set = checkpoint.lazy_training_set()
             behaviour = checkpoint.evaluate(device=device_of(model), training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()
-    if (assumption := behaviour.assumption) is not None:
-        notes = (*notes, assumption)
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
-    inside = read_inside(model, asked, train=train, train_is_known=behaviour.train_is_known, void=void)
+    is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
+    inside = read_inside(model, asked, train=train, train_is_known=is_known, void=void)
+    inside, by_symmetry = _without_symmetry(inside, behaviour)
     agreement, explanation = explain(phase, inside.by_probes)
     if checkpoint is None:
         subject = Subject(**about, model=model, task=asked)
@@ -138,7 +140,9 @@ def classify(
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,
-        warnings=tuple(dict.fromkeys((*notes, *outside_calibration(inside.by_probes)))),
+        warnings=tuple(
+            dict.fromkeys((*notes, *behaviour.caveats, *by_symmetry, *outside_calibration(inside.by_probes)))
+        ),
         subject=subject,
         trajectory=tuple(points),
     )
@@ -147,11 +151,28 @@ def classify(
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
     """The reason why no reading is worth taking, as an undecided phase; None if readings are worth taking."""
     phase, at_chance = behaviour.phase, behaviour.at_chance
-    if phase.cause == "held-out questions were trained":
+    if phase.cause in ("held-out questions were trained", "targets of another task"):
         return phase
     if at_chance is not None:
         return Phase.undecided("at chance", at_chance)
     return phase if phase.cause == "underfit" and not even_underfit else None
+
+
+def _without_symmetry(inside: Inside, behaviour: Evaluation) -> tuple[Inside, tuple[str, ...]]:
+    """The verdicts by the inside where symmetry answers most left-out questions, and a warning if it does.
+
+    Activations of unseen pairs are then like those of trained ones whether the model composes or not.
+    """
+    symmetric, ood = behaviour.by_symmetry, behaviour.measure("ood")
+    if symmetric is None or symmetric.n_sequences <= (0 if ood is None else ood.n_sequences):
+        return inside, ()
+    why = "most unseen pairs are trained in another order on the same target, so they show no composition"
+    by_decoding = Posterior(Phase.undecided("answered by symmetry", why), None)
+    warning = (
+        f"{why}; the verdict by the probes says which calibrated models it looks like, and no answer of "
+        "the model can confirm a Phase 3"
+    )
+    return inside._replace(by_decoding=by_decoding), () if ood is not None else (warning,)
 
 
 def _checked_model(model: Any) -> HookedTransformer:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import article, check_names
@@ -14,9 +16,11 @@ from anchorlens.files.importers.inputs import (
     of_several,
     resolve,
 )
+from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import LogitsModel, Task
+from anchorlens.tasks.shared.evaluation import Evaluation
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +93,15 @@ def evaluate(
         if not callable(given.model):
             what = article(type(given.model).__name__)
             raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {what}")
-        return asked.evaluate(given.model, training_set=training_set, seed=seed, **options)
+        evaluation = asked.evaluate(given.model, training_set=training_set, seed=seed, **options)
+        return noted(evaluation, (*given.notes, *([PAPERS_TASK] if given.task is None else [])))
     known = {} if training_set is None else {"training_set": training_set}
-    return given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)
+    evaluation = given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)
+    return noted(evaluation, given.notes)
+
+
+def noted(evaluation: Any, notes: Sequence[str]) -> Any:
+    """The evaluation with more notes; what a task of a user gives instead of an Evaluation as it is."""
+    if not notes or not isinstance(evaluation, Evaluation):
+        return evaluation
+    return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys((*evaluation.notes, *notes))))

@@ -20,6 +20,8 @@ from anchorlens.verdict.verdict import TrajectoryPoint
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     """A point for every checkpoint in a run's folder, oldest first; none for a task without phases.
 
+    A checkpoint whose numbers are not finite has none.
+
     Raises:
         CheckpointError: one of them is damaged.
     """
@@ -27,11 +29,12 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
         checkpoint = load_checkpoint(path)
         if not has_phases(checkpoint.task.metrics):
             return
-        yield trajectory_point(checkpoint)
+        if (point := trajectory_point(checkpoint)) is not None:
+            yield point
 
 
-def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
-    """One checkpoint of a run: its accuracies, on a small sample, and the forecast.
+def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
+    """One checkpoint of a run: its accuracies, on a small sample, and the forecast; None if not finite.
 
     Raises:
         ValueError: it does not say how it was trained, so that the length of the run is unknown.
@@ -42,7 +45,8 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint:
         )
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
-    assert train is not None and id is not None
+    if train is None or id is None:
+        return None
     fraction = checkpoint.step / checkpoint.train_config.total_steps
     return TrajectoryPoint(
         step=checkpoint.step,

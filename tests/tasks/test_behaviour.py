@@ -135,9 +135,33 @@ def test_deviations_are_answer_minus_target():
 
 def test_standard_error_by_hand():
     # two cells with 2 draws: shares 1/2 and 1. Variance of one draw in the first cell, unbiased:
-    # 1/2 * 1/2 * 2/1 = 1/2; of the mean of its 2 draws 1/4; of the mean of 2 cells (1/4 + 0) / 4 = 1/16
+    # 1/2 * 1/2 * 2/1 = 1/2; of the sum of its 2 draws 1. One right and one wrong draw are added: of then 6
+    # draws 4 are right, and the two deviate by 1/3 and 2/3. So it is (1 + 1/9 + 4/9) / 6^2 for the mean
     accuracy = Accuracy.of_draws(np.array([[True, False], [True, True]]))
-    assert (accuracy.value, accuracy.standard_error, accuracy.n_sequences) == (0.75, 0.25, 4)
+    assert (accuracy.value, accuracy.n_sequences) == (0.75, 4)
+    assert accuracy.standard_error == pytest.approx(np.sqrt(14 / 9) / 6)
+
+
+def test_a_few_answers_have_a_standard_error_also_if_all_are_right():
+    # k + 1 of n + 2: for 1 of 1 p = 2/3, and p (1 - p) / 3 = 2/27; for 5 of 5 p = 6/7, and 6/49 / 7
+    assert Accuracy.of_some(np.ones(1, bool)).standard_error == pytest.approx(np.sqrt(2 / 27))
+    assert Accuracy.of_some(np.ones(5, bool)).standard_error == pytest.approx(np.sqrt(6 / 343))
+    assert Accuracy.of_some(np.zeros(5, bool)).standard_error == pytest.approx(np.sqrt(6 / 343))
+    # a random choice of questions: their shares 1, 1, and 0 and 1 added; the variance of 1, 1, 0, 1 is 1/4
+    chosen = Accuracy.of_draws(np.ones((2, 8), bool), whole=False)
+    assert chosen.standard_error == pytest.approx(np.sqrt(1 / 4 / 4))
+    # 0 only where all that exist were asked: each once without noise, or as many as there are
+    assert Accuracy.of_draws(np.ones((2, 1), bool)).standard_error == 0
+    assert Accuracy.of_some(np.ones(5, bool), of=5).standard_error == 0
+    assert 0 < Accuracy.of_draws(np.ones((2, 8), bool)).standard_error < 0.06
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 17, 18, 100])
+def test_how_many_right_answers_are_clearly_above_the_threshold(n):
+    clear = Accuracy.of_some(np.ones(n, bool))
+    assert (1 - 2 * clear.standard_error > 0.90) == (n >= 18)
+    phase = phase_by_definition(clear, 1.0, 1.0, None, standard_errors=2)
+    assert phase.label == ("Phase 3" if n >= 18 else "undecided: borderline")
 
 
 @pytest.mark.parametrize("name", ["id", "ood", "commutativity"])
@@ -208,7 +232,8 @@ def test_train_accuracy_is_on_the_training_set_when_it_is_known():
         return rules(x, a, b, i, tokens) if tuple(tokens) in known else 0
 
     result = evaluate(oracle(by_heart), task, training_set=data, n_noise=2)
-    assert (result.train.value, result.train.standard_error) == (1.0, 0.0)
+    assert (result.train.value, result.train.n_sequences) == (1.0, 500)
+    assert result.train.standard_error == pytest.approx(1 / 501, rel=0.01)  # 500 of very many, all right
     assert result.train_fresh.value == 0.0
     assert result.phase.label == "Phase 1"
     fresh = evaluate(oracle(by_heart), task, n_noise=2)

@@ -20,6 +20,7 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
+from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import ByProbes
 from anchorlens.verdict.calibration import calibration
@@ -151,7 +152,8 @@ class TestUndecided:
         data = AnchorTask().sample(64, seed=99)
         verdict = classify(load_checkpoint(memorised_others).build_model(), training_set=data)
         assert verdict.phase.label == verdict.by_probes.phase.label == "undecided: underfit"
-        assert verdict.explanation.count("train longer") == 2 and verdict.warnings == ()
+        assert verdict.explanation.count("train longer") == 2
+        assert verdict.warnings == (PAPERS_TASK,)
         assert len(verdict.by_probes.evidence) > 0
         model = verdict.subject.model
         quickly = classify(model, training_set=data, even_underfit=False).by_probes  # as a sweep's cell

@@ -40,8 +40,8 @@ def print_behaviour(
     console = Terminal()
     console.print(task.describe())
     console.print(rich_table(accuracy_table(behaviour)))
-    if (assumption := behaviour.assumption) is not None:
-        console.print(f"note: {assumption}")
+    for caveat in behaviour.caveats:
+        console.print(f"note: {caveat}")
     if (pairs := pair_grid(behaviour)) is not None:
         console.print(rich_table(pairs))
     for line in behaviour.in_words():

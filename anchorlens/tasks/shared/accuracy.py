@@ -24,10 +24,11 @@ class Accuracy(Record):
     value: float
     """0..1 for a share; other metrics have their own bounds."""
     standard_error: Annotated[float, Ge(0)]
-    """Standard error over the noise draws, or over the choice of sequences (0 if all that exist were
-    used)."""
+    """Standard error over the noise draws, or over the choice of sequences: 0 only if every question that
+    exists was asked. That of a share is computed with one right and one wrong answer added, k + 1 of n + 2,
+    since a few answers that are all right leave room for wrong ones: 1 of 1 has .27, 20 of 20 have .04."""
     n_sequences: Count
-    """Number of sequences that the model was run on."""
+    """Number of sequences that the model was run on; each counts once in a train accuracy."""
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ± {self.standard_error:.3f}"
@@ -39,17 +40,20 @@ class Accuracy(Record):
         Args:
             right: whether each answer is right.
             whole: whether these are all possible questions. The standard error is then that of the draws
-                within each question. For a random choice of questions it is that of the questions' means,
-                which includes both.
+                within each question, 0 for a single draw (a task without noise). For a random choice of
+                questions it is that of the questions' means, which includes both.
         """
         share = right.mean(axis=1)
-        n_questions, n_draws = right.shape
+        n_draws = right.shape[1]
         error = 0.0
         if not whole:
-            error = float(share.std(ddof=1)) / math.sqrt(n_questions) if n_questions > 1 else 0.5
+            added = np.append(share, (0.0, 1.0))
+            error = float(added.std(ddof=1)) / math.sqrt(len(added))
         elif n_draws > 1:
-            variance = share * (1 - share) * n_draws / (n_draws - 1)  # of one draw, unbiased, per question
-            error = math.sqrt(variance.sum() / n_draws) / n_questions
+            p = _with_two_added(float(share.mean()), right.size)
+            of_one_draw = share * (1 - share) * n_draws / (n_draws - 1)  # unbiased, per question
+            squares = n_draws * float(of_one_draw.sum()) + p**2 + (1 - p) ** 2
+            error = math.sqrt(squares) / (right.size + 2)
         return cls(float(share.mean()), error, right.size)
 
     @classmethod
@@ -66,8 +70,19 @@ class Accuracy(Record):
     def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
         """A share of `n` sequences with its binomial standard error; `of` as for `of_some`.
 
-        >>> Accuracy.of_share(0.5, 100), Accuracy.of_share(0.5, 100, of=100).standard_error
-        (Accuracy(value=0.5, standard_error=0.05, n_sequences=100), 0.0)
+        The error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share n, times
+        sqrt(1 - n / of).
+
+        >>> Accuracy.of_share(1.0, 1).standard_error, Accuracy.of_share(1.0, 100, of=100).standard_error
+        (0.2721655269759087, 0.0)
+
+        Source: Laplace's rule of succession; Agresti & Coull, The American Statistician 52 (1998) 119.
         """
-        variance = share * (1 - share) / n
-        return cls(share, math.sqrt(variance if of is None else variance * (1 - n / of)), n)
+        p = _with_two_added(share, n)
+        variance = p * (1 - p) / (n + 2)
+        return cls(share, math.sqrt(variance if of is None else variance * max(0.0, 1 - n / of)), n)
+
+
+def _with_two_added(share: float, n: int) -> float:
+    """A share of `n` answers after one right and one wrong one are added."""
+    return (share * n + 1) / (n + 2)

@@ -122,6 +122,18 @@ class TaskConfig(Config):
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."] | None:
+        """The targets that the task gives to sequences, by which the training data of a caller are checked.
+
+        Args:
+            tokens: as a training set has them.
+
+        Returns:
+            Targets as a training set has them: `IGNORE` where nothing is scored or the task cannot tell, -1
+            for a sequence that asks nothing of the task. None, as here, if it can tell of none.
+        """
+        return None
+
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
@@ -144,7 +156,8 @@ class TaskConfig(Config):
             finite: whether every logit was finite.
             seed: of what was drawn at random.
             options: other settings of the evaluation, JSON-ready.
-            **more: other fields of `Evaluation`: pictures (`figure_specs`), `train_source`, `overlap`.
+            **more: other fields of `Evaluation`: pictures (`figure_specs`), `train_source`, `overlap`,
+                `other_targets`, `by_symmetry`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
         options = {"seed": seed, "task": self.describe(), **options}

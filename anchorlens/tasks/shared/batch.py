@@ -74,8 +74,9 @@ class TokenBatch:
         return n_pos - (self.targets != IGNORE).flip(1).int().argmax(dim=1)
 
     def distinct(self) -> TokenBatch:
-        """Each sequence once, sorted by its tokens, in the same integer types."""
-        first, _ = distinct_rows(self.tokens.numpy())
+        """Each sequence once with each of its targets, sorted by its tokens, in the same integer types."""
+        targets = self.targets.numpy().reshape(len(self), -1)
+        first, _ = distinct_rows(np.hstack([self.tokens.numpy(), targets]))
         return TokenBatch(self.tokens[first], self.targets[first])
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -14,8 +13,15 @@ from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.metric import Metric, has_phases
+from anchorlens.tasks.shared.other_targets import OtherTargets
 from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.shared.phases import CLEAR, TRAINING_SET, Phase, phase_by_definition
+from anchorlens.tasks.shared.phases import (
+    CLEAR,
+    FEWEST_TRAINED,
+    TRAINING_SET,
+    Phase,
+    phase_by_definition,
+)
 from anchorlens.views import html
 
 
@@ -33,9 +39,9 @@ class Evaluation(Record):
     metrics: Annotated[tuple[Metric, ...], UNSTORED]
     """The metrics of the task."""
     measures: Mapping[Name, Accuracy | None]
-    """Metric -> its value with a standard error; None where it is not defined."""
+    """Metric -> its value with a standard error; None where it is not defined, or a logit was not finite."""
     finite: bool
-    """Whether every logit was finite."""
+    """Whether every logit was finite; if not, nothing is measured and there is no phase."""
     options: Plain = field(default_factory=dict)
     """Settings of the evaluation: the seed, and the task in words."""
     figure_specs: Annotated[Sequence[FigureSpec], Len(0, 20)] = ()
@@ -50,6 +56,20 @@ class Evaluation(Record):
     overlap: Overlap | None = None
     """The training sequences that ask held-out questions, as the data or the model's configuration tell; None
     where neither does."""
+    other_targets: OtherTargets | None = None
+    """The training targets that are not those of the task; None where the training data are not known, or the
+    task cannot tell."""
+    by_symmetry: Accuracy | None = None
+    """Accuracy on left-out questions that an answer blind to order gets right too, since the same in another
+    order is trained on the same answer. They show no composition and are not in `ood`. None without any."""
+    notes: Annotated[tuple[Text, ...], Len(0, 100)] = ()
+    """Remarks on what was measured, one line each."""
+
+    def __post_init__(self) -> None:
+        """Leave out what was measured if a logit was not finite: the largest of NaNs is no answer."""
+        if not self.finite:
+            object.__setattr__(self, "measures", dict.fromkeys(self.measures))
+            object.__setattr__(self, "figure_specs", ())
 
     def measure(self, name: str) -> Accuracy | None:
         """The value of a metric with its standard error; None where it is not defined."""
@@ -88,6 +108,13 @@ class Evaluation(Record):
         )
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader of the phase should know, one line each: notes, assumption, a few wrong labels."""
+        other = self.other_targets
+        few = [other.in_words()] if other and other.n_other and not other.of_another_task else []
+        return (*self.notes, *filter(None, [self.assumption]), *few)
+
+    @property
     def at_chance(self) -> str | None:
         """Why the answers give no evidence that the model was trained on the task; None if they do."""
         return None
@@ -109,17 +136,16 @@ class Evaluation(Record):
         known = {metric.name: self.measure(metric.name) for metric in self.metrics}
         asks = {metric.name: metric.asks for metric in self.metrics}
         train, id = known.get("train"), known.get("id")
+        if not self.finite and has_phases(self.metrics):
+            return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
         if train is None or id is None or "ood" not in known:
             return Phase.undecided(
                 "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
             )
-        if self.finite and self.overlap is not None and self.overlap.there_is_some:
-            trained = self.overlap.in_words(asks)
-            return Phase.undecided(
-                "held-out questions were trained", f"{trained}; accuracy there is no test of generalisation"
-            )
-        return phase_by_definition(
-            train if self.finite else math.nan,
+        if (why := self._of_data(train, asks)) is not None:
+            return why
+        phase = phase_by_definition(
+            train,
             id,
             known["ood"],
             known.get("commutativity"),
@@ -128,6 +154,27 @@ class Evaluation(Record):
             asked=(asks["id"] or "held-out data", asks["ood"] or "left-out data"),
             chance=self.chance,
         )
+        if phase.cause != "no unseen pair" or self.by_symmetry is None:
+            return phase
+        return Phase.undecided(
+            "answered by symmetry",
+            f"{asks['ood'] or 'left-out data'}: all of them are trained in another order on the same target, "
+            f"and a model blind to order is right too (accuracy {self.by_symmetry}); leave out every order",
+        )
+
+    def _of_data(self, train: Accuracy, asks: Mapping[str, str]) -> Phase | None:
+        """Why its training data rule every phase out; None if they do not."""
+        other, overlap = self.other_targets, self.overlap
+        if other is not None and other.of_another_task:
+            return Phase.undecided("targets of another task", other.in_words())
+        if overlap is not None and overlap.there_is_some:
+            why = f"{overlap.in_words(asks)}; accuracy there is no test of generalisation"
+            return Phase.undecided("held-out questions were trained", why)
+        if self.train_is_known and train.standard_error and train.n_sequences < FEWEST_TRAINED:
+            n = f"{train.n_sequences} distinct sequence{'s' * (train.n_sequences > 1)}"
+            why = f"train accuracy {train} is from {n}; give at least {FEWEST_TRAINED}"
+            return Phase.undecided("too few training sequences", why)
+        return None
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
         """Title, value and meaning of every metric that was measured."""

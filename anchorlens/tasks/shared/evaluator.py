@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from anchorlens.safe import safe_text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 
@@ -178,7 +179,13 @@ class Evaluator(Generic[AnyTask]):
         return [row[a:b].tolist() for row, a, b in zip(so_far, n_asked, stop, strict=True)]
 
     def _logits(self, model: LogitsModel, tokens: Tensor) -> Tensor:
-        logits: Any = model(tokens.to(self.device))
+        try:
+            logits: Any = model(tokens.to(self.device))
+        except IndexError as error:
+            raise ValueError(
+                f"model must take the tokens 0 to {self.task.d_vocab - 1} at {tokens.shape[1]} positions, "
+                f"got an IndexError ({safe_text(error, 100)}); is it of this task?"
+            ) from error
         shape, d_vocab = tuple(getattr(logits, "shape", ())), self.task.d_vocab
         if len(shape) != 3 or shape[0] != len(tokens) or shape[2] < d_vocab:
             raise ValueError(

@@ -33,6 +33,9 @@ _THRESHOLDS = {
 }
 _TITLES = {"train": "train", "id": "ID"}
 _ROUNDING = 1e-9
+FEWEST_TRAINED = 20
+"""Fewer distinct training sequences are too few for a phase: 17 right answers of 17 are not yet more than two
+standard errors above .90."""
 
 TRAINING_SET = "training set"
 """What train accuracy is measured on where the training data are known."""
@@ -42,10 +45,13 @@ Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
 
 Cause = Literal[
     "not finite",
+    "targets of another task",
     "held-out questions were trained",
+    "too few training sequences",
     "underfit",
     "training data unknown",
     "no unseen pair",
+    "answered by symmetry",
     "inconsistent",
     "borderline",
     "not defined",
@@ -54,7 +60,8 @@ Cause = Literal[
     "outside the calibration",
     "ambiguous",
 ]
-"""Why no phase is named: the first eight by behaviour; by internals the first three and the last four."""
+"""Why no phase is named: the first eleven by behaviour; by internals the first three, `underfit`,
+`answered by symmetry` (by decoding) and the last four."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -216,8 +223,11 @@ def phase_by_definition(
         return phase
     is_fit = values["train"] >= thresholds["train"] and "OOD" in values
     deciding = ("train", "ID", "OOD") if is_fit else ("train",)
+    given = f" from {measured['train'].n_sequences:,} distinct sequences"
+    said = {"train": given if train_source == TRAINING_SET and measured["train"].n_sequences else ""}
     near = {
-        name: f"{name} {one} is within {standard_errors:g} standard errors of {thresholds[name]:.2f}"
+        name: f"{name} {one}{said.get(name, '')} is within {standard_errors:g} standard errors of "
+        f"{thresholds[name]:.2f}"
         for name, one in measured.items()
         if abs(one.value - thresholds[name]) <= standard_errors * one.standard_error + _ROUNDING
     }

@@ -15,6 +15,7 @@ from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
+from anchorlens.tasks.shared.other_targets import compared
 from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
 from anchorlens.tasks.shared.phases import TRAINING_SET
 
@@ -74,6 +75,14 @@ class SplitTask(TaskConfig):
     def there_are(self, split: str) -> int:
         """Number of examples that a split stands for; more than it has if it is a sample."""
         return len(self.splits[split])
+
+    @property
+    def answered_by_symmetry(self) -> Bool[np.ndarray, " example"]:
+        """Which examples of `ood` are trained in another order with the same answer; here none.
+
+        An answer blind to order is right there, so they are not counted in OOD.
+        """
+        return np.zeros(len(self.splits["ood"]), dtype=bool)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with only the answer scored; a task whose loss scores more overrides this."""
@@ -143,13 +152,13 @@ class SplitTask(TaskConfig):
             for name, examples in self.splits.items()
             if name != "train" or self.asks_all_of_train
         }
-        source, overlap, n_trained = self.metrics[0].asks, None, self.there_are("train")
+        source, overlap, other_targets = self.metrics[0].asks, None, None
         if training_set is not None:
             trained = self.checked_training_set(training_set)
             source, overlap = TRAINING_SET, self.overlap(trained)
             trained = self.answers_alone(trained).distinct()
-            n_trained = len(trained)
-            train = _right(evaluator, trained.take(rng.permutation(n_trained)[:max_train]))
+            other_targets = compared(trained, self.targets_of(trained.tokens))
+            train = _right(evaluator, trained.take(rng.permutation(len(trained))[:max_train]))
         elif self.asks_all_of_train:
             train = right["train"]
         else:
@@ -159,9 +168,11 @@ class SplitTask(TaskConfig):
         measures: dict[str, Accuracy | None] = {
             name: Accuracy.of_some(rows, of=self.there_are(name)) for name, rows in whole.items()
         }
-        if half is not None:
-            measures["ood"] = Accuracy.of_some(whole["ood"][half::2], of=self.there_are("ood"))
-        measures["train"] = Accuracy.of_some(train[0], of=n_trained)
+        symmetric = self.answered_by_symmetry
+        counting = whole["ood"][~symmetric][slice(half, None, 1 if half is None else 2)]
+        n_counting = self.there_are("ood") - int(symmetric.sum())
+        measures["ood"] = Accuracy.of_some(counting, of=n_counting) if len(counting) else None
+        measures["train"] = Accuracy.of_some(train[0], of=self.there_are("train"))
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
             finite=evaluator.finite,
@@ -171,6 +182,8 @@ class SplitTask(TaskConfig):
             train_source=source,
             chance=self.chance,
             overlap=overlap,
+            other_targets=other_targets,
+            by_symmetry=Accuracy.of_some(whole["ood"][symmetric]) if symmetric.any() else None,
         )
 
     def overlap(self, trained: TokenBatch) -> Overlap:
@@ -194,15 +207,24 @@ class SplitTask(TaskConfig):
         return right
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log."""
+        """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log.
+
+        OOD is None where symmetry answers every left-out example.
+        """
         evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
         batches = {"train": self.answers_alone(some)}
-        for name in ("id", "ood"):
-            rows = rng.permutation(len(self.splits[name]))[: self.quickly]
-            batches[name] = self.sequences(self.splits[name][rows])
+        counting = {
+            "id": np.arange(len(self.splits["id"])),
+            "ood": np.flatnonzero(~self.answered_by_symmetry),
+        }
+        for name, rows in counting.items():
+            batches[name] = self.sequences(self.splits[name][rng.permutation(rows)[: self.quickly]])
         names = {metric.name: metric.logged_as for metric in self.metrics}
-        return {names[name]: float(evaluator.right(batch).mean()) for name, batch in batches.items()}
+        return {
+            names[name]: float(evaluator.right(batch).mean()) if len(batch) else None
+            for name, batch in batches.items()
+        }
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
         """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""

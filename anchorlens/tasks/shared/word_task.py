@@ -8,6 +8,7 @@ import numpy as np
 
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
@@ -16,6 +17,7 @@ from anchorlens.tasks.shared.words import EOS, SEP, Examples, n_words
 
 if TYPE_CHECKING:
     from jaxtyping import Int
+    from torch import Tensor
 
     from anchorlens.tasks.shared.batch import TokenBatch
 
@@ -89,6 +91,33 @@ class WordTask(SplitTask):
                 f"{batch.tokens.shape[1]}; is it the data of this model's task?"
             )
         return batch
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
+        """The targets of examples; -1 for a prompt that the task does not have.
+
+        `IGNORE` for a prompt with two answers. None if the examples of the task are a sample of very many.
+        """
+        import torch
+
+        if any(self.there_are(name) > len(examples) for name, examples in self.splits.items()):
+            return None
+        answers: dict[str, str | None] = {}
+        for examples in self.splits.values():
+            for prompt, answer in zip(examples.prompts, examples.answers, strict=True):
+                answers[prompt] = answer if answers.get(prompt, answer) == answer else None
+        prompts = list(map(self.vocabulary.prompt, tokens.tolist()))
+        targets = torch.full(tuple(tokens.shape), -1, dtype=torch.int64, device="cpu")
+        known = [row for row, prompt in enumerate(prompts) if answers.get(prompt) is not None]
+        if known:
+            examples = Examples(
+                [prompts[row] for row in known], [answers[prompts[row]] or "" for row in known]
+            )
+            width = max(tokens.shape[1], int(self.lengths(examples).max()))
+            own = self.vocabulary.sequences(examples, width).targets
+            own[(own[:, tokens.shape[1] :] != IGNORE).any(dim=1)] = -1  # longer than what is given
+            targets[known] = own[:, : tokens.shape[1]]
+        targets[[row for row, prompt in enumerate(prompts) if answers.get(prompt, prompt) is None]] = IGNORE
+        return targets
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
         """OOD exact match where the end mark does not count."""

@@ -290,6 +290,23 @@ class Targets:
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
+    def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
+        """Whether an answer by the anchors, whatever their order, is right on an unseen pair and key.
+
+        It is where a trained pair of the same anchors in another order has the composition as its target, as
+        its rule gives it (without exceptions). False for trained pairs.
+        """
+        n_pairs, n_keys = self.ruled.shape
+        shape = (len(self._anchors),) * self._chain_length
+        every = np.sort(np.stack(np.unravel_index(np.arange(n_pairs), shape), axis=1), axis=1)
+        same_anchors = np.ravel_multi_index(tuple(every.T), shape)
+        question = same_anchors[:, None] * n_keys + np.arange(n_keys)
+        is_unseen = np.zeros(n_pairs, dtype=bool)
+        is_unseen[self.rows(unseen)] = True
+        base = int(max(self.ruled.max(), self.inferential.max())) + 1
+        trained = (question * base + self.ruled)[~is_unseen]
+        return is_unseen[:, None] & np.isin(question * base + self.inferential, trained)
+
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Row of each pair in the tables, which are in the order of `itertools.product`."""
         shape = (len(self._anchors),) * self._chain_length

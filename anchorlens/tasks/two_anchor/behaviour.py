@@ -19,6 +19,7 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.other_targets import OtherTargets, compared
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
@@ -119,16 +120,19 @@ def evaluate(
     beside = _beside_the_rules(questions, id_trials, id_deviation == 0, n_noise) if task.n_exceptions else {}
     found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
 
-    ood = symmetric = commutativity = None
+    ood = symmetric = commutativity = by_symmetry = None
     if task.ood_pairs:
         trials = questions.trials("ood")
+        counts = ~task.answered_by_symmetry(trials)
         mirror = replace(trials, pairs=trials.pairs[:, ::-1])
         answers, mirrored = ask(trials, n_noise), ask(mirror, n_noise)  # the same noise for both
         inferential = task.targets(trials, kind="inferential")
         deviation = answers - inferential[:, None]
-        deviations["ood"] = _shares(deviation)
+        if counts.any():
+            deviations["ood"] = _shares(deviation[counts])
         pairs += questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)
-        ood = questions.split_accuracy("ood", deviation == 0)
+        ood = questions.split_accuracy("ood", deviation[counts] == 0)
+        by_symmetry = questions.split_accuracy("ood", deviation[~counts] == 0)
 
         has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
         commutativity = questions.split_accuracy("ood", (answers == mirrored)[has_mirror])
@@ -137,7 +141,8 @@ def evaluate(
         differs = mirror_is_seen & (symmetric_targets != inferential)
         two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
         symmetric = questions.split_accuracy("ood", as_mirror[differs])
-        found["ood"] = questions.by_position("ood", trials, deviation == 0)
+        counting = trials.take(np.flatnonzero(counts))
+        found["ood"] = questions.by_position("ood", counting, deviation[counts] == 0)
         found["inferential"] = questions.by_position("ood", two_ways, (deviation == 0)[differs])
         found["symmetric"] = questions.by_position("ood", two_ways, as_mirror[differs])
 
@@ -169,6 +174,8 @@ def evaluate(
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
+        other_targets=None if known is None else _other_targets(known, task),
+        by_symmetry=by_symmetry,
         train_fresh=train_fresh,
         pairs=tuple(pairs),
         deviations=deviations,
@@ -217,6 +224,14 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
     return training_set
 
 
+def _other_targets(known: TokenBatch | LazyDataset, task: CompositeFunction) -> OtherTargets | None:
+    if isinstance(known, LazyDataset):
+        if known.task == task:
+            return OtherTargets(len(known), 0)
+        known = known.all()
+    return compared(known, task.targets_of(known.tokens))
+
+
 def quick_accuracies(
     model: LogitsModel, task: CompositeFunction, training_set: AnchorBatch, *, seed: int = 0
 ) -> dict[str, float | None]:
@@ -229,8 +244,8 @@ def quick_accuracies(
         seed: of the noise.
 
     Returns:
-        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained; of a
-        task with exceptions `exceptions_accuracy` too.
+        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained or
+        answered by symmetry; of a task with exceptions `exceptions_accuracy` too.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
     train, _ = questions.ask_batch(training_set, QUICK_TRAIN)
@@ -238,8 +253,10 @@ def quick_accuracies(
     for split in ("id", "ood"):
         trials = questions.trials(split)
         targets = task.targets(trials, kind="inferential" if split == "ood" else "trained")
-        right = questions.ask(trials, 1)[:, 0] == targets if len(trials) else None
-        accuracies[f"{split}_accuracy"] = None if right is None else float(right.mean())
+        right = questions.ask(trials, 1)[:, 0] == targets if len(trials) else np.zeros(0, dtype=bool)
+        if split == "ood":
+            right = right[~task.answered_by_symmetry(trials)]
+        accuracies[f"{split}_accuracy"] = float(right.mean()) if len(right) else None
     if task.n_exceptions:
         trials, _ = questions.exceptions()
         right = questions.ask(trials, 1)[:, 0] == task.targets(trials)

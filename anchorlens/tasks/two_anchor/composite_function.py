@@ -244,6 +244,19 @@ class CompositeFunction(TaskConfig):
         """Whether each trial is an exception, at any position; the keys must be the task's."""
         return self._targets.is_exception(trials)
 
+    def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
+        """Whether each trial of an unseen pair is answered right by its anchors, whatever their order.
+
+        So it is where they are trained in another order on the composition of this pair: such a trial does
+        not show that a model composes, and is no part of the OOD test.
+        """
+        return self._symmetric[self.pair_index(trials.pairs), trials.keys - self.key_min]
+
+    @cached_property
+    def _symmetric(self) -> Bool[np.ndarray, "pair key"]:
+        unseen = np.array(self.ood_pairs, dtype=np.int64).reshape(-1, self.chain_length)
+        return self._targets.answered_by_symmetry(unseen)
+
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Index of each pair in the property `pairs`; the anchors must be the task's."""
         return self._targets.rows(pairs)

@@ -42,7 +42,8 @@ class AnchorEvaluation(Evaluation):
     - `train`: on sequences of the training set where it is known, else on fresh noise around trained trials
       (`train_source` says which).
     - `id`: seen pairs at held-out (key, position), against what they are trained on, exceptions included.
-    - `ood`: unseen pairs against the inferential target. None where every pair is trained.
+    - `ood`: unseen pairs against the inferential target, apart from questions that symmetry answers
+      (`by_symmetry`). None where every pair is trained, or symmetry answers all.
     - `symmetric`: unseen pairs against their mirrored pair's trained target. None unless that target differs.
     - `commutativity`: the share of (key, position, noise) for which a pair gets the same answer in both
       orders, over the pairs with an unseen order. None where there is none.
@@ -74,6 +75,18 @@ class AnchorEvaluation(Evaluation):
     """Accuracy of the best constant answer on the training questions, with its standard error for that many
     questions: the chance level."""
 
+    def __post_init__(self) -> None:
+        """Leave out what was measured if a logit was not finite."""
+        super().__post_init__()
+        if not self.finite:
+            for name, nothing in (
+                ("pairs", ()),
+                ("deviations", {}),
+                ("positions", ()),
+                ("by_symmetry", None),
+            ):
+                object.__setattr__(self, name, nothing)
+
     @property
     def symmetric(self) -> Accuracy | None:
         """The measure `symmetric`."""
@@ -103,11 +116,12 @@ class AnchorEvaluation(Evaluation):
         )
 
     def __repr__(self) -> str:
-        values = {"train": self.train, "ID": self.id, "OOD": self.ood}
-        numbers = (f"{title} {one.value:.3f}" if one else "no unseen pair" for title, one in values.items())
+        values = {"train": self.train, "ID": self.id, "OOD": self.ood} if self.finite else {}
+        absent = "no unseen pair" if self.finite and self.by_symmetry is None else "no OOD test"
+        numbers = (f"{title} {one.value:.3f}" if one else absent for title, one in values.items())
         remembered = self.measure("exceptions")
         more = "" if remembered is None else f", exceptions {remembered.value:.3f}"
-        return f"AnchorEvaluation({self.phase.label}; {', '.join(numbers)}{more})"
+        return f"AnchorEvaluation({'; '.join(filter(None, [self.phase.label, ', '.join(numbers)]))}{more})"
 
     def _named(self, standard_errors: int | None) -> Phase:
         found = super()._named(standard_errors)
@@ -134,6 +148,11 @@ class AnchorEvaluation(Evaluation):
             f"{name.upper()} answers minus target: {self.deviations_in_words(name)}"
             for name in self.deviations
         ]
+        if self.by_symmetry is not None:
+            lines.append(
+                f"unseen pairs that are trained in another order on the same target: {self.by_symmetry}, not "
+                "counted in OOD"
+            )
         return [*lines, *filter(None, [by_position.in_words(self.positions)])]
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:

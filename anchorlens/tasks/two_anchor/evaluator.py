@@ -44,13 +44,27 @@ class Questions(Evaluator[CompositeFunction]):
         return self.task.n_trials(split) <= self.max_trials
 
     def trials(self, split: Split) -> Trials:
-        """Every (pair, key, position) of a split, or a random choice of `max_trials` of them."""
+        """Every (pair, key, position) of a split, or a random choice of `max_trials` of them.
+
+        Of many unseen ones, some that symmetry does not answer are chosen, if there are any.
+        """
         n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
-        rows = np.arange(n) if self.whole(split) else rng.choice(n, self.max_trials, replace=False)
+        if self.whole(split):
+            rows = np.arange(n)
+        elif split == "ood" and len(counting := self._not_by_symmetry(n)):
+            rows = rng.choice(counting, min(self.max_trials, len(counting)), replace=False)
+        else:
+            rows = rng.choice(n, self.max_trials, replace=False)
         found = self.task.some_trials(split, rows)
         if self.half is None or split != "ood":
             return found
         return found.take(np.flatnonzero(found.keys % 2 == self.half))
+
+    def _not_by_symmetry(self, n: int) -> Int[np.ndarray, " row"]:
+        """The rows of the `n` unseen trials that symmetry does not answer; none where it answers none."""
+        n_positions = len(self.task.positions)
+        counts = ~self.task.answered_by_symmetry(self.task.some_trials("ood", np.arange(0, n, n_positions)))
+        return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
         """Exceptions at trained positions, or a random choice of `max_trials`; and whether these are all."""
@@ -101,18 +115,21 @@ class Questions(Evaluator[CompositeFunction]):
     def ask_batch(
         self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
-        """Accuracy on a batch, or on a random choice of `limit` of its sequences, in all and by position."""
+        """Accuracy on a batch, or on a random choice of `limit` of its sequences, in all and by position.
+
+        Sequences that are the same count once. Without noise there are only so many; with noise the batch is
+        a sample of very many.
+        """
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:
             rows = rng.permutation(len(batch))[:n]
         else:
             rows = rng.choice(len(batch), n, replace=False)
-        asked = batch.take(rows)
+        asked = batch.take(rows).distinct()
         right = self.answers(asked.tokens) == asked.targets.numpy()
         is_anchor = np.isin(asked.tokens.numpy(), list(self.task.anchors))
         position = is_anchor.argmax(axis=1) - 1  # of the key; -1 without anchors
-        found = {}
+        found, has_noise = {}, self.task.seq_len > self.task.chain_length + 1
         for one in np.intersect1d(position, self.task.positions[:MOST_POSITIONS]).tolist():
-            there = right[position == one]
-            found[one] = Accuracy.of_some(there, of=round(len(there) * len(batch) / n))
-        return Accuracy.of_some(right, of=len(batch)), found
+            found[one] = Accuracy.of_some(right[position == one])
+        return Accuracy.of_some(right, of=None if has_noise else self.task.n_trials("train")), found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -11,7 +12,10 @@ from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
-from anchorlens.tasks.two_anchor.sequences import Pair
+from anchorlens.tasks.two_anchor.sequences import Pair, Trials
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
@@ -32,6 +36,19 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
     unseen = _among(chain, task.ood_pairs)
     held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
     return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+
+
+def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
+    """The target that the task gives to each sequence, exceptions too; -1 where it asks nothing of it."""
+    import torch
+
+    row, position, chain = pairs_asked(tokens.numpy(), task)
+    key = tokens.numpy()[row, position]
+    asks = (key >= task.key_min) & (key <= task.key_max) & np.isin(chain, list(task.anchors)).all(axis=1)
+    row, chain, key = row[asks], chain[asks].astype(np.int64), key[asks].astype(np.int64)
+    targets = np.full(len(tokens), -1, dtype=np.int64)
+    targets[row] = task.targets(Trials(chain, key, position[asks]))
+    return torch.from_numpy(targets)
 
 
 def pairs_asked(

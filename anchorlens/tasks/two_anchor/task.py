@@ -24,6 +24,9 @@ from anchorlens.tasks.two_anchor.metrics import (
 )
 
 if TYPE_CHECKING:
+    from jaxtyping import Int
+    from torch import Tensor
+
     from anchorlens.tasks.shared.batch import TokenBatch
     from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 
@@ -81,6 +84,12 @@ class AnchorTask(CompositeFunction):
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.checked_training_set(training_set, self)
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The target of each sequence, exceptions too; -1 for one that asks nothing of the task."""
+        from anchorlens.tasks.two_anchor import overlap
+
+        return overlap.targets_of(tokens, self)
 
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any

@@ -40,6 +40,11 @@ def number(default: float | None, **bounds: float | Callable[[Any], float]) -> A
     return dataclasses.field(default=default, metadata=bounds)
 
 
+def choice(default: str, also: Mapping[str, str]) -> Any:
+    """A field of a `Config` that is one of few texts, which its type lists; `also` as for `check_choice`."""
+    return dataclasses.field(default=default, metadata={"also": also})
+
+
 @functools.cache
 def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
     """Field of a configuration dataclass -> its types; of an optional one the last is `NoneType`."""
@@ -85,7 +90,7 @@ class Config:
             if value is not given:
                 object.__setattr__(self, name, value)
             if get_origin(kind) is Literal:
-                check_choice(name, value, typing.get_args(kind))
+                check_choice(name, value, typing.get_args(kind), field.metadata.get("also", {}))
             elif kind in (int, float):
                 bounds: Any = {k: b(self) if callable(b) else b for k, b in field.metadata.items()}
                 check_number(name, value, integer=kind is int, **bounds)
@@ -299,16 +304,39 @@ def check_number(
     raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {safe_repr(value)}")
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+def check_choice(
+    name: str, value: Any, choices: tuple[str, ...], also: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Check that `value` is one of `choices`.
+
+    Args:
+        name: what an error calls it.
+        value: what is checked.
+        choices: what it may be.
+        also: what others call a choice -> the choice; or what is not offered -> what to do, in words. Case,
+            hyphens and underscores do not matter, and more may stand around it.
 
     Raises:
         ValueError: it is not.
+
+    >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"), {"addprim_jump": "jump"})
+    Traceback (most recent call last):
+    ValueError: split must be one of jump, simple, got 'SCAN-addprim_jump'; did you mean 'jump'?
     """
-    if value not in choices:
-        close = difflib.get_close_matches(str(value)[:_LONGEST_NAME], choices, n=1)
-        advice = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}{advice}")
+    if value in choices:
+        return
+    given = _plain(str(value)[:_LONGEST_NAME])
+    meant = {_plain(text): text for text in choices} | {_plain(text): it for text, it in also.items()}
+    inside = [text for text in meant if len(text) > 2 and text in given]
+    close = sorted(inside, key=len)[-1:] or difflib.get_close_matches(given, meant, n=1)
+    advice = meant[close[0]] if close else ""
+    advice = f"; did you mean {advice!r}?" if advice in choices else f"; {advice}" if advice else ""
+    raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}{advice}")
+
+
+def _plain(text: str) -> str:
+    """A name's letters and digits alone, in lower case."""
+    return "".join(filter(str.isalnum, text.lower()))
 
 
 def documented(cls: type[T]) -> type[T]:

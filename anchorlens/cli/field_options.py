@@ -126,15 +126,15 @@ def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _option_type(types: tuple[Any, ...]) -> Any:
-    """The type of an option: the field's own if the command line supports it, else text (JSON)."""
+    """The type of an option: the field's own if it is a plain one, else text (JSON, or a choice)."""
     kind, *others = (kind for kind in types if kind is not type(None))
-    is_plain = kind in (int, float, str, bool) or typing.get_origin(kind) is Literal
-    return kind if is_plain and not others else str
+    return kind if kind in (int, float, str, bool) and not others else str
 
 
 def _is_json(types: tuple[Any, ...]) -> bool:
     """Whether a field of these types is given as JSON, since it is no plain value."""
-    return _option_type(types) is str and str not in types
+    is_choice = typing.get_origin(types[0]) is Literal
+    return _option_type(types) is str and str not in types and not is_choice
 
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

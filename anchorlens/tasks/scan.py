@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import choice, documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.split_task import at_random, in_rounds, split_rows
@@ -35,6 +35,15 @@ COPIES = 0.1
 published."""
 _PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
+_OTHER_SPLITS = {
+    **{f"{prefix}_{split}": split for prefix in ("addprim", "add_prim", "add") for split in _PRIMITIVE},
+    **dict.fromkeys(("random", "iid"), "simple"),
+    **dict.fromkeys(
+        ("length", "template", "filler", "fewshot", "complex", "mcd", "around_right"),
+        "of the published splits only these three are offered",
+    ),
+}
+"""Split as the published files and other papers call it -> ours, or what to do."""
 METRICS = word_metrics(
     meanings=(
         "commands it was trained on",
@@ -68,7 +77,7 @@ class ScanTask(WordTask):
     kind: ClassVar[str] = "scan"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
-    split: Literal["turn_left", "jump", "simple"] = "turn_left"
+    split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
     """Which commands are left out of training (OOD). `turn_left` and `jump`: all that hold these words,
     except the bare command, copies of which are a tenth of the training examples. `simple`: a random fifth
     of all commands, as a control."""

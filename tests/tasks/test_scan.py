@@ -277,3 +277,22 @@ def test_each_half_of_what_is_left_out_is_measured_by_itself():
     found = [task.evaluate(model, max_train=10, half=half) for half in (0, 1, None)]
     assert [one.ood.value for one in found[:2]] == [1, 0] and abs(found[2].ood.value - 0.5) < 0.01
     assert {one.id.value for one in found} == {1}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "advice"),
+    [
+        *((name, "; did you mean 'jump'?") for name in ("addprim_jump", "add-prim-jump", "add_jump", "Jump")),
+        ("tasks_train_addprim_turn_left.txt", "; did you mean 'turn_left'?"),
+        ("random", "; did you mean 'simple'?"),
+        *(
+            (name, "; of the published splits only")
+            for name in ("length", "template_jump_around_right", "mcd1")
+        ),
+        ("xyz", "got 'xyz'"),
+    ],
+)
+def test_a_split_of_another_name_is_known(theirs, advice):
+    with pytest.raises(ValueError, match="split must be one of turn_left, jump, simple, got") as error:
+        ScanTask(split=theirs)
+    assert advice in str(error.value) and (theirs != "xyz" or str(error.value).endswith(advice))

@@ -1,10 +1,14 @@
-"""HTML output that a script draws: one cell's output holds the library, and every figure waits for it."""
+"""HTML output that a script draws.
+
+Outputs that share one window share one copy of the script's library; every other output has its own copy.
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
 import gzip
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +20,11 @@ Library = Literal["Plotly", "CircuitsVis"]
 _HOLDERS: dict[Library, str | None] = {}
 """Library -> the cell whose output holds it, in this kernel."""
 
+_SHARING = frozenset(("plotly_mimetype", "notebook", "notebook_connected", "jupyterlab", "vscode"))
+"""plotly's renderers of front ends whose outputs share one window."""
+_HOSTED = ("COLAB_", "DATABRICKS_RUNTIME", "KAGGLE_KERNEL", "COCALC_", "DEEPNOTE_")
+"""Beginnings of environment variables of hosted notebooks, whose outputs may be windows of their own."""
+
 _HOLD = """<script>
 if (!window.{library}) (async () => {{
   const packed = Uint8Array.from(atob("{packed}"), (byte) => byte.charCodeAt(0));
@@ -26,7 +35,8 @@ if (!window.{library}) (async () => {{
 }})();
 </script>
 """
-_WAIT = """<div id="{place}"></div>
+_WAIT = """<div id="{place}">A script draws this picture, and this page runs no scripts. Trust the notebook, or open it
+in a program that runs scripts.</div>
 <script>
 (function draw(tries) {{
   const place = document.getElementById("{place}");
@@ -34,8 +44,9 @@ _WAIT = """<div id="{place}"></div>
     place.textContent = "";
     {call};
   }} else if (place || tries < 50) {{
-    if (tries === 50) place.textContent = "This picture waits for {library}, which stands in the output of "
-      + "another cell: scroll to that one. If it is gone, restart the kernel and run all cells.";
+    if (place) place.textContent = tries < 50 ? "" : "This picture waits for {library}, which is in the output "
+      + "of another cell: scroll to that output. If it is gone, restart the kernel and run all cells. If every "
+      + "output is a window of its own (Colab, Databricks), run this cell again there.";
     setTimeout(draw, tries < 50 ? 100 : 1000, tries + 1);
   }}
 }})(0);
@@ -66,19 +77,28 @@ def _packed(library: Library) -> str:
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
     """A piece of HTML that loads nothing and draws as soon as the library is on the page.
 
-    A library has megabytes, so only one cell of a notebook holds it: the first that draws with it (also when
-    that cell runs again). Outside a notebook every piece holds it.
+    A library has megabytes, so where the outputs of a notebook surely share one window only one cell holds
+    it: the first that draws with it (also when that cell runs again). Elsewhere every piece holds it.
 
     Args:
         library: the library that draws.
         call: JavaScript call of the library; `place` is the element to draw into.
         alone: whether the piece holds the library even in a notebook.
     """
-    cell = None if alone else _running_cell()
+    cell = _running_cell() if not alone and _outputs_share_a_window() else None
     held = ""
     if cell is None or _HOLDERS.setdefault(library, cell) == cell:
         held = _HOLD.format(library=library, packed=_packed(library))
     return held + _WAIT.format(place=f"picture-{uuid4()}", library=library, call=call)
+
+
+def _outputs_share_a_window() -> bool:
+    """Whether the front end surely shows all outputs of a notebook in one window, as Jupyter and VS Code do."""
+    import plotly.io
+
+    renderers = set((plotly.io.renderers.default or "none").split("+"))
+    hosted = "google.colab" in sys.modules or any(name.startswith(_HOSTED) for name in os.environ)
+    return renderers <= _SHARING and not hosted
 
 
 def _running_cell() -> str | None:

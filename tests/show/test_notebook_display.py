@@ -89,6 +89,7 @@ class TestDisplay:
 
     @pytest.mark.parametrize("library", ["Plotly", "CircuitsVis"])
     def test_the_cell_is_known_by_its_id_where_the_front_end_tells_it(self, monkeypatch, library):
+        monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
         monkeypatch.setattr(in_notebook, "_HOLDERS", {})
         held = []
         for cell in ("a", "b", "a", None):
@@ -97,6 +98,39 @@ class TestDisplay:
         assert held == [True, False, True, True]
         monkeypatch.setattr(in_notebook, "_running_cell", lambda: "b")
         assert len(in_notebook.drawn_by(library, "draw(place)", alone=True)) > 400_000
+
+    @pytest.mark.parametrize(
+        ("renderer", "variable", "shares"),
+        [
+            ("plotly_mimetype", None, True),  # JupyterLab, Jupyter Notebook, nbconvert
+            ("plotly_mimetype+notebook", None, True),
+            ("vscode", None, True),
+            ("colab", None, False),
+            ("databricks", None, False),
+            ("kaggle", None, False),
+            ("browser", None, False),
+            ("plotly_mimetype+notebook", "COLAB_RELEASE_TAG", False),  # plotly does not know every one of them
+            ("plotly_mimetype", "DATABRICKS_RUNTIME_VERSION", False),
+            ("plotly_mimetype", "KAGGLE_KERNEL_RUN_TYPE", False),
+        ],
+    )
+    def test_each_output_holds_the_library_unless_outputs_surely_share_a_window(
+        self, monkeypatch, renderer, variable, shares
+    ):
+        monkeypatch.setattr(pio.renderers, "default", renderer)
+        monkeypatch.setattr(in_notebook, "_HOLDERS", {})
+        if variable is not None:
+            monkeypatch.setenv(variable, "1")
+        held = []
+        for cell in ("a", "b"):
+            monkeypatch.setattr(in_notebook, "_running_cell", lambda cell=cell: cell)
+            held.append("DecompressionStream" in in_notebook.drawn_by("CircuitsVis", "draw(place)"))
+        assert held == [True, not shares]
+
+    def test_a_page_that_runs_no_scripts_shows_what_to_do(self):
+        html = in_notebook.drawn_by("CircuitsVis", "draw(place)")
+        without_scripts = re.sub("<script>.*?</script>", "", html, flags=re.DOTALL)
+        assert "this page runs no scripts. Trust the notebook" in without_scripts
 
     def test_a_renderer_of_your_own_choice_is_respected(self, monkeypatch, capsys):
         shown = []

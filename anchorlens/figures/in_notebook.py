@@ -35,8 +35,8 @@ if (!window.{library}) (async () => {{
 }})();
 </script>
 """
-_WAIT = """<div id="{place}">A script draws this picture, and this page runs no scripts. Trust the notebook, or open it
-in a program that runs scripts.</div>
+_WAIT = """<div id="{place}">A script draws this picture, and this page runs no scripts. Trust the
+notebook, or open it in a program that runs scripts.</div>
 <script>
 (function draw(tries) {{
   const place = document.getElementById("{place}");
@@ -44,9 +44,9 @@ in a program that runs scripts.</div>
     place.textContent = "";
     {call};
   }} else if (place || tries < 50) {{
-    if (place) place.textContent = tries < 50 ? "" : "This picture waits for {library}, which is in the output "
-      + "of another cell: scroll to that output. If it is gone, restart the kernel and run all cells. If every "
-      + "output is a window of its own (Colab, Databricks), run this cell again there.";
+    if (place) place.textContent = tries < 50 ? "" : "This picture waits for {library}, which is in the "
+      + "output of another cell: scroll to that output. If it is gone, restart the kernel and run all cells. "
+      + "If every output is a window of its own (Colab, Databricks), run this cell again there.";
     setTimeout(draw, tries < 50 ? 100 : 1000, tries + 1);
   }}
 }})(0);
@@ -93,7 +93,7 @@ def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
 
 
 def _outputs_share_a_window() -> bool:
-    """Whether the front end surely shows all outputs of a notebook in one window, as Jupyter and VS Code do."""
+    """Whether the front end surely shows all outputs in one window, as Jupyter and VS Code do."""
     import plotly.io
 
     renderers = set((plotly.io.renderers.default or "none").split("+"))

@@ -1,4 +1,4 @@
-"""Tables for every output: the terminal prints them with `rich_table`, HTML with the macro `table`."""
+"""Tables for every output: the terminal prints them with `FittedTable`, HTML with the macro `table`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Table:
     """A table of texts; the first column names the row."""
 
     columns: Sequence[str | TableCell]
-    """Column headings; HTML capitalises them."""
+    """Column headings; HTML capitalises those that are plain text, not the names of a `TableCell`."""
     rows: Sequence[Sequence[str | TableCell]]
     """Rows from top to bottom."""
     title: str = ""
@@ -99,7 +99,8 @@ def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> 
     metrics = dict.fromkeys(itertools.chain(*found))
     rows = [(title, *(known.get((title, text), "-") for known in found), text) for title, text in metrics]
     title = "what was measured, with standard errors"
-    return Table(("metric", *names, "meaning"), rows, title, range(1, len(names) + 1), meanings=True)
+    columns = ("metric", *map(TableCell, names), "meaning")
+    return Table(columns, rows, title, range(1, len(names) + 1), meanings=True)
 
 
 def _with_error(value: Accuracy) -> tuple[str, str]:

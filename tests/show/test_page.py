@@ -14,6 +14,7 @@ from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
 from anchorlens.show.report.panels import CARD
 from anchorlens.show.report.reading_rows import reading_rows
+from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
 from anchorlens.show.words import CAPTIONS
 from anchorlens.tasks.shared.phases import LABELS
@@ -25,6 +26,13 @@ SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configu
 @pytest.fixture(scope="module", params=["one", "several"])
 def page(request):
     return Page(request.getfixturevalue(request.param).read_text())
+
+
+def test_names_of_models_keep_their_letters():
+    behaviour = whole_verdict().behaviour
+    shown = accuracies_table([behaviour, behaviour], ["phase1.pt", "a<b>.pt"])
+    html = environment().get_template("tables.html").module.table(shown)
+    assert re.findall(r'<th scope="col".*?>(.*?)</th>', html) == ["Metric", "phase1.pt", "a&lt;b&gt;.pt"]
 
 
 class TestEveryPage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorlens.audit.result import Audit
 from anchorlens.show.audit_tables import audit_tables, fit_in_words, overview, summary
-from anchorlens.show.terminal.console import Terminal, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:
@@ -19,4 +19,4 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
     console.print(summary(audit), style="bold")
     console.print(fit_in_words(audit))
     for table in audit_tables(audit, top):
-        console.print(rich_table(table))
+        console.print(FittedTable(table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorlens.benchmarking.result import Benchmark
 from anchorlens.show.benchmark_tables import benchmark_table, notes, overview
-from anchorlens.show.terminal.console import Terminal, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> None:
@@ -16,6 +16,6 @@ def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> No
     """
     console = Terminal()
     console.print(overview(result), style="bold")
-    console.print(rich_table(benchmark_table(result, reference)))
+    console.print(FittedTable(benchmark_table(result, reference)))
     for line in notes(result, reference):
         console.print(line)

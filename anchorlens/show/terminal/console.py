@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import rich.table
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from anchorlens.show.formats import safe_lines
+from anchorlens.show.formats import parts, safe_lines
 from anchorlens.show.tables import Table, text_of
 
 
@@ -31,24 +34,114 @@ class Terminal(Console):
 
 _LONGEST_WORD = 13
 """A word up to this length is not broken in a narrow table: `commutativity`."""
+_BORDER = 3
+"""Characters of a table's border and padding for each column; one more closes the table."""
 
 
-def rich_table(table: Table, styles: Sequence[str] = ()) -> rich.table.Table:
-    """A table for a terminal.
+@dataclass(frozen=True)
+class FittedTable:
+    """A table for a terminal, no wider than the console, that loses no column and cuts no word.
 
-    Args:
-        table: the table; emphasised rows are bold.
-        styles: styles of the rows, if they have their own.
+    Texts wrap first, then long words break, names of rows after dots and underscores. Columns that still do
+    not fit follow in a table below, next to the names of the rows.
     """
-    made = rich.table.Table(title=table.title or None)
-    for i, column in enumerate(table.columns):
-        words = [word for row in (table.columns, *table.rows) for word in str(row[i]).split()]
-        least = min(_LONGEST_WORD, max(map(len, words), default=1))
-        made.add_column(text_of(column), no_wrap=i in table.numbers, overflow="fold", min_width=least)
-    styles = styles or ["bold" if stands_out else "" for stands_out in table.strong]
-    for row, style in itertools.zip_longest(table.rows, styles):
-        made.add_row(*map(text_of, row), style=style)
-    return made
+
+    table: Table
+    """The table; emphasised rows are bold."""
+    styles: Sequence[str] = ()
+    """Styles of the rows, if they have their own."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[rich.table.Table]:
+        """Yield the tables, one below the other."""
+        rows = [[safe_lines(text_of(item)) for item in row] for row in (self.table.columns, *self.table.rows)]
+        columns = [
+            _ColumnWidths.of(texts, i == 0, i in self.table.numbers)
+            for i, texts in enumerate(zip(*rows, strict=True))
+        ]
+        styles = self.styles or ["bold" if stands_out else "" for stands_out in self.table.strong]
+        title = self.table.title or None
+        for widths in _split(columns, options.max_width):
+            made, title = rich.table.Table(title=title), None
+            for i, width in widths.items():
+                made.add_column(_broken(rows[0][i], width), width=width, overflow="fold")
+            for row, style in itertools.zip_longest(rows[1:], styles):
+                made.add_row(*(_broken(row[i], width) for i, width in widths.items()), style=style)
+            yield made
+
+
+class _ColumnWidths(NamedTuple):
+    """How narrow a column may be."""
+
+    natural: int
+    """Its width if nothing wraps."""
+    whole: int
+    """Its smallest width if no word is broken."""
+    broken: int
+    """Its smallest width if long words are broken."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str], names_rows: bool, holds_numbers: bool) -> _ColumnWidths:
+        """The widths of a column of texts, of which the first is the heading; numbers do not wrap."""
+        heading, *cells = texts
+        lines = [line for text in cells for line in text.split("\n")]
+        words = lines if holds_numbers else [word for line in lines for word in line.split()]
+        least = max(1, _longest(heading.split()))
+        whole = max(least, _longest(words))
+        if holds_numbers:
+            broken = whole
+        elif names_rows:
+            broken = max(least, _longest([part for word in words for part in parts(word)]))
+        else:
+            broken = max(least, min(whole, _LONGEST_WORD))
+        return cls(max(cell_len(heading), _longest(lines)), whole, broken)
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _split(columns: Sequence[_ColumnWidths], room: int) -> Iterator[dict[int, int]]:
+    """Columns of tables that fit into a room, each with its width; every table has the first column."""
+    room -= 1 + _BORDER
+    whole, broken = [column.whole for column in columns], [column.broken for column in columns]
+    for least in (whole, [*whole[:1], *broken[1:]], broken):
+        if sum(least) + _BORDER * (len(least) - 1) <= room:
+            yield _widened(dict(enumerate(least)), columns, room)
+            return
+    beside = min(room // 2, max(broken[1:], default=0))
+    name = max(1, min(whole[0], max(broken[0], room // 2), room - _BORDER - beside))
+    group = {0: name}
+    for i, least in enumerate(whole[1:], start=1):
+        width = max(1, min(least, room - name - _BORDER))
+        if len(group) > 1 and sum(group.values()) + width + _BORDER * len(group) > room:
+            yield _widened(group, columns, room)
+            group = {0: name}
+        group[i] = width
+    yield _widened(group, columns, room)
+
+
+def _widened(least: dict[int, int], columns: Sequence[_ColumnWidths], room: int) -> dict[int, int]:
+    """The same columns, the narrow ones wider as far as their texts and the room ask for it."""
+    widest = room - _BORDER * (len(least) - 1)
+    for most in range(widest, 0, -1):
+        widths = {i: max(width, min(columns[i].natural, most)) for i, width in least.items()}
+        if sum(widths.values()) <= widest:
+            return widths
+    return least
+
+
+def _broken(text: str, width: int) -> str:
+    """A text whose words longer than a width break where `parts` splits them."""
+
+    def lines(word: re.Match[str]) -> str:
+        done, line = "", ""
+        for part in parts(word[0]):
+            if line and cell_len(line + part) > width:
+                done, line = f"{done}{line}\n", ""
+            line += part
+        return done + line
+
+    return re.sub(r"\S+", lambda word: word[0] if cell_len(word[0]) <= width else lines(word), text)
 
 
 def print_json(content: Mapping[str, Any]) -> None:

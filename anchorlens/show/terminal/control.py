@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchorlens.controlling.result import Control
 from anchorlens.show.control_tables import control_table, notes, overview, plan_table, summary
-from anchorlens.show.terminal.console import Terminal, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_control(control: Control) -> None:
@@ -12,7 +12,7 @@ def print_control(control: Control) -> None:
     console = Terminal()
     console.print(overview(control))
     console.print(summary(control), style="bold")
-    console.print(rich_table(control_table(control)))
+    console.print(FittedTable(control_table(control)))
     for note in notes(control):
         console.print(note)
 
@@ -21,4 +21,4 @@ def print_plan_of_control(control: Control) -> None:
     """Print the plan of attempts."""
     console = Terminal()
     console.print(overview(control))
-    console.print(rich_table(plan_table(control)))
+    console.print(FittedTable(plan_table(control)))

@@ -11,7 +11,7 @@ from anchorlens.show.diagram.axes import name_of_cell, value_label
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table
-from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import duration
@@ -64,11 +64,11 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if result.phases:
         console.print("phases: " + ", ".join(f"{n} {label}" for label, n in result.phases.items()))
     if cells:
-        console.print(rich_table(_cell_table(result)))
+        console.print(FittedTable(_cell_table(result)))
     elif len(result.axes) >= 2:
         maps = text_maps(result)
         for text_map in maps[:MOST_MAPS]:
-            console.print(rich_table(_phase_table(text_map)))
+            console.print(FittedTable(_phase_table(text_map)))
         if len(maps) > MOST_MAPS:
             console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
         console.print(f"A sign a seed: {SIGNS}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, pair_grid
-from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
@@ -39,11 +39,11 @@ def print_behaviour(
         return
     console = Terminal()
     console.print(task.describe())
-    console.print(rich_table(accuracy_table(behaviour)))
+    console.print(FittedTable(accuracy_table(behaviour)))
     for caveat in behaviour.caveats:
         console.print(f"note: {caveat}")
     if (pairs := pair_grid(behaviour)) is not None:
-        console.print(rich_table(pairs))
+        console.print(FittedTable(pairs))
     for line in behaviour.in_words():
         console.print(line)
     phase = behaviour.phase
@@ -75,7 +75,7 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         *((name, "on the way", words) for name, words in plan.on_the_way.items()),
     ]
     title = f"nothing is trained; on {plan.device} it would take"
-    Terminal().print(rich_table(Table(("what", "amount", "of which"), rows, title)))
+    Terminal().print(FittedTable(Table(("what", "amount", "of which"), rows, title)))
 
 
 def _megabytes(n_bytes: int) -> str:

@@ -8,7 +8,7 @@ from anchorlens.safe import safe_text
 from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
-from anchorlens.show.terminal.console import Terminal, print_json, rich_table
+from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.show.words import what_is_named
 from anchorlens.tasks.shared.phases import SHORT, Phase
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
@@ -37,12 +37,12 @@ def print_verdict(verdict: Verdict) -> None:
     ]
     if verdict.by_decoding.probabilities is not None:
         rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
-    console.print(rich_table(Table(("verdict", what_is_named(by_probes), "rests on"), rows)))
+    console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "rests on"), rows)))
     console.print(verdict.explanation)
     for line in _evidence_lines(by_probes):
         console.print(line)
     if verdict.trajectory:
-        console.print(rich_table(trajectory_table(verdict.trajectory)))
+        console.print(FittedTable(trajectory_table(verdict.trajectory)))
     for warning in verdict.warnings:
         console.print(f"note: {warning}")
 
@@ -52,7 +52,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     console = Terminal()
     labels = [_name(verdict) for verdict in verdicts]
     table = verdict_table(verdicts, labels, most=3)
-    console.print(rich_table(table, [_style(verdict.phase) for verdict in verdicts]))
+    console.print(FittedTable(table, [_style(verdict.phase) for verdict in verdicts]))
     for label, verdict in zip(labels, verdicts, strict=True):
         if verdict.agreement is not True:
             console.print(f"{label}: {verdict.explanation}")

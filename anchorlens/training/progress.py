@@ -54,7 +54,8 @@ class Progress:
         self._latest = time.monotonic()
         if self._skipped is None:
             self._began, self._skipped = self._latest, done
-        self._skipped = self._skipped if skipped is None else skipped
+        # fewer are done than before where a run is resumed from an earlier state than its log tells
+        self._skipped = min(self._skipped, done) if skipped is None else skipped
         self.done, self.text = done, text or self.text
         self.log += [line for _, line in lines]
 
@@ -139,6 +140,12 @@ def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
     from rich import progress
     from rich.console import Console
     from rich.table import Column
+    from rich.text import Text
+
+    class TimeLeft(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            left = shown.seconds_left
+            return Text("" if left is None else f"{duration(left)} left")
 
     console = Console(stderr=True)
     text = Column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -146,7 +153,7 @@ def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
         progress.TextColumn(shown.what),
         progress.BarColumn(max(4, min(40, console.width - 72))),
         progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(compact=True),
+        TimeLeft(),
         progress.TextColumn("{task.description}", table_column=text),
     ]
     with progress.Progress(*columns, console=console, expand=True) as display:

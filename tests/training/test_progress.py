@@ -17,6 +17,9 @@ from anchorlens_command import call
 from nbclient import NotebookClient
 
 from anchorlens.sweep import grid, sweep
+from anchorlens.sweep.engines import SweepEngine
+from anchorlens.sweep.run import _Driver
+from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import Progress
 from anchorlens.training.run import train
 from anchorlens.training.run_folder import last_step
@@ -187,6 +190,32 @@ def test_the_time_left_is_that_of_steps_that_took_time(monkeypatch):
     progress.update(850, "", skipped=800)  # 400 others were read; 50 in 30 s
     assert progress.seconds_left == 90  # 150 * 30 / 50
     assert repr(progress) == "training: 850 of 1,000 steps, 90 s left"
+
+
+def test_the_time_left_leaves_out_what_a_log_tells_of_before(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = Progress(1000, "training", "step")
+    progress.update(400, "")  # as the log says; the last saved state is of step 300
+    now[0] = 110.0
+    progress.update(300, "")
+    assert progress.seconds_left is None
+    now[0] = 120.0
+    progress.update(400, "")
+    assert progress.seconds_left == 120  # 600 * 20 / 100
+
+
+def test_a_sweep_that_goes_on_counts_what_unfinished_cells_did_before(tmp_path):
+    done = sweep(grid("quick", {"seed": 0}, **TINY), tmp_path / "a", engine="serial", progress=False)
+    folder = SweepFolder(done.out)
+    with folder.held(grid("quick", {"seed": [0, 1]}, **TINY)) as cells:
+        log = folder.unfinished(cells[1][0]) / "log.jsonl"
+        log.parent.mkdir(parents=True)
+        log.write_text('{"step": 4}\n')
+        driver, told = _Driver(cells, folder, SweepEngine("serial")), []
+        driver.show = lambda done, text: told.append((done, text))
+        driver._missing()
+    assert told == [(6 + 4, "1 of 2 cells")]  # so that the speed is that of the steps after these
 
 
 @pytest.mark.parametrize(

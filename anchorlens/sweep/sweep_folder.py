@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -318,14 +319,19 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         Every cell that was ever asked for, in that order, with its status.
 
     Raises:
-        CheckpointError: no folder of a sweep, or its list of cells is damaged. A damaged cell is no error: it
-            is returned with the status `damaged`.
+        CheckpointError: the folder of a single run, no folder of a sweep, or its list of cells is damaged. A
+            damaged cell is not an error: it is returned with the status `damaged`.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
+    is_run = (folder.out / "config.json").exists() and not folder.path.exists()
+    if is_run or folder.out.is_file():
+        command = shlex.join(["anchorlens", "classify", str(folder.out), "--report", "report.html"])
+        what = "the folder of a single run" if is_run else "a file"
+        raise CheckpointError(out, f"is {what}, and not the folder of a sweep; for a single run: {command}")
     return folder.read(folder.stored(without_places=True))
 
 

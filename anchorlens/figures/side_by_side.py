@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape, unescape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +17,10 @@ GUTTER = 0.25
 """Share of a column's width that is left free on its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
 """Parts of the layout that are taken from the first figure, with numbered ones such as `coloraxis2`."""
-_LABEL_HEIGHT = 110
-"""Pixels above each figure for its label and the figure's own text there."""
+_LABEL_HEIGHT, _LINE_HEIGHT = 94, 16
+"""Pixels above each figure for the figure's own text there, and for each line of its label."""
+_CHARACTER_WIDTH = 7.5
+"""Pixels of a character of a label, on average."""
 _LESS_HEIGHT = 64
 """The same if `room` is given."""
 
@@ -53,7 +57,7 @@ def side_by_side(
     Args:
         figures: figures of the same kind; they are not changed. Heatmaps without a colour range get a common
             one.
-        labels: text above each figure.
+        labels: text above each figure, in plotly's markup; it wraps where it is wider than the figure.
         share_axes: whether a numeric axis gets the same range in every figure.
         room: the space they get; None for each figure's own height and about its own width.
     """
@@ -67,7 +71,12 @@ def side_by_side(
     if room is not None:
         n_columns, total_width, height = min(n, room.n_columns), room.width, room.height
         n_rows = -(-n // n_columns)
-    header = _LABEL_HEIGHT / (height + _LABEL_HEIGHT) if room is None else _LESS_HEIGHT / height
+    lines = [_wrapped(label, total_width / n_columns) for label in labels]
+    if room is None:
+        label_height = _LABEL_HEIGHT + _LINE_HEIGHT * max(map(len, lines))
+        header = label_height / (height + label_height)
+    else:
+        header = _LESS_HEIGHT / height
     joined = go.Figure()
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -84,7 +93,8 @@ def side_by_side(
         shapes += place.items(layout.get("shapes", ()))
         annotations += place.items(layout.get("annotations", ()))
         middle = {"x": place.across(0.5), "y": place.up(1), "xref": "paper", "yref": "paper"}
-        label = {"text": f"<b>{labels[i]}</b>", "showarrow": False, "xanchor": "center", "yshift": 42}
+        text = "<br>".join(f"<b>{line}</b>" for line in lines[i])
+        label = {"text": text, "showarrow": False, "xanchor": "center", "yanchor": "bottom", "yshift": 24}
         annotations.append(label | middle)
     total = {"width": total_width, "height": height * n_rows + (60 if room is None else 20)}
     joined = styled(joined, first["title"]["text"], **total)
@@ -97,6 +107,18 @@ def side_by_side(
     margin = {"t": 40 if room is None else 0, "r": 90}
     joined.update_layout(margin=margin, title={"y": 0.99, "yanchor": "top"})
     return joined
+
+
+def _wrapped(label: str, width: float) -> list[str]:
+    """The lines of a label that are at most as wide as a column of so many pixels, margins included.
+
+    >>> _wrapped("gamma 0.5, seed 1, step 1,000", 180), _wrapped("a &lt; b", 180)
+    (['gamma 0.5, seed 1,', 'step 1,000'], ['a &lt; b'])
+    """
+    if "<" in label:
+        return [label]
+    most = max(10, int(width * (1 - GUTTER) / _CHARACTER_WIDTH))
+    return [escape(line, quote=False) for line in textwrap.wrap(unescape(label), most)] or [""]
 
 
 def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:

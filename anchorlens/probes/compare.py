@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +13,17 @@ import torch
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.figures import complete, in_words
+from anchorlens.figures.picture import plotly_text
 from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import origin
 from anchorlens.files.importers.inputs import Input, ModelInput
+from anchorlens.files.titles import titles
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.runs.identity import identity
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import safe_repr
+from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 from anchorlens.views import html
 
@@ -49,7 +52,7 @@ class Comparison:
         share = self.results[0].comparable_axes
         title = in_words(self.results[0].probe)
         figures = [complete(result.plot(), title) for result in self.results]
-        return side_by_side(figures, self.labels, share_axes=share)
+        return side_by_side(figures, [plotly_text(label) for label in self.labels], share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready content: each result by its label."""
@@ -116,7 +119,8 @@ def compare(
             built at a time.
         probe: a probe or its name.
         task: what models in memory were trained on; a checkpoint knows its own task.
-        labels: one for each model; where None its gamma, seed and step, or its name.
+        labels: one for each model; where None the name of its file, or for a model in memory its gamma, seed
+            and step, or its name.
         device: where models of checkpoints run: auto, cpu, cuda, cuda:N or mps.
         options: options of the probe.
 
@@ -152,11 +156,13 @@ def compare(
         got = "a text" if isinstance(labels, str) else len(labels)
         raise ValueError(f"labels must be {len(several)}, one for each model, got {got}")
     names, results, seeds, recipes = [], [], [], []
+    called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):
-        given = given_for(chosen, model, task, options, device=device)
+        name = safe_text(next(called)) if isinstance(model, str | os.PathLike) else None
+        given = given_for(chosen, model, task, options, device=device, name=name)
         for note in given.notes if needs_task(chosen, options) else ():
             warnings.warn(f"{given.name}: {note}", stacklevel=2)
-        names.append(_label(given) if labels is None else str(labels[k]))
+        names.append((name or _label(given)) if labels is None else str(labels[k]))
         train = given.checkpoint and given.checkpoint.train_config
         seeds.append(train and train.seed)
         recipes.append(_recipe(given, k))

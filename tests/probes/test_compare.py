@@ -1,11 +1,12 @@
 """One probe of several checkpoints, side by side."""
 
 import json
+import re
 
 import plotly.graph_objects as go
 import pytest
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
 
@@ -54,6 +55,20 @@ def test_columns_do_not_overlap_and_numeric_axes_are_the_same():
     assert figure.layout.xaxis2.matches == figure.layout.xaxis3.matches == "x"
     texts = [note.text for note in figure.layout.annotations]
     assert texts[0] == "<b>gamma 0.3, seed 1, step 0</b>" and len(texts) == 3
+
+
+def test_files_keep_their_names_which_wrap_and_stay_text(tmp_path):
+    paths = [tmp_path / run / "ckpt.pt" for run in ("a" * 60, "b", "c<b>")]
+    for path, gamma in zip(paths, (0.3, 0.8, 0.9), strict=True):
+        path.parent.mkdir()
+        save_checkpoint(path, checkpoint(gamma))
+    comparison = compare([*paths, checkpoint(0.5)], stable_rank)
+    assert comparison.labels == (
+        f"{'a' * 60}/ckpt.pt", "b/ckpt.pt", "c<b>/ckpt.pt", "gamma 0.5, seed 1, step 0"
+    )  # fmt: skip
+    texts = [note.text for note in comparison.plot().layout.annotations]
+    assert texts[0].count("<br>") and "".join(re.split("<.*?>", texts[0])) == comparison.labels[0]
+    assert texts[1:3] == ["<b>b/ckpt.pt</b>", "<b>c&lt;b&gt;/ckpt.pt</b>"]
 
 
 def test_axes_of_a_tsne_are_not_compared():

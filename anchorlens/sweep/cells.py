@@ -18,10 +18,11 @@ from anchorlens.sweep.cell_json import CellContent
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict
-from anchorlens.views import diagram, html
+from anchorlens.views import diagram, figure, html
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
 """The first three are the status of a run; `failed`: training raises an error; `damaged`: its stored files
@@ -220,6 +221,21 @@ class SweepResult:
     def phases(self) -> dict[str, int]:
         """Label by behaviour -> number of cells that are done, the most frequent first."""
         return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
+
+    def plot(self, x: str | None = None, y: str | None = None) -> go.Figure:
+        """The map of phases over two fields, with a band for each seed; `.diagram()` draws every map.
+
+        Args:
+            x: horizontal field of the configurations; None for gamma if it varies, else the first that does.
+            y: vertical field; None for weight decay if it varies, else the next field that does.
+
+        Returns:
+            The map of the largest slice if other fields vary too; its title has the values of the slice.
+
+        Raises:
+            ValueError: no cell, no such field, or the seed.
+        """
+        return figure(self, x, y)
 
     def diagram(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the phase diagram: one HTML page that needs no network.

@@ -132,7 +132,7 @@ class TestContent:
         assert counts == {
             "Phase 1": "1", "Phase 2 without commutativity": "1", "Phase 3": "5", "underfit: no phase": "3",
             "failed or diverged": "1", "not trained yet": "1",
-            "squares whose seeds agree": "2 of 3", "cells whose verdicts agree": "7 of 7",
+            "squares whose seeds agree": "1 of 2", "cells whose verdicts agree": "7 of 7",
         }  # fmt: skip
         assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
 
@@ -158,6 +158,13 @@ class TestContent:
     def test_a_sweep_of_one_axis_is_a_map_of_one_row(self):
         html = diagram_html(sweep_of([cell("3", weight_decay=decay) for decay in (0, 1)]))
         assert "weight_decay (2); weight_decay across ·" in html and 'id="slice"' not in html
+
+    def test_its_title_is_the_name_of_the_folder(self, tmp_path, monkeypatch):
+        (tmp_path / "grid").mkdir()
+        monkeypatch.chdir(tmp_path / "grid")
+        for out in (".", tmp_path / "grid", "../grid"):
+            html = diagram_html(sweep_of([cell("3")], out=out))
+            assert "<title>Phase diagram: grid –" in html and "<h1>grid</h1>" in html
 
     def test_132_cells_stay_far_below_ten_megabytes(self, tmp_path):
         (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LOG))

@@ -9,7 +9,7 @@ from known_cells import cell, done, square, sweep_of, verdict
 from anchorlens.runs.presets import preset
 from anchorlens.show.diagram import outcomes
 from anchorlens.show.diagram.axes import choose_axes, slices
-from anchorlens.show.diagram.layout import arranged
+from anchorlens.show.diagram.layout import arranged, summary
 from anchorlens.show.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.show.diagram.outcomes import vote
 from anchorlens.show.diagram.text_maps import SIGN_OF, text_maps
@@ -44,6 +44,36 @@ def drawn(figure):
 def texts(figure):
     """(column, row) -> what is written there."""
     return {(note.x, note.y): note.text for note in figure.layout.annotations}
+
+
+class TestPlotOfASweep:
+    def test_is_the_map_of_phases(self):
+        cells = square()
+        assert drawn(sweep_of(cells).plot()) == drawn(phase_map(cells))
+        assert sweep_of(cells).plot(x="weight_decay", y="gamma").layout.xaxis.title.text == "weight decay"
+
+    def test_is_of_the_largest_slice_and_says_so(self):
+        cells = [*square(), cell("1", n_layers=3)]
+        figure = sweep_of(cells).plot()
+        assert set(drawn(figure)) == {one.id for one in square()}
+        assert figure.layout.title.text == "Phase by behaviour: n_layers 2 (1 of 2 slices)"
+
+    def test_wants_a_cell_and_a_field_that_exists(self):
+        with pytest.raises(ValueError, match="at least one cell to plot, got none in sweeps/known"):
+            sweep_of([]).plot()
+        with pytest.raises(ValueError, match="did you mean 'gamma'"):
+            sweep_of(square()).plot(x="gama")
+
+
+def test_seeds_without_a_phase_do_not_agree():
+    def counted(*signs):
+        cells = [cell(sign, seed=seed) for seed, sign in enumerate(signs)]
+        found = summary(arranged(cells, "gamma", None))
+        return found.n_unanimous, found.n_voting
+
+    assert counted("underfit", "underfit", "underfit") == (0, 0)
+    assert counted("underfit", "underfit", "3") == (0, 1)
+    assert counted("3", "3", "failed") == (1, 1)
 
 
 class TestSquares:
@@ -127,7 +157,7 @@ class TestPhaseMap:
 
     def test_the_vote_is_written(self):
         assert texts(phase_map(square())) == {
-            (0, 0): "<b>?</b><br>3 of 3",
+            (0, 0): "<b>?</b>",
             (1, 0): "2|3|3",
             (0, 1): "1|×|·",
             (1, 1): "<b>3</b><br>3 of 3",

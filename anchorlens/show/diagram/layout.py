@@ -130,9 +130,9 @@ class Summary:
     outcomes: Mapping[Category, int]
     """Outcome -> number of cells, in the order of `OUTCOMES`; only outcomes that occur."""
     n_voting: int
-    """Number of squares with two or more trained seeds."""
+    """Number of squares with two or more trained seeds, at least one of which has a phase or a solution."""
     n_unanimous: int
-    """Number of those squares whose trained seeds all have the same outcome."""
+    """Number of those squares whose trained seeds all have the same one."""
     n_compared: int
     """Number of cells where behaviour and the probes both name a phase."""
     n_agreeing: int
@@ -154,11 +154,11 @@ def summary(layout: Layout) -> Summary:
     votes = [
         [vote for vote in map(outcome, square.cells) if vote not in untrained] for square in layout.squares
     ]
-    votes = [of_square for of_square in votes if len(of_square) > 1]
+    votes = [seeds for seeds in votes if len(seeds) > 1 and not set(seeds).isdisjoint(outcomes.NAMED)]
     return Summary(
         outcomes={category: counts[category] for category in outcomes.OUTCOMES if counts[category]},
         n_voting=len(votes),
-        n_unanimous=sum(len(set(of_square)) == 1 for of_square in votes),
+        n_unanimous=sum(len(set(seeds)) == 1 for seeds in votes),
         n_compared=compared[outcomes.AGREE] + compared[outcomes.DISAGREE],
         n_agreeing=compared[outcomes.AGREE],
     )

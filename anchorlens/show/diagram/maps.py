@@ -10,14 +10,15 @@ import numpy as np
 from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
-from anchorlens.figures.picture import Picture
-from anchorlens.safe import safe_repr
-from anchorlens.show.diagram import drawing, outcomes
+from anchorlens.figures.picture import Picture, plotly_text
+from anchorlens.safe import safe_repr, safe_text
+from anchorlens.show.diagram import axes, drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, outcome, trouble
 from anchorlens.show.words import MAP_CAPTIONS, Caption
-from anchorlens.sweep.cells import Cell, metrics_of
+from anchorlens.sweep.cells import Cell, SweepResult, metrics_of
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.views import figure
 
 SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"
@@ -43,6 +44,21 @@ SYMBOLS = {
     MISSING: ("circle-open", 0.3),
 }
 """Outcome -> marker symbol, and its size relative to that of Phase 3."""
+
+
+@figure.register
+def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None) -> Picture:
+    """The map of phases that `SweepResult.plot` returns, with its arguments and errors."""
+    cells = tuple({cell.id: cell for cell in result}.values())
+    if not cells:
+        raise ValueError(f"a sweep must have at least one cell to plot, got none in {safe_text(result.out)}")
+    x, y = axes.choose_axes(cells, x, y)
+    first, *others = axes.slices(cells, x, y)
+    drawn = phase_map(first.cells, x, y)
+    if others:
+        more = f"{first.label} (1 of {len(others) + 1} slices)"
+        drawn.update_layout(title_text=f"{drawn['layout']['title']['text']}: {plotly_text(more)}")
+    return drawn
 
 
 def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:

@@ -54,7 +54,9 @@ SOLUTIONS = tuple(
     for (label, colour), sign in zip(SOLUTION_COLOURS.items(), ("i", "s", "m", "n"), strict=True)
 )
 """The outcomes of runs whose training data conflict with the composition."""
-OUTCOMES = (*PHASES, EITHER, *SOLUTIONS, UNDECIDED, UNDERFIT, FAILED, MISSING)
+NAMED = (*PHASES, EITHER, *SOLUTIONS)
+"""The outcomes of runs that have a phase or a solution."""
+OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
@@ -117,15 +119,17 @@ def vote(categories: Sequence[Category]) -> str:
         categories: the categories of the seeds, in order.
 
     Returns:
-        If all agree, the sign and the number of seeds; else each seed's sign, or for many seeds each sign
-        with its count; empty if nothing is trained. The markup is plotly's.
+        If all agree, the sign and the number of seeds; the sign alone if they are alike without a phase; else
+        each seed's sign, or for many seeds each sign with its count; empty if nothing is trained. The markup
+        is plotly's.
 
-    >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]])
-    ('<b>3</b><br>3 of 3', '2|3|3')
+    >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
+    ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')
     """
     n, counts = len(categories), Counter(categories).most_common()
     if len(counts) == 1:
-        sign = f"<b>{categories[0].sign}</b>" + (f"<br>{n} of {n}" if n > 1 else "")
+        agree = n > 1 and categories[0] in (*NAMED, AGREE, DISAGREE)
+        sign = f"<b>{categories[0].sign}</b>" + (f"<br>{n} of {n}" if agree else "")
         return "" if categories[0] is MISSING else sign
     if n <= MOST_SIGNS:
         return "|".join(category.sign for category in categories)

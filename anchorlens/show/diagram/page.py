@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
 from anchorlens.files.writing import PAGES, check_can_write
+from anchorlens.safe import safe_text
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
@@ -167,7 +168,7 @@ def diagram_html(
     """
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
-        raise ValueError(f"a diagram must have at least one cell, got none in {result.out}")
+        raise ValueError(f"a diagram must have at least one cell, got none in {safe_text(result.out)}")
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
     maps = maps_of(cells)
@@ -187,7 +188,7 @@ def diagram_html(
         "diagram.html",
         scripts=("clicked_cell.js", "diagram.js"),
         styles="diagram.css",
-        name=result.out.name or str(result.out),
+        name=result.out.resolve().name or str(result.out),
         axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),

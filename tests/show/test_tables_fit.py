@@ -83,7 +83,7 @@ def printers():
         "print_sweep": lambda: sweep.print_sweep(cells_of(30)),
         "print_sweep of cells": lambda: sweep.print_sweep(cells_of(2), cells=True),
         "print_behaviour": lambda: training.print_behaviour(
-            Path("a.pt"), known.subject.checkpoint, known.behaviour, False
+            Path("a.pt"), known.subject.checkpoint, known.subject.task, known.behaviour, False
         ),
         "print_plan": lambda: training.print_plan(planned, False),
         "print_verdict": lambda: verdict.print_verdict(known),

@@ -6,6 +6,7 @@ where it is installed; checkpoints and configurations are data and never name co
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.safe import read_bytes, safe_text
+from anchorlens.safe import read_bytes, safe_repr, safe_text
 
 
 def defined_in(
@@ -66,7 +67,7 @@ def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
     Raises:
         ValueError: one that does not load, with the package it is of.
     """
-    for point in sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value)):
+    for point in sorted(_entry_points(group), key=lambda point: (point.name, point.value)):
         name = safe_text(point.dist.name if point.dist else point.value)
         origin = f"the {what} {safe_text(point.name)} of the installed package {name}"
         try:
@@ -76,6 +77,40 @@ def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
                 f"{origin} does not load ({safe_text(point.value)}: {type(error).__name__}: "
                 f"{safe_text(error)}); mend, update or uninstall {name}"
             ) from error
+
+
+def _entry_points(group: str) -> Iterator[metadata.EntryPoint]:
+    """The entry points of installed packages; what lies in the current folder is data, and not installed."""
+    places, names = [], set()
+    for place in sys.path:
+        with contextlib.suppress(OSError):  # the current folder may have been removed
+            if os.path.realpath(place) != os.path.realpath(""):
+                places.append(place)
+    for package in metadata.distributions(path=places):
+        points = [point for point in package.entry_points if point.group == group]
+        if points and package.name not in names:
+            names.add(package.name)
+            yield from points
+
+
+def is_own(code: Any) -> bool:
+    """Whether code is somebody else's: a function, or an object of a class, outside this package."""
+    module = getattr(code, "__module__", None) or type(code).__module__
+    return not module.startswith("anchorlens.")
+
+
+@contextlib.contextmanager
+def not_ending(name: str) -> Iterator[None]:
+    """Turn `sys.exit` in code of the user's own into an error that names it.
+
+    Raises:
+        ValueError: the code tried to end the program.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        message = f"{name} must give a result, got sys.exit({safe_repr(error.code)}); leave that call out"
+        raise ValueError(message).with_traceback(error.__traceback__) from error  # says where
 
 
 def line_in(error: BaseException, file: str) -> str | None:

@@ -7,13 +7,17 @@ disk has room again.
 import json
 import shutil
 import sys
+import tempfile
+from inspect import unwrap
 from pathlib import Path
 
 import plotly.graph_objects as go
+from few_questions import asked_less
+from known_cures import IDLE, damaged
 from sweeping import tiny
 from typer.testing import CliRunner
 
-from anchorlens import figures, load_checkpoint, save_checkpoint
+from anchorlens import control, figures, load_checkpoint, save_checkpoint
 from anchorlens.cli import app
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
@@ -72,6 +76,13 @@ def main(disk):
         command = f"train --resume --out {disk / 'run'} {TRAIN} {STATES}".split()
         done = runner.invoke(app, command)
         found["trains"].append([done.exit_code, done.stderr, repr(done.exception)])
+    with tempfile.TemporaryDirectory() as elsewhere, asked_less() as patch:
+        patch.setitem(unwrap(control).__kwdefaults__, "interventions", [IDLE])
+        command_of_control = ["control", str(damaged(Path(elsewhere) / "start.pt")), "--workers", "1"]
+        command_of_control += ["--out", str(disk / "control")]
+        leave(disk, 0)
+        done = runner.invoke(app, command_of_control)
+        found["control"] = [done.exit_code, done.stderr, done.stdout]
     (disk / "filler").unlink()
     for got in (disk / "sweep", disk / "run"):
         found[f"parts of {got.name}"] = [file.name for file in got.glob("*.tmp")]

@@ -59,3 +59,10 @@ def test_a_run_is_one_line_and_goes_on(found):
             assert lines[0].endswith("No space left on device")
     assert found["trains"][0][0] == 1 and found["train"] == 0
     assert found["parts of sweep"] == found["parts of run"] == []
+
+
+def test_control_says_that_the_disk_is_full_and_not_that_the_checkpoint_cannot_be_read(found):
+    code, error, output = found["control"]
+    assert code == 1 and not output
+    assert error.splitlines()[-1].startswith(f"anchorlens: {found['disk']}/control")
+    assert error.endswith("No space left on device\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,7 +12,8 @@ import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.models.devices import is_out_of_memory
-from anchorlens.safe import safe_text
+from anchorlens.safe import safe_repr, safe_text
+from anchorlens.training.child_processes import WorkerKilled
 
 LONGEST = 1200
 """Largest number of characters of an error, since it may quote text of any length."""
@@ -47,12 +49,23 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except KeyboardInterrupt:
             fail(INTERRUPTED, EXIT_INTERRUPTED)
+        except SystemExit as error:
+            if type(error) is not SystemExit:  # OutputLost
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fail(
+                f"{safe_text(place.filename)}: line {place.lineno} must not end the program, got "
+                f"sys.exit({safe_repr(error.code)}) before there was a result; leave that call out",
+                EXIT_FAILED,
+            )
         except ValueError as error:
             code = EXIT_CHECKPOINT if type(error).__name__ == "CheckpointError" else EXIT_USAGE
             fail(str(error), code)
         except OSError as error:
             cause = str(error.strerror or error) or type(error).__name__
             fail(f"{error.filename}: {cause}" if error.filename else cause, EXIT_FAILED)
+        except WorkerKilled as error:
+            fail(str(error), EXIT_FAILED)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -26,6 +26,7 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar
+from anchorlens.training.run_folder import plausible_seconds
 
 MINUTES = 20.0
 MOST_INTERVENTIONS = 100
@@ -169,9 +170,8 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     if device is not None:
         train = replace(train, device=device)
     choose_device(train.device)
-    step, seconds, known = checkpoint.metrics.get("step"), checkpoint.metrics.get("seconds"), None
-    if isinstance(step, int) and isinstance(seconds, int | float) and step > 0 and seconds > 0:
-        known = seconds / step
+    step, seconds = checkpoint.metrics.get("step"), plausible_seconds(checkpoint.metrics.get("seconds"))
+    known = seconds / step if isinstance(step, int) and step > 0 and seconds else None
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
     return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint, known)
 

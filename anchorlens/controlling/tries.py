@@ -146,7 +146,7 @@ class Tries:
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))
         running: dict[Future[_Outcome], tuple[int, float]] = {}
-        advice = "; finished attempts are kept, and the same call continues"
+        advice = "; finished attempts are kept, and the same call or command continues"
         pool = contextlib.nullcontext(InThisProcess()) if workers == 1 else process_pool(workers, advice)
         with pool as executor:
             while (waiting or running) and not self._is_over():
@@ -156,7 +156,7 @@ class Tries:
                         break  # it has ended
                 left = max(0.0, self.ends - time.monotonic())
                 ended, _ = wait(running, timeout=min(1.0, left), return_when=FIRST_COMPLETED)
-                for future in ended:
+                for future in sorted(ended, key=lambda one: one.exception() is not None):
                     self._take_in(*running.pop(future), future)
                 names = ", ".join(self.attempts[place].name for place, _ in running.values())
                 show(round(time.monotonic() - self.began), f"{names} ({len(self.result().tried)} tried)")
@@ -239,7 +239,7 @@ def _tried(run: RunConfig, folder: Path, seed: int, halves: bool) -> _Outcome:
             )
             for half in ((_CHOOSE, _REPORT) if halves else (_CHOOSE,))
         ]
-    seconds = result.log[-1]["seconds"] if result.log else None
+    seconds = result.log[-1].get("seconds") if result.log else None
     return _Outcome(
         result.status,
         result.message,

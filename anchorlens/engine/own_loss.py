@@ -10,6 +10,7 @@ from torch import Tensor
 
 from anchorlens.engine.base import Engine
 from anchorlens.randomness import generator
+from anchorlens.tasks.shared.asking import blaming
 from anchorlens.tasks.shared.batch import on_device
 
 if TYPE_CHECKING:
@@ -39,5 +40,8 @@ class FunctionalEngine(Engine):
             batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model_config, parameters)
-            losses.append(run.task.loss(model, batch, generator(run.train_config.seed, "loss", self.step)))
+            with blaming(run.task):
+                losses.append(
+                    run.task.loss(model, batch, generator(run.train_config.seed, "loss", self.step))
+                )
         return torch.stack(losses)

@@ -28,6 +28,7 @@ from anchorlens.runs.start import checkpoint_in, read_start
 from anchorlens.runs.train_config import TrainConfig
 from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
+from anchorlens.tasks.shared.asking import blaming, evaluated
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.overlap import Overlap
@@ -185,7 +186,7 @@ class Checkpoint:
             **options: options of the task's `evaluate`, such as `seed`.
         """
         options = {"training_set": self.lazy_training_set(), **options}
-        found = self.task.evaluate(self.fast_model(device), **options)
+        found = evaluated(self.task, self.fast_model(device), **options)
         known = found.overlap is not None and found.overlap.there_is_some
         return found if known or self.overlap is None else replace(found, overlap=self.overlap)
 
@@ -197,7 +198,8 @@ class Checkpoint:
         """The same, drawn on demand: for `evaluate`, which uses only some of the sequences."""
         if self.train_config is None:
             return None
-        return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
+        with blaming(self.task):
+            return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
 
     @property
     def overview(self) -> str:
@@ -252,7 +254,8 @@ def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
 
 def training_set(task: Task, config: TrainConfig) -> Any:
     """The training sequences of a run: a function of the task, the seed and their number alone."""
-    return task.training_set(config.n_samples, config.seed)
+    with blaming(task):
+        return task.training_set(config.n_samples, config.seed)
 
 
 @checked_arguments()

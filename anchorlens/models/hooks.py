@@ -71,7 +71,7 @@ def read(
         (layer, hook) -> activations [batch, ...] on the model's device.
 
     Raises:
-        ValueError: the model has no such hook, or tokens that it cannot read.
+        ValueError: the model has no such hook, or tokens that it cannot read, or activations overflow.
     """
     parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
 
@@ -90,20 +90,29 @@ def read(
     for place, pieces in parts.items():
         if not pieces:
             raise ValueError(f"the hook {hook_name(*place)} must fire, and in this model it never did")
-    return {place: torch.cat(pieces) for place, pieces in parts.items()}
+    return {place: _finite(torch.cat(pieces), hook_name(*place)) for place, pieces in parts.items()}
+
+
+def _finite(values: Tensor, name: str) -> Tensor:
+    if not values.isfinite().all():
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity, since the weights are too large for their dtype; "
+            "take an earlier checkpoint, or float64"
+        )
+    return values
 
 
 def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
     """Logits at the last position, batch by batch, on the model's device.
 
     Raises:
-        ValueError: tokens that the model cannot read.
+        ValueError: tokens that the model cannot read, or logits that overflow.
     """
     check_tokens(model, tokens)
     size = sequences_per_batch(model, tokens.shape[1])
     with measuring(model):
         parts = [model(chunk.to(device_of(model)))[:, -1].clone() for chunk in tokens.split(size)]
-    return torch.cat(parts)
+    return _finite(torch.cat(parts), "the logits")
 
 
 def after_attention(

@@ -9,7 +9,7 @@ import numpy as np
 
 from anchorlens.models.unet.network import UNet
 from anchorlens.probes.plots.weights import rank_bars
-from anchorlens.probes.result import ProbeResult, probe_result
+from anchorlens.probes.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anchorlens.models.library import HookedTransformer
+
+FIRST = "blocks.0.attn.W_Q"
+"""The matrix whose stable rank is the reading."""
 
 
 @probe_result
@@ -35,7 +38,8 @@ class StableRank(ProbeResult):
     gaussian: np.ndarray
     """[matrix] The stable rank of a large Gaussian matrix of that shape."""
     w_q: float | None
-    """Stable rank of the first layer's W_Q, as in arXiv 2501.08537; None for a network without one."""
+    """Stable rank of the first layer's W_Q, as in arXiv 2501.08537; None for a network without one, and where
+    it is zero."""
     w_q_normalized: float | None
     """`w_q` divided by its Gaussian value: about 1 at a random start, near 0 if the matrix has condensed."""
 
@@ -46,8 +50,12 @@ class StableRank(ProbeResult):
 
     def headline(self) -> str:
         """W_Q of the first layer, or the mean over all matrices where there is none."""
+        if self.w_q is None and FIRST in self.names:
+            return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
         if self.w_q is None:
-            return f"mean over {len(self.names)} matrices: {self.normalized.mean():.2f} of a Gaussian's"
+            normalized = self.normalized[np.isfinite(self.normalized)]
+            mean = f"{normalized.mean():.2f} of a Gaussian's" if len(normalized) else "all are zero"
+            return f"mean over {len(normalized)} matrices: {mean}"
         return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
 
     def plot(self) -> go.Figure:
@@ -83,14 +91,14 @@ def stable_rank(model: HookedTransformer | UNet) -> StableRank:
         return _measured(convolution_matrices(model))
     check_model(model)
     check_layer(model, 0)
-    return _measured(weight_matrices(model), first="blocks.0.attn.W_Q")
+    return _measured(weight_matrices(model))
 
 
-def _measured(matrices: Mapping[str, Tensor], first: str | None = None) -> StableRank:
+def _measured(matrices: Mapping[str, Tensor]) -> StableRank:
     values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
     gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])
     names = tuple(matrices)
-    if first is None:
+    w_q = number(values[names.index(FIRST)]) if FIRST in names else None
+    if w_q is None:
         return StableRank(names, values, gaussian, None, None)
-    w_q = float(values[names.index(first)])
-    return StableRank(names, values, gaussian, w_q, w_q / float(gaussian[names.index(first)]))
+    return StableRank(names, values, gaussian, w_q, w_q / float(gaussian[names.index(FIRST)]))

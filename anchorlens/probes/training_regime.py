@@ -32,18 +32,19 @@ class TrainingRegime(ProbeResult):
     """Parameter names; heads are merged."""
     relative_changes: np.ndarray
     """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
-    relative_change: float
-    """The same over all weight matrices together: 0 = not moved. It is larger for a smaller initialisation
-    (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
+    relative_change: float | None
+    """The same over all weight matrices together: 0 = not moved; None where all are zero at the start. It is
+    larger for a smaller initialisation (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
     initial_kernel: np.ndarray | None
     """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
     the logit of the target. This and the other kernel numbers are None without a two-anchor task."""
     kernel: np.ndarray | None
     """[sequence, sequence] The kernel at the later moment."""
     kernel_distance: float | None
-    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal."""
+    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal. None
+    where a kernel is zero or overflows: no weight changes any of the logits."""
     kernel_change: float | None
-    """||K - K_0||_F / ||K_0||_F, which depends on scale too."""
+    """||K - K_0||_F / ||K_0||_F, which depends on scale too; None likewise."""
     n_sequences: int
     """Number of sequences for the tangent kernel; 0 without one."""
     seed: int
@@ -51,9 +52,13 @@ class TrainingRegime(ProbeResult):
 
     def headline(self) -> str:
         """How far the weights and the tangent kernel have moved."""
-        moved = f"weights moved {self.relative_change:.2f} times their initial norm"
-        if self.kernel_distance is None:
+        moved = "all weight matrices were zero at the start"
+        if self.relative_change is not None:
+            moved = f"weights moved {self.relative_change:.2f} times their initial norm"
+        if self.kernel is None:
             return f"{moved}; no tangent kernel without an AnchorTask"
+        if self.kernel_distance is None:
+            return f"{moved}; a tangent kernel is zero or overflows, so there is no distance"
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
@@ -130,12 +135,12 @@ def training_regime(
             batch = trained_sequences(task, n_sequences, seed=seed)
             first, last = (tangent_kernel(m, batch.tokens, batch.targets) for m in (initial, model))
             scale = np.linalg.norm(first) * np.linalg.norm(last)
-            distance = float(np.clip(1 - (first * last).sum() / scale, 0, 1))
-            change = float(np.linalg.norm(last - first) / np.linalg.norm(first))
+            distance = _defined(np.clip(1 - (first * last).sum() / scale, 0, 1))
+            change = _defined(np.linalg.norm(last - first) / np.linalg.norm(first))
         return TrainingRegime(
             names=tuple(before),
             relative_changes=norms[0] / np.where(norms[1] > 0, norms[1], np.nan),
-            relative_change=float(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
+            relative_change=_defined(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
             initial_kernel=first,
             kernel=last,
             kernel_distance=distance,
@@ -143,3 +148,8 @@ def training_regime(
             n_sequences=0 if task is None else n_sequences,
             seed=seed,
         )
+
+
+def _defined(value: Any) -> float | None:
+    """A quotient, or None where it has no finite value."""
+    return float(value) if np.isfinite(value) else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
-from annotated_types import Len
+from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record
@@ -35,7 +35,7 @@ class CellContent(_File):
     """Why it diverged, in one line."""
     step: Count
     """Optimizer steps taken."""
-    seconds: float | None
+    seconds: Annotated[float, Ge(0), Le(10**9)] | None
     """Training time."""
     loss: float | None
     """Loss of the last batch that was logged, in nats."""

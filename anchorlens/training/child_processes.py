@@ -19,6 +19,11 @@ from concurrent.futures import Executor
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python's own variable: when it is set, the current folder is not searched for modules."""
 
+
+class WorkerKilled(RuntimeError):
+    """A worker process was killed, by hand or for want of memory; the message says how to go on."""
+
+
 _lock = threading.Lock()
 _before: dict[str, str | None] = {}
 _n_inside = 0
@@ -69,7 +74,7 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
         advice: text added to the error about a killed process.
 
     Raises:
-        RuntimeError: a process was killed.
+        WorkerKilled: a process was killed.
         ValueError: see `safe_children`.
     """
     from loky import ProcessPoolExecutor
@@ -83,7 +88,7 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
         try:
             yield executor
         except TerminatedWorkerError as error:
-            raise RuntimeError(
+            raise WorkerKilled(
                 f"a worker process was killed (by hand, or for want of memory: try fewer workers){advice}"
             ) from error
         finally:

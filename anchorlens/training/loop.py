@@ -16,6 +16,7 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.runs.identity import EXECUTION
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
+from anchorlens.tasks.shared.asking import evaluated, measured
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.progress import Lines
@@ -77,7 +78,7 @@ class Loop:
         self.train = members[0].run.train_config
         self.stack = self._stack(self.members, members[0].step, [m.state for m in members])
         now = time.monotonic()
-        self.started = [now - (m.log[-1]["seconds"] if m.log else 0.0) for m in members]
+        self.started = [now - (m.log[-1].get("seconds") or 0.0 if m.log else 0.0) for m in members]
         self.state_saved = now
         self.seconds_per_update = math.inf
 
@@ -169,7 +170,7 @@ class Loop:
         """Add the measurements due now to the line, and append the line to the log."""
         if evaluate_now:
             run = member.run
-            line |= run.task.measure(self.stack.model(k), member.data, seed=run.train_config.seed)
+            line |= measured(run.task, self.stack.model(k), member.data, seed=run.train_config.seed)
         line["seconds"] = round(time.monotonic() - self.started[k], 3)
         member.log.append(line)
         if member.folder is not None:
@@ -197,7 +198,7 @@ class Loop:
 
     def _end(self, k: int, member: Member, status: Status) -> None:
         self.stack.stop(k)
-        behaviour = member.run.task.evaluate(self.stack.model(k), training_set=member.data)
+        behaviour = evaluated(member.run.task, self.stack.model(k), training_set=member.data)
         metrics = {**(member.log[-1] if member.log else {}), "status": status, **behaviour.headline()}
         checkpoint = member.checkpoint(self.stack.weights(k), member.step, metrics)
         out = None if member.folder is None else member.folder.save_final(checkpoint).parent

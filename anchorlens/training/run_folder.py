@@ -52,6 +52,8 @@ ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
 _TOO_LARGE = 10**MOST_DIGITS
+_MOST_SECONDS = 10**9
+"""Longest time that a log can tell: 30 years."""
 
 
 class RunFolder:
@@ -305,7 +307,7 @@ def last_step(path: Path) -> int:
 
 
 def _log_line(text: bytes) -> dict[str, Any] | None:
-    """A line of a log, if all its values are finite numbers or None; else None."""
+    """A line of a log, if all its values are finite numbers or None (for an impossible time); else None."""
     try:
         line = from_json(text)
     except ValueError:
@@ -320,7 +322,15 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
             is_number = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
         if not is_number or len(name) > LONGEST:
             return None
+    if "seconds" in line:
+        line["seconds"] = plausible_seconds(line["seconds"])
     return line
+
+
+def plausible_seconds(value: object) -> float | None:
+    """A time that a file tells, in seconds; None where it is no number, negative, or above 10**9."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= _MOST_SECONDS else None
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:

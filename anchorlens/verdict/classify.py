@@ -19,6 +19,7 @@ from anchorlens.files.importers.settings import ModelConfiguration
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
@@ -110,7 +111,7 @@ def classify(
 
     if checkpoint is None:
         asked, model = task_or_default(given.task), _checked_model(given.model)
-        behaviour = asked.evaluate(model, training_set=training_set, seed=seed)
+        behaviour = evaluated(asked, model, training_set=training_set, seed=seed)
         notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
     else:
         if checkpoint.train_config is not None and training_set is not None:

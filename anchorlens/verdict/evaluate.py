@@ -19,6 +19,7 @@ from anchorlens.files.importers.inputs import (
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 
@@ -93,7 +94,7 @@ def evaluate(
         if not callable(given.model):
             what = article(type(given.model).__name__)
             raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {what}")
-        evaluation = asked.evaluate(given.model, training_set=training_set, seed=seed, **options)
+        evaluation = evaluated(asked, given.model, training_set=training_set, seed=seed, **options)
         return noted(evaluation, (*given.notes, *([PAPERS_TASK] if given.task is None else [])))
     known = {} if training_set is None else {"training_set": training_set}
     evaluation = given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)

@@ -1,13 +1,16 @@
 """`anchorlens control`, and what is shown of its result."""
 
 import json
+import threading
 from dataclasses import replace
 from inspect import unwrap
 from pathlib import Path
 
+import psutil
 import pytest
 from anchorlens_command import call
-from known_cures import ANEW, CURE, HURT, IDLE, damaged, result
+from known_cures import ANEW, CURE, HURT, IDLE, STILL, damaged, result
+from sweeping import wait_for
 
 from anchorlens import checkpoints, control
 from anchorlens.controlling import INTERVENTIONS, Control
@@ -48,6 +51,41 @@ def test_it_says_what_helped_and_where_to_go_on(start, tmp_path):
     again = json.loads(call("control", start, "--out", out, "--workers", 1, "--json").stdout)
     assert again["best"] == str(out / "cure") and again["helped"] == ["cure"] and again["reached"] == 3
     assert "Phase 3" in call("evaluate", out / "cure/ckpt.pt").stdout
+
+
+def test_a_killed_worker_is_one_error_and_what_has_ended_is_kept(start, monkeypatch, tmp_path):
+    quick = replace(IDLE, name="quick")
+    endless = replace(IDLE, name="endless", steps=500.0, fields={**STILL, "log_every": 1})
+    monkeypatch.setitem(unwrap(control).__kwdefaults__, "interventions", [quick, endless])
+    out = tmp_path / "out"
+
+    def outcome():
+        return json.loads((out / "control.json").read_text())["attempts"][0]["outcome"]
+
+    def kill():
+        wait_for((out / "endless/log.jsonl").exists)
+        wait_for(lambda: outcome() == "finished")
+        workers = (one for one in psutil.Process().children() if "popen_loky" in " ".join(one.cmdline()))
+        max(workers, key=lambda one: one.cpu_times().user).kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    done = call("control", start, "--out", out, "--workers", 2, "--all", code=1)
+    killing.join()
+    assert done.stderr.splitlines()[-1] == (
+        "anchorlens: a worker process was killed (by hand, or for want of memory: try fewer workers); "
+        "finished attempts are kept, and the same call or command continues"
+    )
+    assert not done.stdout and "Traceback" not in done.stderr
+    attempts = json.loads((out / "control.json").read_text())["attempts"]
+    assert [one["outcome"] for one in attempts] == ["finished", "planned"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 1e300, "long"])
+def test_an_impossible_time_in_a_checkpoint_is_not_believed(seconds, tmp_path):
+    lying = damaged(tmp_path / "lying.pt", seconds=seconds)
+    found = json.loads(call("control", lying, "--dry-run", "--json").stdout)
+    assert all(0 < one["estimate"] < 60 for one in found["attempts"])
 
 
 def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Fusion similarity, first-layer t-SNE, attention patterns and training regime, where the answer is known."""
 
+import json
 import re
 
 import numpy as np
@@ -160,6 +161,18 @@ class TestTrainingRegime:
         result = training_regime(model, PAPER, initial=model)
         assert result.relative_change == 0 and not result.relative_changes.any()
         assert result.kernel_distance == pytest.approx(0, abs=1e-12) and result.kernel_change == 0
+
+    def test_from_zero_weights_nothing_is_relative(self):
+        """And a model of zero weights has a kernel of zeros, to which there is no distance."""
+        zero, model = build_model(CONFIG), build_model(CONFIG)
+        with torch.no_grad():
+            for parameter in zero.parameters():
+                parameter.zero_()
+        result = training_regime(model, PAPER, initial=zero)
+        assert result.relative_change is result.kernel_distance is result.kernel_change is None
+        assert result.headline().startswith("all weight matrices were zero at the start; a tangent kernel is")
+        assert json.dumps(result.to_dict(), allow_nan=False) and "NaN" not in result.plot().to_json()
+        assert training_regime(zero, PAPER, initial=model).relative_change == pytest.approx(1)
 
     def test_changes_by_hand(self):
         """W_E doubled: a change of 1; W_U turned round: of 2; the others 0."""

@@ -352,6 +352,25 @@ class TestCommandLine:
         (line,) = done.stderr.strip().splitlines()
         assert "IndexError" in line and line.endswith("(line 5 of broken.py)")
 
+    @pytest.mark.parametrize("command", ["probe", "classify"])
+    def test_one_that_ends_the_program_is_one_line_and_the_report_has_the_others(
+        self, command, checkpoints, tmp_path, monkeypatch
+    ):
+        file = tmp_path / "leaving.py"
+        file.write_text(
+            "import sys\nfrom anchorlens.probes import ProbeResult\n\n\n"
+            "def leaving(model) -> ProbeResult:\n    sys.exit(0)\n"
+        )
+        says = "leaving must give a result, got sys.exit(0); leave that call out (line 6 of leaving.py)"
+        if command == "probe":
+            done = call("probe", "leaving", checkpoints[0], "--probes", file)
+            assert done.exit_code == 2 and done.stderr.strip().endswith(says) and not done.stdout
+            return
+        page = tmp_path / "report.html"
+        monkeypatch.setattr("anchorlens.probes.REPORT_PROBES", (stable_rank,))
+        done = call("classify", checkpoints[0], "--probes", file, "--report", page)
+        assert done.exit_code == 0 and "leaving must give a result, got sys.exit(0)" in page.read_text()
+
     def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
         """A bare state dict with its configuration, as classify reads it."""
         torch.save(build_model(TINY).state_dict(), tmp_path / "theirs.pt")

@@ -123,3 +123,12 @@ class TestSequences:
         for pair in [(1, 9), (1,), (1, 2, 3)]:
             with pytest.raises(ValueError, match=r"a pair must be 2 of the anchors \[1, 2, 3, 4\]"):
                 anchor_sequences(TASK, [23], [pair])
+
+
+def test_values_that_overflow_are_an_error_and_no_nan():
+    model = build_model(CONFIG)
+    with torch.no_grad():
+        for matrix in (model.embed.W_E, model.blocks[1].attn.W_V):
+            matrix.fill_(3e38)
+    with pytest.raises(ValueError, match=r"blocks.1.attn.hook_v must be finite, got NaN or infinity"):
+        v_similarity(model, TASK)

@@ -1,5 +1,6 @@
 """The probes that read weights alone, on matrices whose answer is known."""
 
+import json
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from known_models import user_built
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank, training_regime
 from anchorlens.probes.embedding_pca import rule_lags, step_cosine
-from anchorlens.probes.shared.linalg import gaussian_stable_rank
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 
 CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
 
@@ -42,6 +43,16 @@ class TestStableRank:
         """The same random numbers at another scale: gamma itself must not leak into the number."""
         values = [stable_rank(build_model(ModelConfig(gamma=gamma), seed=3)).values for gamma in (0.3, 0.9)]
         assert np.allclose(*values, rtol=1e-4)
+
+    def test_a_zero_matrix_has_none_and_says_so(self, model):
+        set_neurons(model, torch.zeros(32, 32))
+        result = stable_rank(model)
+        assert result.w_q is result.w_q_normalized is None and set(result.numbers().values()) == {None}
+        assert repr(result) == "StableRank(W_Q of layer 0 is zero, and a zero matrix has no stable rank)"
+        assert json.dumps(result.to_dict(), allow_nan=False) and result.plot()
+
+    def test_no_square_overflows(self):
+        assert stable_rank_of(1e200 * torch.eye(3, dtype=torch.float64)) == pytest.approx(3)
 
     def test_a_model_without_mlps(self):
         assert [name for name in stable_rank(user_built(attn_only=True)).names if "mlp" in name] == []

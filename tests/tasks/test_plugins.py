@@ -20,7 +20,7 @@ import typer
 from anchorlens_command import call
 from sweeping import start
 
-from anchorlens import ModelConfig, TrainConfig, load_checkpoint, register_task, train, train_many
+from anchorlens import ModelConfig, TrainConfig, load_checkpoint, plugins, register_task, train, train_many
 from anchorlens.cli import app
 from anchorlens.configuration import field_types
 from anchorlens.models.unet.config import UNetConfig
@@ -129,6 +129,23 @@ class TestPackage:
         (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nodd = {value}\n")
         with pytest.raises(ValueError, match="the probe odd of the installed package broken"):
             with_own([])
+
+    @pytest.mark.parametrize("place", ["", ".", "its path"])
+    def test_what_lies_beside_the_data_is_not_installed(self, place, tmp_path, monkeypatch):
+        """A REPL and a notebook look for modules, and so for packages, in the current folder."""
+        here, installed_there = tmp_path / "data", tmp_path / "site-packages"
+        for folder, entry in ((here, "nowhere:harmful"), (installed_there, "json:loads")):
+            info = folder / "some_probes-1.0.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some_probes\nVersion: 1.0\n")
+            (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nloads = {entry}\n")
+        monkeypatch.chdir(here)
+        monkeypatch.setattr(sys, "path", [str(here) if place == "its path" else place, *sys.path])
+        importlib.invalidate_caches()
+        assert not [probe for probe, _ in plugins.installed("anchorlens.probes", "probe")]
+        sys.path.append(str(installed_there))  # which the other of the same name does not hide
+        ((probe, _),) = plugins.installed("anchorlens.probes", "probe")
+        assert probe is json.loads
 
 
 class TestFile:

@@ -1,6 +1,7 @@
 """Progress in a real terminal (a pseudo-terminal), in a real notebook kernel, and where there is neither."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ import nbformat
 import pytest
 from anchorlens_command import call
 from nbclient import NotebookClient
+from sweeping import tiny
 
 from anchorlens.sweep import grid, sweep
 from anchorlens.sweep.engines import SweepEngine
@@ -22,7 +24,7 @@ from anchorlens.sweep.run import _Driver
 from anchorlens.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import Progress
 from anchorlens.training.run import train
-from anchorlens.training.run_folder import last_step
+from anchorlens.training.run_folder import last_step, read_log
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]
@@ -229,3 +231,23 @@ def test_the_last_step_of_a_log_is_read_from_its_end(tmp_path, log, step):
     if log:
         (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n' * 20_000 + log)
         assert last_step(tmp_path / "log.jsonl") == (step or 1 - (log == b"no\n"))
+
+
+@pytest.mark.parametrize("seconds", [-5, 1e300, 10**12, None])
+def test_an_impossible_time_in_a_log_is_none_and_the_run_goes_on(seconds, tmp_path):
+    (run,) = tiny({"seed": [0]}, steps=4, log_every=1, state_every_seconds=0)
+    stopped = []
+
+    def stop(line):
+        stopped.append(line)
+        if line["step"] == 2:
+            raise RuntimeError("enough")
+
+    out = tmp_path / "run"
+    with pytest.raises(RuntimeError):
+        train(*run, out=out, on_log=stop, progress=False)
+    lines = [json.loads(text) for text in (out / "log.jsonl").read_text().splitlines()]
+    (out / "log.jsonl").write_text("".join(json.dumps({**line, "seconds": seconds}) + "\n" for line in lines))
+    assert {line["seconds"] for line in read_log(out / "log.jsonl")} == {None}
+    log = train(*run, out=out, resume=True, progress=False).log
+    assert [line["step"] for line in log] == [1, 2, 3, 4] and 0 <= log[-1]["seconds"] < 600

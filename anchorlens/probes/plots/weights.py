@@ -44,7 +44,7 @@ def rank_bars(
 def movement(
     names: Sequence[str],
     changes: Float[np.ndarray, " matrix"],
-    change: float,
+    change: float | None,
     kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
 ) -> go.Figure:
     """A bar for each matrix, and two kernels below them.
@@ -52,7 +52,7 @@ def movement(
     Args:
         names: names of the matrices.
         changes: relative change of each matrix, >= 0.
-        change: relative change of all matrices together, drawn as a line.
+        change: relative change of all matrices together, drawn as a line; None where it is not defined.
         kernels: title -> kernel; none or two.
     """
     from plotly.subplots import make_subplots
@@ -72,7 +72,8 @@ def movement(
         )
     figure.add_bar(y=names, x=changes, orientation="h", marker_color=BLUE, showlegend=False, row=1, col=1)
     line = {"color": ORANGE, "width": 3}
-    figure.add_shape(type="line", x0=change, x1=change, y0=-0.5, y1=n - 0.5, line=line, row=1, col=1)
+    if change is not None:
+        figure.add_shape(type="line", x0=change, x1=change, y0=-0.5, y1=n - 0.5, line=line, row=1, col=1)
     figure.update_xaxes(title="||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)", row=1, col=1)
     figure.update_xaxes(rangemode="tozero", row=1, col=1)
     figure.update_yaxes(autorange="reversed", row=1, col=1)

@@ -13,6 +13,7 @@ from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
 from anchorlens.models.alterations import unaltered
 from anchorlens.models.running import lock_of
+from anchorlens.plugins import is_own, not_ending
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -182,7 +183,7 @@ def call(
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
     watched = contextlib.nullcontext()
-    if not (getattr(function, "__module__", None) or "").startswith("anchorlens."):
+    if is_own(function):
         watched = unaltered(probe.__name__, given.model, options.get("initial"))
-    with lock_of(given.model), watched:
+    with lock_of(given.model), watched, not_ending(probe.__name__):
         return function(*([] if "model" in arguments else [given.model]), **arguments, **options)

@@ -30,8 +30,8 @@ def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
     >>> stable_rank_of(torch.diag(torch.tensor([2.0, 2.0, 1.0])))  # (4 + 4 + 1) / 4
     2.25
     """
-    squares = torch.linalg.svdvals(matrix.double()).square()
-    return (squares.sum() / squares.max()).item()
+    values = torch.linalg.svdvals(matrix.double())
+    return (values / values.max()).square().sum().item()  # divided first, so that no square overflows
 
 
 def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:

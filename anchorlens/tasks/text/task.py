@@ -216,8 +216,9 @@ class TextTask(TaskConfig):
         train, validation = found.values()
         error = math.hypot(train.standard_error, validation.standard_error)
         gap = Accuracy(validation.value - train.value, error, validation.n_sequences)
+        measures = {**found, "perplexity": _perplexity(validation), "gap": gap}
         return self.evaluation(
-            {**found, "perplexity": _perplexity(validation), "gap": gap},
+            {name: one for name, one in measures.items() if one is not None and math.isfinite(one.value)},
             finite=finite,
             seed=seed,
             options={

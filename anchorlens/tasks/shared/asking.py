@@ -1,0 +1,110 @@
+"""Calls of a task: whatever a task of the user's own does wrong is one error that names the task."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from anchorlens.configuration import exactly
+from anchorlens.models.devices import is_out_of_memory
+from anchorlens.plugins import is_own, line_in
+from anchorlens.safe import safe_repr, safe_text
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.base import LogitsModel, Task
+from anchorlens.tasks.shared.evaluation import Evaluation
+
+
+def evaluated(task: Task, model: LogitsModel, **options: Any) -> Evaluation:
+    """What `task.evaluate` gives, with finite numbers.
+
+    Args:
+        task: any task.
+        model: the model to evaluate.
+        **options: options of the task's `evaluate`.
+
+    Raises:
+        ValueError: the task's own code fails, ends the program, or gives something else.
+    """
+    with blaming(task):
+        found = task.evaluate(model, **options)
+    if not isinstance(found, Evaluation):
+        raise ValueError(f"evaluate of the task {task.kind} must give an Evaluation, got {safe_repr(found)}")
+    measures = {name: one and _plain(task, name, one) for name, one in found.measures.items()}
+    if is_own(task):
+        found = replace(found, measures=measures)
+        try:
+            json.dumps(found.to_dict(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the evaluation of the task {task.kind} must be JSON-ready, got one that is not: "
+                f"{safe_text(error)}; give finite numbers of Python"
+            ) from error
+    return found
+
+
+def measured(task: Task, model: LogitsModel, training_set: Any, *, seed: int) -> dict[str, float | None]:
+    """What `task.measure` gives for a line of the log, as Python's own finite numbers.
+
+    Raises:
+        ValueError: the task's own code fails, ends the program, or gives something else.
+    """
+    with blaming(task):
+        found = task.measure(model, training_set, seed=seed)
+    if not isinstance(found, Mapping):
+        raise ValueError(f"measure of the task {task.kind} must give a table, got {safe_repr(found)}")
+    return {
+        name: None if value is None else _finite(_metric(task, name), value) for name, value in found.items()
+    }
+
+
+def _metric(task: Task, name: str) -> str:
+    return f"the metric {safe_text(name)} of the task {task.kind}"
+
+
+def _plain(task: Task, name: str, one: Accuracy) -> Accuracy:
+    """A measure in Python's own finite numbers."""
+    metric = _metric(task, name)
+    error = _finite(f"the standard error of {metric}", one.standard_error)
+    return replace(one, value=_finite(metric, one.value), standard_error=error)
+
+
+def _finite(what: str, value: Any) -> float:
+    number = exactly(value, float)
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not math.isfinite(number):
+        raise ValueError(
+            f"{what} must be a finite number, got {safe_repr(value)}; give None where a metric is not defined"
+        )
+    return number
+
+
+@contextlib.contextmanager
+def blaming(task: Task) -> Iterator[None]:
+    """Turn whatever the code of the user's own task raises into one error that names the task.
+
+    Lack of memory and errors of the disk are passed on, and so are all errors of a shipped task.
+
+    Raises:
+        ValueError: the task's code raised something else, or ended the program (`sys.exit`).
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not is_own(task) or is_out_of_memory(error):
+            raise
+        file = getattr(sys.modules.get(type(task).__module__), "__file__", None) or ""
+        place = line_in(error, file)
+        said = f"{type(error).__name__}: {safe_text(error, 400)}".removesuffix(": ")
+        if isinstance(error, SystemExit):
+            said = f"sys.exit({safe_repr(error.code)}), which would end the program"
+        raise ValueError(
+            f"the task {task.kind} must run without an error, got {said}"
+            + ("" if place is None else f" ({place})")
+        ) from error

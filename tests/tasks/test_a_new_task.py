@@ -139,7 +139,7 @@ class TestEveryWay:
     def test_a_killed_run_goes_on_to_the_same_bits(self, task, tmp_path):
         whole = train(*run_of(task), out=tmp_path / "whole", progress=False)
 
-        class Killed(Exception):
+        class Killed(KeyboardInterrupt):
             pass
 
         def measure(self, model, training_set, *, seed=0, counted=[]):  # noqa: B006

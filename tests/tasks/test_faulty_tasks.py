@@ -9,7 +9,7 @@ from anchorlens_command import call
 from anchorlens import evaluate, load_checkpoint, train
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.tasks import own_tasks
+from anchorlens.tasks import own_tasks, registry
 from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.text.task import TextTask
 
@@ -69,6 +69,11 @@ class Faulty(TaskConfig):
 SMALL = "--n-layers=1 --d-model=16 --d-head=8 --d-mlp=16 --n-samples=64 --batch-size=64 --steps=2"
 MUST_RUN = "the task faulty must run without an error, got "
 MUST_BE_FINITE = "the metric score of the task faulty must be a finite number, got "
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from known_models import only_on_3, user_built
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, open_checkpoint, probes
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.gamma import initial_weights
+from anchorlens.probes.shared.calling import given_for
 
 SMALL = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 32, "n_ctx": 9, "d_vocab": 110}
 KINDS = {
@@ -127,6 +128,20 @@ def test_weights_folded_after_their_configuration_are_read_alike_by_all(tmp_path
     assert torch.allclose(given.model(TOKENS).log_softmax(-1), expected, atol=1e-4)
     assert any("the weights have none: assumed to be folded" in note for note in given.notes)
     assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
+
+
+@pytest.mark.filterwarnings("ignore:.*not used:UserWarning", "ignore:its variant:UserWarning")
+@pytest.mark.parametrize("fields", [{"normalization_type": "LN"}, KINDS["rotary"]], ids=["ours", "rotary"])
+def test_without_a_task_the_papers_is_taken_aloud_and_only_where_one_is_needed(tmp_path, fields):
+    model = user_built(**SMALL | {"act_fn": "gelu"} | fields)
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    given = {"config": model.cfg}
+    with pytest.warns(UserWarning, match="no task was given: it is asked the papers' own"):
+        assert evaluate(tmp_path / "w.pt", **given, n_noise=2).options["task"] == AnchorTask().describe()
+    assert any("the papers' own" in w for w in classify(tmp_path / "w.pt", **given).warnings)
+    of_weights = given_for(probes.embedding_pca, tmp_path / "w.pt", **given)
+    assert of_weights.task is None and not any("the papers' own" in note for note in of_weights.notes)
+    assert probes.embedding_pca(of_weights).to_dict() == probes.embedding_pca(model).to_dict()
 
 
 def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task_is_needed(tmp_path):

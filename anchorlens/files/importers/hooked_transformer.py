@@ -27,6 +27,7 @@ from anchorlens.files.importers.source import (
     StateDict,
     imported,
     not_used,
+    papers_task,
     state_dict,
 )
 from anchorlens.files.importers.vocabulary import in_order_of
@@ -142,7 +143,10 @@ def read(source: Source) -> Imported | ImportedModel:
             sizes |= dict.fromkeys(("d_vocab", "d_vocab_out"), len(tensors["embed.W_E"]))
         fields = {name: value for name, value in (fields | sizes).items() if name != "variant"}
         _check_affordable(fields, task or AnchorTask(), tensors)
-        return ImportedModel(model_of(fields, tensors), task, tuple(notes), other)
+        model, noted = model_of(fields, tensors), []
+        if task is None:
+            task, noted = papers_task(fields["d_vocab"], fields["n_ctx"])
+        return ImportedModel(model, task, (*notes, *noted), other)
 
 
 def _check_names(tensors: Mapping[str, Tensor]) -> None:

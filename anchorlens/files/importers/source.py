@@ -135,6 +135,12 @@ def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
     return cast, [note] if dtypes - {dtype} else []
 
 
+def papers_task(d_vocab: int, n_ctx: int) -> tuple[AnchorTask | None, list[str]]:
+    """The task that is assumed where none is known, with a note; None for a model that cannot read it."""
+    task = AnchorTask()
+    return (task, [PAPERS_TASK]) if task.d_vocab <= d_vocab and task.seq_len <= n_ctx else (None, [])
+
+
 def imported(
     config: ModelConfig,
     task: Task | None,
@@ -159,11 +165,11 @@ def imported(
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
     if task is None:
-        task = AnchorTask()
-        if vocabulary is None and (task.d_vocab > config.d_vocab or task.seq_len > config.n_ctx):
-            check_cost(config, task, None, given)
+        task, noted = papers_task(config.d_vocab, config.n_ctx)
+        if task is None and vocabulary is None:
+            check_cost(config, AnchorTask(), None, given)
             return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")
-        notes = (*notes, PAPERS_TASK)
+        task, notes = task or AnchorTask(), (*notes, *noted)
     if vocabulary is not None:
         weights = in_order_of(task, weights, vocabulary)
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))

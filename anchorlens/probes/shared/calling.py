@@ -7,10 +7,12 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.alterations import unaltered
 from anchorlens.models.running import lock_of
 from anchorlens.plugins import is_own, not_ending
@@ -124,7 +126,13 @@ def given_for(
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options)
-    return resolve(model, task if reads_task else None, in_single_precision=runs_it, **how)
+    given = resolve(model, task if reads_task else None, in_single_precision=runs_it, **how)
+    if asks or PAPERS_TASK not in given.notes:
+        return given
+    notes = tuple(note for note in given.notes if note != PAPERS_TASK)
+    return replace(
+        given, task=None, notes=notes
+    )  # what it was trained on is not assumed where it need not be
 
 
 def call(

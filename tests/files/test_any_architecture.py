@@ -38,7 +38,7 @@ def test_from_its_file_as_in_memory(tmp_path, fields):
     path, config = written(tmp_path, model)
     assert torch.equal(resolve(path, config=config).model(TOKENS), model(TOKENS))
     found = evaluate(path, config=config, n_noise=2)
-    assert found.to_dict() == evaluate(model, AnchorTask(), n_noise=2).to_dict()
+    assert found.measures == evaluate(model, AnchorTask(), n_noise=2).measures
     verdict = classify(path, config=config, even_underfit=False)
     assert verdict.phase == classify(model, AnchorTask(), even_underfit=False).phase
     assert verdict.subject.path == str(path) and len(verdict.subject.sha256) == 64
@@ -186,3 +186,10 @@ def test_a_task_of_the_caller_and_one_of_the_file(tmp_path):
         resolve(path, AnchorTask(key_max=80), config=config)
     bare = write_bare(tmp_path, config=json.dumps({"act_fn": "silu", "normalization_type": "LN"}))
     assert resolve(bare.path, AnchorTask(key_max=80), config=bare.config).task.key_max == 80
+
+
+def test_a_note_of_many_fields_is_short_and_safe_to_print(tmp_path):
+    fields = {"act_fn": "gelu", "normalization_type": "LN"} | {f"x\x1b[31m{k}": 1 for k in range(5000)}
+    torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
+    [note] = [note for note in resolve(tmp_path / "w.pt", config=fields).notes if "not used: x" in note]
+    assert len(note) < 2000 and note.isprintable()

@@ -25,6 +25,8 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
+_MOST_NAMED = 1000
+"""Characters of the fields that a note lists."""
 PAPERS_TASK = "no task was given: it is asked the papers' own"
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
@@ -122,7 +124,7 @@ class StateDict:
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
     """The note that lists the fields of a configuration that have a value and are not used; none without."""
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
-    return [f"{config.path}: not used: {', '.join(map(safe_text, left))}"] if left else []
+    return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
 
 def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:

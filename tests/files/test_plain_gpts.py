@@ -88,6 +88,12 @@ def test_logits_are_those_of_the_gpt_and_it_stays_as_it_is(make):
     assert probes.stable_rank(model).w_q and probes.v_similarity(model, AnchorTask()).centred_gap is not None
 
 
+@pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel], ids=["compiled", "DataParallel"])
+def test_a_wrapped_gpt_is_the_gpt_within(wrap):
+    gpt = nano()
+    assert torch.equal(hooked_from(wrap(gpt))(TOKENS), hooked_from(gpt)(TOKENS))
+
+
 def test_activations_that_hardly_differ_on_small_weights_are_told_apart():
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -6,11 +6,13 @@ import json
 import pytest
 import safetensors.torch
 import torch
+from known_models import user_built
 from typer.testing import CliRunner
 
 from anchorlens import Checkpoint, ModelConfig, ScanTask, classify, evaluate
 from anchorlens.cli import app
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.gamma import initial_weights
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL
@@ -74,6 +76,17 @@ class TestTheSameModel:
         found = logits(theirs, tokens)
         torch.testing.assert_close(found[..., :23], logits(ours, tokens))
         assert (found[..., 23:] == -100).all()
+
+    def test_of_another_architecture(self, tmp_path):
+        model = user_built(positional_embedding_type="shortformer", d_vocab=THEIRS, n_ctx=59)
+        torch.save(model.state_dict(), tmp_path / "theirs.pt")
+        task, token_of = ScanTask(), shuffled()
+        config = {**model.cfg.to_dict(), "task": {"kind": "scan"}, "vocabulary": token_of}
+        read = resolve(tmp_path / "theirs.pt", config=config)
+        order = torch.tensor([token_of[word] for word in WORDS])
+        tokens = some(task).tokens
+        expected = model(order[tokens])[..., order]
+        torch.testing.assert_close(read.model(tokens)[..., : len(WORDS)], expected)
 
     def test_is_evaluated_alike(self, ours, tmp_path):
         """A model that is right somewhere: every answer ends at once, as that of `turn left` would not."""

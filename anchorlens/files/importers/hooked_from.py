@@ -49,6 +49,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     """
     if not isinstance(gpt, nn.Module):
         raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}")
+    gpt = getattr(gpt, "_orig_mod", gpt)  # within torch.compile
     tensors = {name: tensor.detach().cpu() for name, tensor in gpt.state_dict().items()}
     what = f"gpt must be a GPT-2 as nanoGPT, minGPT or Hugging Face have it, got a {type(gpt).__name__}"
     if is_of_linears(tensors) is None:

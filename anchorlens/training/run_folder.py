@@ -329,8 +329,9 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
 
 def plausible_seconds(value: object) -> float | None:
     """A time that a file tells, in seconds; None where it is no number, negative, or above 10**9."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= _MOST_SECONDS else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value <= _MOST_SECONDS else None
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:

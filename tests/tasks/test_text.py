@@ -367,6 +367,10 @@ class TestMoved:
             assert done.exit_code != 0 and "must be named; give its files (--data PATH)" in done.output
             done = CliRunner().invoke(app, [command, path, "--data", str(there)])
             assert done.exit_code == 0, done.output
+        along = ["probe", "stable_rank", str(tmp_path / "run"), "--along", "--json"]
+        assert "must be named; give its files" in CliRunner().invoke(app, along).output
+        done = CliRunner().invoke(app, [*along, "--data", str(there)])
+        assert done.exit_code == 0 and json.loads(done.stdout)["rows"][-1]["validation_bits"] > 0
         run = small(dataclasses.replace(task, data=str(there)))
         assert train(*run, out=tmp_path / "run", resume=True).checkpoint.step == 12
 

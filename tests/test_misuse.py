@@ -17,6 +17,7 @@ MISUSES = {
     # configurations
     "train({'kind': 'two_anchor'})": "task must be a task, .* got dict; write AnchorTask(**fields)",
     "train('two_anchor')": "task must be a task, AnchorTask() for example, got str",
+    "train('quick')": "task must be a task, .* got str; for a run that has a name write train(*preset(name))",
     "train(TASK, {'gamma': .5})": "model_config must be a ModelConfig, .* got dict; .* ModelConfig(**fields)",
     "train(TASK, 'quick')": "model_config must be a ModelConfig, .* got str; .* train(*preset(name))",
     "train(TASK, SMALL, {'steps': 3})": "train_config must be a TrainConfig, .* TrainConfig(**fields)",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Layout(NamedTuple):
+class FusedRows(NamedTuple):
     """The rows of a fused matrix, along the axis of its outputs."""
 
     groups: int
@@ -24,26 +24,26 @@ class Layout(NamedTuple):
     """Rows of values, the last of each group."""
 
 
-def _of_falcon(module: Any, rows: int) -> Layout:
+def _of_falcon(module: Any, rows: int) -> FusedRows:
     one = 1 if module.multi_query else module.num_heads
-    return Layout(module.num_kv_heads if module.new_decoder_architecture else one, module.head_dim)
+    return FusedRows(module.num_kv_heads if module.new_decoder_architecture else one, module.head_dim)
 
 
-_KNOWN: Mapping[str, tuple[str, Callable[[Any, int], Layout]]] = {
-    "GPT2Attention": ("c_attn", lambda m, rows: Layout(1, rows // (2 if m.is_cross_attention else 3))),
+_KNOWN: Mapping[str, tuple[str, Callable[[Any, int], FusedRows]]] = {
+    "GPT2Attention": ("c_attn", lambda m, rows: FusedRows(1, rows // (2 if m.is_cross_attention else 3))),
     "GPTBigCodeAttention": (
         "c_attn",
-        lambda m, rows: Layout(1 if m.multi_query else m.num_heads, m.head_dim),
+        lambda m, rows: FusedRows(1 if m.multi_query else m.num_heads, m.head_dim),
     ),
     "GPTNeoXAttention": (
         "query_key_value",
-        lambda m, rows: Layout(rows // (3 * m.head_size), m.head_size),
+        lambda m, rows: FusedRows(rows // (3 * m.head_size), m.head_size),
     ),
-    "BloomAttention": ("query_key_value", lambda m, rows: Layout(m.num_heads, m.head_dim)),
+    "BloomAttention": ("query_key_value", lambda m, rows: FusedRows(m.num_heads, m.head_dim)),
     "FalconAttention": ("query_key_value", _of_falcon),
     "Phi3Attention": (
         "qkv_proj",
-        lambda m, rows: Layout(1, m.config.num_key_value_heads * m.head_dim),
+        lambda m, rows: FusedRows(1, m.config.num_key_value_heads * m.head_dim),
     ),
 }
 """Class of Hugging Face's transformers -> its fused matrix, and (module, rows) -> the layout of that."""
@@ -62,7 +62,7 @@ def _class_of(attention: nn.Module | None) -> str | None:
     return names[0] if names and type(attention).__module__.startswith("transformers.") else None
 
 
-def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> Layout | None:
+def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> FusedRows | None:
     """The layout of a matrix in an attention; None for one that is not fused, or whose layout is not known.
 
     Args:
@@ -75,7 +75,7 @@ def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int)
         return None
     rows, fan_in = weight.shape[axis], weight.shape[1 - axis]
     if isinstance(attention, nn.MultiheadAttention):
-        return Layout(1, rows // 3) if name == "in_proj_weight" else None
+        return FusedRows(1, rows // 3) if name == "in_proj_weight" else None
     if (known := _class_of(attention)) is not None:
         fused, layout = _KNOWN[known]
         if name != fused or (known == "GPTBigCodeAttention" and attention.is_cross_attention):
@@ -86,11 +86,11 @@ def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int)
         return None
     heads = {getattr(attention, count, None) for count in ("n_head", "n_heads", "num_heads", "heads")}
     counts = [1, *(n for n in heads if isinstance(n, int) and n > 1 and fan_in % n == 0)]
-    layouts = [Layout(n, fan_in // n) for n in counts]
+    layouts = [FusedRows(n, fan_in // n) for n in counts]
     return next((layout for layout in layouts if _are_the_values(attention, name, axis, layout)), None)
 
 
-def _are_the_values(attention: nn.Module, name: str, axis: int, layout: Layout) -> bool:
+def _are_the_values(attention: nn.Module, name: str, axis: int, layout: FusedRows) -> bool:
     """Whether an attention without these rows says the same of every input, and with them does not."""
     generator = torch.Generator(device="cpu").manual_seed(0)
     try:
@@ -119,7 +119,7 @@ def _differ(output: Any) -> bool:
     return float((first[0] - first[1]).abs().max()) > 1e-5
 
 
-def values_in(weight: Tensor, axis: int, layout: Layout) -> tuple[Tensor, Tensor]:
+def values_in(weight: Tensor, axis: int, layout: FusedRows) -> tuple[Tensor, Tensor]:
     """The queries and keys of a fused matrix, and its values, as views."""
     rows = weight.shape[axis] // layout.groups
     if layout.groups > 1:

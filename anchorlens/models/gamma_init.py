@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
-from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig
+from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig, unusual_gammas
 from anchorlens.models.gamma import draw, initial_generator
 from anchorlens.models.parameters import Matrix, Parameters, check_memory, parameters_of
 from anchorlens.records import Record
@@ -95,6 +96,10 @@ def gamma_init_(
     parameters = parameters_of(model, fan_in)
     starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
     check_memory(parameters)
+    tied = [one.names for one in parameters.matrices if one.part != "embedding" and len(one.names) > 1]
+    notes = [f"{' and '.join(tied[0][:2])} are one matrix: tied blocks are drawn once"] if tied else []
+    for note in (*unusual_gammas(gammas), *notes):
+        warnings.warn(note, stacklevel=3)
     with torch.no_grad():
         for _, parameter, value in parameters.constants:
             parameter.fill_(value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_kind, field_types, suggestion
+from anchorlens.models.config import unusual_gammas
 from anchorlens.runs.interventions import with_base
 from anchorlens.runs.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.safe import safe_repr
@@ -54,6 +55,10 @@ def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
     check_kind("train_config", train_config, TrainConfig, "TrainConfig()", hints={**_HINTS, **kinds})
 
 
+MOST_USUAL_LR = 0.1
+"""A larger learning rate gets a note."""
+
+
 class RunConfig(NamedTuple):
     """Everything that decides a run: task, model and training recipe.
 
@@ -99,6 +104,14 @@ class RunConfig(NamedTuple):
             task.model_class.for_task(task, **values.get("model", {})),
             TrainConfig(**train) if is_new else TrainConfig.from_dict(train),
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is unusual about its gammas and its learning rate, in sentences."""
+        lr = self.train_config.lr
+        too_large = not isinstance(lr, str) and lr > MOST_USUAL_LR
+        of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"] * too_large
+        return (*unusual_gammas(vars(self.model_config)), *of_lr)
 
     @property
     def overview(self) -> str:

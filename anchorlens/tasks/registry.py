@@ -182,6 +182,7 @@ def task_or_default(task: Any = None) -> Task:
 
 _INSTEAD_OF_A_TASK = {
     "RunConfig": "; unpack it: train(*preset(...))",
+    "str": "; for a run that has a name write train(*preset(name))",
     **dict.fromkeys(
         ("ModelConfig", "UNetConfig", "TrainConfig"), "; the task comes before the configurations"
     ),

@@ -170,6 +170,8 @@ def _train_all(
     """Do what `train_many` does; `names_run` says whether log lines get the index of their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
+    for note in dict.fromkeys(note for run in runs for note in run.notes):
+        warnings.warn(note, stacklevel=4)
     report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
     for run, folder in zip(runs, folders, strict=True):
         if not (resume and folder is not None and has_ended(folder)):

@@ -7,8 +7,8 @@ from torch import nn
 from anchorlens import gamma_init_, gamma_table
 
 D, HEADS, D_HEAD = 32, 4, 8
-LARGE, SMALL = D**0.5, D**-1.5
-PARTS = {"gamma": 0.7, "gamma_qk": -0.5, "gamma_vo": 1.5}
+LARGE, SMALL = 1.0, D**-1.5
+PARTS = {"gamma": 0.7, "gamma_qk": 0.0, "gamma_vo": 1.5}
 SIZES = {"hidden_size": D, "num_attention_heads": HEADS, "num_hidden_layers": 1, "vocab_size": 64}
 SIZES |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 1)
 FUSED = {
@@ -66,7 +66,7 @@ def test_what_is_separate_needs_no_layout(name):
     sizes = {"ffn_dim": 48, "word_embed_proj_dim": D, "rotary_dim": 4} if name == "OPT" else {"rotary_dim": 4}
     model = gamma_init_(hugging_face(name, **sizes), **PARTS)
     stds = {path.rpartition(".")[2]: m.weight.std() for path, m in model.named_modules() if "proj" in path}
-    assert stds["q_proj"] > 1 > 0.05 > stds["v_proj"]
+    assert stds["q_proj"] > 0.5 > 0.05 > stds["v_proj"]
 
 
 class Attention(nn.Module):
@@ -95,7 +95,7 @@ def test_an_attention_of_ones_own_is_asked(order, shape):
     model, state = nn.ModuleDict({"attn": attention}), torch.get_rng_state()
     gamma_init_(model, **PARTS)
     std = attention.c_attn.weight.detach().reshape(*shape, D).std(dim=(2, 3))
-    assert (std[:, :-1] > 1).all() and (std[:, -1] < 0.01).all()
+    assert (std[:, :-1] > 0.5).all() and (std[:, -1] < 0.01).all()
     assert calls == [] and torch.equal(torch.get_rng_state(), state)
 
 
@@ -198,3 +198,19 @@ def test_what_cannot_be_written_to_is_found_before_anything_is_drawn(alter, what
     with pytest.raises(ValueError, match=f"got 1.bias, .*{what}"):
         gamma_init_(model, 0.5)
     assert torch.equal(model[0].weight, before)
+
+
+def test_an_unusual_gamma_gets_a_note_and_is_drawn():
+    with pytest.warns(UserWarning, match="gamma -1 makes weights that grow with their fan-in; usual values"):
+        model = gamma_init_(nn.Linear(64, 64), gamma=-1)
+    assert model.weight.detach().std() == pytest.approx(64, rel=0.1)
+    with pytest.warns(UserWarning, match="gamma_qk 4 makes weights of nearly 0"):
+        gamma_init_(nn.ModuleDict({"q_proj": nn.Linear(8, 8)}), gamma=0.5, gamma_qk=4)
+
+
+def test_tied_blocks_get_a_note_and_count_for_every_use():
+    block = nn.ModuleDict({"c_proj": nn.Linear(64, 64, bias=False)})
+    model = nn.ModuleList([nn.ModuleDict({"mlp": block})] * 3)
+    with pytest.warns(UserWarning, match=r"0\.mlp\.c_proj\.weight and 1\.mlp\.c_proj\.weight are one matrix"):
+        gamma_init_(model, 0.5, scale_residual_writers=True)
+    assert block["c_proj"].weight.detach().std() == pytest.approx(64**-0.5 / 3**0.5, rel=0.1)

@@ -49,7 +49,8 @@ def trained(tmp_path_factory, all_questions):
         tiny()._replace(task=shifted),
     ]
     outs = [folder / f"{k}" for k in range(4)]
-    return runs, outs, train_many(runs, outs=outs, workers=2)
+    with pytest.warns(UserWarning, match="lr 1e.38 is a very large learning rate; usual values are"):
+        return runs, outs, train_many(runs, outs=outs, workers=2)
 
 
 class TestProcesses:

@@ -141,3 +141,11 @@ def test_what_is_not_finite_in_a_shipped_task_is_not_measured(tmp_path, monkeypa
     found = evaluated(task, lambda tokens: torch.full((*tokens.shape, 256), float("nan")), max_asked=2)
     assert not found.finite and found.measure("validation_bits") is None
     assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_wherever_its_code_ends_the_program_the_command_has_failed(tmp_path):
+    path = tmp_path / "leaving.py"
+    path.write_text(FILE.replace("    seq_len = 3\n", "    seq_len = property(lambda self: sys.exit(0))\n"))
+    done = call("train", "--tasks", path, "--task", "faulty", *SMALL.split(), "--dry-run", code=1)
+    assert done.stderr.startswith(f"anchorlens: {path}: line 21 must not end the program, got sys.exit(0)")
+    assert done.stderr.count("\n") == 1 and not done.stdout

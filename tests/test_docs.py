@@ -105,7 +105,7 @@ def test_pages_count_as_many_probes_as_there_are():
     pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]
     pages += [*(DOCS / "api").glob("*.md"), *TUTORIALS.glob("*.ipynb")]
     counts = [(page.name, *found) for page in pages for found in ALL_PROBES.findall(words_of(page))]
-    assert {"index.md", "probes.md", "gallery.md", "speed.md", "6_your_own_probe.ipynb"} <= {
+    assert {"index.md", "probes.md", "gallery.md", "speed.md", "06_your_own_probe.ipynb"} <= {
         c[0] for c in counts
     }
     for page, number, left_out in counts:
@@ -137,7 +137,7 @@ def test_tutorial_3_quotes_the_readings_of_the_probes_page():
 
     rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
     readings = [(row[0].split("`")[1], quoted(" ".join(row[1:]))) for row in rows if "±" in row[-1]]
-    cells = json.loads((TUTORIALS / "3_opening_models.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((TUTORIALS / "03_opening_models.ipynb").read_text(encoding="utf-8"))["cells"]
     checked, compared = 0, []
     for cell in cells:
         source = "".join(cell["source"])

@@ -65,6 +65,7 @@ class TestStored:
     def test_tutorials_are_numbered_without_gaps(self):
         numbers = [int(path.name.split("_")[0]) for path in TUTORIALS]
         assert len(numbers) == 10 and numbers == list(range(1, len(numbers) + 1))
+        assert sorted(TUTORIALS) == TUTORIALS  # in a list of files they stand in their order
 
     def test_it_is_a_valid_notebook(self, notebook):
         nbformat.validate(notebook)
@@ -72,7 +73,7 @@ class TestStored:
     def test_a_question_stands_at_the_head_and_its_answer_at_the_end(self, path, notebook):
         first = notebook.cells[0]
         title, question, *_ = (part for part in first.source.split("\n\n") if not part.startswith("[!["))
-        assert first.cell_type == "markdown" and title.startswith(f"# {path.name.split('_')[0]}. ")
+        assert first.cell_type == "markdown" and title.startswith(f"# {render.number(path)}. ")
         assert re.match(r"\*\*Question: .*", question) and "?**" in first.source
         (end,) = [i for i, cell in enumerate(notebook.cells) if "## Predict, then run" in cell.source]
         assert "**Answer" in notebook.cells[end - 1].source

@@ -39,8 +39,9 @@ def what_is_named(posterior: Posterior) -> str:
 
 def beside(verdict: Verdict) -> str:
     """The note below the phase by the probes: the answer by decoding."""
-    decoded = verdict.by_decoding.in_words()
-    return f"By decoding: {decoded}." if decoded else ""
+    by_decoding = verdict.by_decoding
+    decoded = by_decoding.in_words()
+    return f"By decoding: {by_decoding.phase.label} ({decoded})." if decoded else ""
 
 
 class Caption(NamedTuple):

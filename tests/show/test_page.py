@@ -16,9 +16,10 @@ from anchorlens.show.report.panels import CARD
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
-from anchorlens.show.words import CAPTIONS
-from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.show.words import CAPTIONS, beside
+from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.verdict import Posterior
 
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
 
@@ -33,6 +34,15 @@ def test_names_of_models_keep_their_letters():
     shown = accuracies_table([behaviour, behaviour], ["phase1.pt", "a<b>.pt"])
     html = environment().get_template("tables.html").module.table(shown)
     assert re.findall(r'<th scope="col".*?>(.*?)</th>', html) == ["Metric", "phase1.pt", "a&lt;b&gt;.pt"]
+
+
+def test_decoding_has_its_verdict_before_its_probabilities():
+    posterior = Posterior(
+        Phase.undecided("ambiguous", "Phase 3 at 56 %, needs 66 %"), by_probes().probabilities
+    )
+    assert beside(replace(whole_verdict(), by_decoding=posterior)) == (
+        "By decoding: undecided: ambiguous (Phase 3, 94 %; Phase 1, 2 %)."
+    )
 
 
 class TestEveryPage:

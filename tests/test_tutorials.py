@@ -165,7 +165,7 @@ def stale(words, shown):
 
 
 ELSEWHERE = {1: {".90"}, 2: {".90", ".40"}}
-"""Tutorial -> numbers of its text that it does not show: the threshold of ID, a gamma of docs/replication.md."""
+"""Tutorial -> numbers of its text that it does not show: ID's threshold, a gamma of docs/replication.md."""
 
 
 class TestText:

@@ -103,7 +103,7 @@ def _are_the_values(attention: nn.Module, name: str, axis: int, layout: FusedRow
                 size = parameter.shape[-1] ** -0.5
                 parameter.copy_(size * torch.randn(parameter.shape, generator=generator, device="cpu"))
             fused = attention.get_submodule(name)
-            width = fused.weight.shape[1 - axis]  # pyright: ignore
+            width = int(fused.weight.shape[1 - axis])  # pyright: ignore
             x = torch.randn(2, _N_TOKENS, width, generator=generator, device="cpu")
             depends = _differ(attention(x))
             if isinstance(bias := getattr(fused, "bias", None), Tensor):

@@ -170,12 +170,14 @@ def _train_all(
     """Do what `train_many` does; `names_run` says whether log lines get the index of their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
-    for note in dict.fromkeys(note for run in runs for note in run.notes):
-        warnings.warn(note, stacklevel=4)
     report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
+    notes: dict[str, None] = {}
     for run, folder in zip(runs, folders, strict=True):
         if not (resume and folder is not None and has_ended(folder)):
             check_start(run)
+            notes |= dict.fromkeys(run.notes)
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     if len(runs) > 1:

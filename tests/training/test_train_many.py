@@ -91,6 +91,7 @@ class TestProcesses:
         assert [r.status for r in again] == [r.status for r in results]
         assert [r.behaviour.to_dict() for r in again] == [r.behaviour.to_dict() for r in results]
 
+    @pytest.mark.filterwarnings("ignore:lr 1e.38 is a very large")
     def test_one_after_another_gives_the_same(self, trained):
         runs, _, results = trained
         here = train_many(runs, workers=1)

@@ -44,6 +44,26 @@ class TestFamily:
             elif task.commutes:
                 assert all(mirrors)  # else symmetry would answer
 
+    def test_symmetry_answers_single_keys_alone_and_no_phase_3_rests_on_it(self):
+        shares = {}
+        for planned in RUNS.values():
+            task = planned.run.task
+            if planned.task_name not in shares:
+                one_each = np.arange(0, task.n_trials("ood"), len(task.positions))
+                shares[planned.task_name] = task.answered_by_symmetry(
+                    task.some_trials("ood", one_each)
+                ).mean()
+        found = {name: share for name, share in shares.items() if share}
+        assert (len(shares), len(found)) == (110, 16)
+        assert [name for name, share in found.items() if share > 0.05] == ["again: kind 4"]
+        assert found["again: kind 4"] == pytest.approx(2 / 3)
+        rows = pd.read_parquet(zoo.TABLE)
+        rows = rows[(rows["moment"] == 1) & rows["task"].isin(found) & (rows["regime"] == "reasoning")]
+        assert len(rows) == 23 and "Phase 3" not in set(rows["label"])
+        share = rows["task"].map(found)  # all of these questions right, and none of them
+        least, most = ((rows["ood"] - share) / (1 - share), rows["ood"] / (1 - share))
+        assert list(rows["name"][(least <= 0.5) & (most > 0.5)]) == ["again: kind 028"]
+
     def test_the_ranges_are_those_that_were_planned(self):
         tasks = [planned.run.task for planned in RUNS.values() if not planned.group.startswith("papers")]
         assert {len(task.anchors) for task in tasks} == set(range(3, 9))

@@ -18,7 +18,7 @@ OF_RULES = (
             "unseen pairs, asked for the composition",
         ),
         asks=("trained (pair, key, position), fresh noise", "held-out keys", "unseen pairs"),
-        ood_absent="every pair of the task is trained",
+        ood_absent="every pair of the task is trained, or answered by symmetry",
     ),
     Metric(
         "symmetric",

@@ -124,7 +124,7 @@ class AdditionTask(SplitTask):
         rows = split_rows(self._left_out, held_out)
         return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 
-    @cached_property
+    @property
     def answered_by_symmetry(self) -> Bool[np.ndarray, " pair"]:
         """Which left-out sums a + b are trained as b + a: most of the random split, none of the square."""
         of_row = np.array([self.largest + 1, 1])

@@ -299,7 +299,7 @@ class Targets:
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length
         every = np.sort(np.stack(np.unravel_index(np.arange(n_pairs), shape), axis=1), axis=1)
-        same_anchors = np.ravel_multi_index(tuple(every.T), shape)
+        same_anchors = np.asarray(np.ravel_multi_index(tuple(every.T), shape))
         question = same_anchors[:, None] * n_keys + np.arange(n_keys)
         is_unseen = np.zeros(n_pairs, dtype=bool)
         is_unseen[self.rows(unseen)] = True

@@ -31,6 +31,7 @@ from anchorlens.configuration import check_number, suggestion
 from anchorlens.models.config import Part
 from anchorlens.models.fused import is_known, layout_of, values_in
 from anchorlens.models.gamma import expert_of, is_bias_or_norm, matrices, without_a_draw, writes_to_residual
+from anchorlens.models.wrappers import unwrapped
 from anchorlens.safe import safe_repr
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -112,7 +113,7 @@ def parameters_of(model: Any, fan_in: Mapping[str, int | None] | None = None) ->
     """
     from anchorlens.models.library import HookedTransformer
 
-    model = _unwrapped(model)
+    model = _drawable(model)
     owners: dict[int, list[tuple[str, nn.Module, str]]] = {}
     tensors: dict[str, Tensor] = {}
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -185,16 +186,13 @@ def check_memory(parameters: Parameters) -> None:
 _BEFORE = "draw its weights before it is quantised or sharded"
 
 
-def _unwrapped(model: Any) -> nn.Module:
-    """The model within `torch.compile`, DataParallel and DistributedDataParallel.
+def _drawable(model: Any) -> nn.Module:
+    """The model within wrappers that compute the same.
 
     Raises:
         ValueError: no torch module, or a TransformerBridge, which keeps further copies of fused weights.
     """
-    while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module) or isinstance(
-        model, nn.DataParallel | nn.parallel.DistributedDataParallel
-    ):
-        model = inner if isinstance(inner, nn.Module) else model.module
+    model = unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a HookedTransformer or a torch module, got {type(model).__name__}")
     if any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__):

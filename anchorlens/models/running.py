@@ -32,10 +32,10 @@ _COPIES = 4
 def evaluation_mode(model: Any) -> Iterator[None]:
     """Put every submodule in evaluation mode, and afterwards those that were in training mode back in it.
 
-    Other threads that measure the same model wait.
+    Compiled parts run uncompiled, so that hooks reach them. Other threads that measure the same model wait.
     """
-    with lock_of(model):
-        modules = model.modules() if isinstance(model, nn.Module) else ()
+    modules = [*model.modules()] if isinstance(model, nn.Module) else []
+    with lock_of(model), _uncompiled(modules):
         training = [module for module in modules if module.training]
 
         def set_mode(mode: bool) -> None:
@@ -45,6 +45,15 @@ def evaluation_mode(model: Any) -> Iterator[None]:
         with _undone_by(lambda: set_mode(True)):
             set_mode(False)
             yield
+
+
+def _uncompiled(modules: Sequence[nn.Module]) -> contextlib.AbstractContextManager[Any]:
+    """Let modules run without `torch.compile`, if one of them may be compiled."""
+    for module in modules:
+        own = vars(module)
+        if own.get("_compiled_call_impl") is not None or "forward" in own or "_orig_mod" in own["_modules"]:
+            return torch.compiler.set_stance("force_eager")
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

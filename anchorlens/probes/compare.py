@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
+    from anchorlens.files.importers.settings import ModelConfiguration
+
 
 @documented
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,7 @@ def compare(
     probe: Callable[..., ProbeResult] | str,
     task: Task | None = None,
     *,
+    config: ModelConfiguration | None = None,
     labels: Sequence[str] | None = None,
     device: str | torch.device = "auto",
     **options: Any,
@@ -119,6 +122,7 @@ def compare(
             built at a time.
         probe: a probe or its name.
         task: what models in memory were trained on; a checkpoint knows its own task.
+        config: what paths of bare weights are, as for `open_checkpoint`.
         labels: one for each model; where None the name of its file, or for a model in memory its gamma, seed
             and step, or its name.
         device: where models of checkpoints run: auto, cpu, cuda, cuda:N or mps.
@@ -159,7 +163,7 @@ def compare(
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):
         name = safe_text(next(called)) if isinstance(model, str | os.PathLike) else None
-        given = given_for(chosen, model, task, options, device=device, name=name)
+        given = given_for(chosen, model, task, options, config=config, device=device, name=name)
         for note in given.notes if needs_task(chosen, options) else ():
             warnings.warn(f"{given.name}: {note}", stacklevel=2)
         names.append((name or _label(given)) if labels is None else str(labels[k]))

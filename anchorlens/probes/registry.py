@@ -30,6 +30,7 @@ from anchorlens.safe import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.files.importers.inputs import ModelInput
+    from anchorlens.files.importers.settings import ModelConfiguration
     from anchorlens.tasks.shared.base import Task
 
 PROBES: tuple[Callable[..., ProbeResult], ...] = (
@@ -123,6 +124,7 @@ def apply(
     /,
     *,
     initial: ModelInput | None = None,
+    config: ModelConfiguration | None = None,
     **options: Any,
 ) -> ProbeResult:
     """Call a probe with a model, or anything that holds one, and with the task or start that it needs.
@@ -136,6 +138,7 @@ def apply(
             weights alone take any HookedTransformer without a task.
         initial: the model at the start of its run, for a probe that needs it; if None, a checkpoint draws it
             again from its seed.
+        config: what a path of bare weights is, as for `open_checkpoint`.
         options: options of the probe.
 
     Raises:
@@ -147,7 +150,7 @@ def apply(
         >>> apply(stable_rank, build_model(ModelConfig(gamma=0.5)))
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
-    result = call(probe, model, task, initial=initial, **options)
+    result = call(probe, model, task, initial=initial, config=config, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
             f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "

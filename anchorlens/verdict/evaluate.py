@@ -45,7 +45,9 @@ def evaluate(
     Args:
         model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
             [batch, pos, d_vocab], whose training mode and device are left as they are; a Checkpoint; the
-            result of `train`; or the path of a checkpoint or run. A list of models is measured one by one.
+            result of `train`; or the path of a checkpoint or run. Logits may be an array of any library, the
+            `logits` of an object or dict, or in a tuple such as (logits, loss); those of the last position
+            suffice where the task scores no other. A list of models is measured one by one.
         task: what it was trained on; the papers' two-anchor task if left out. A checkpoint has its own.
         config: what a bare state dict is, as for `open_checkpoint`.
         training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
@@ -69,8 +71,8 @@ def evaluate(
 
     Raises:
         ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
-            model whose vocabulary or context is too small for the task, or logits of another shape than
-            [batch, pos, d_vocab] with room for every target.
+            model whose vocabulary or context is too small for the task, or an output without logits for every
+            target.
         CheckpointError: a file that cannot be read completely and safely.
 
     Example:
@@ -81,7 +83,13 @@ def evaluate(
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
     """
-    given: Any = resolve(model, task, config=config, device=device)  # pyright: ignore[reportArgumentType]
+    given: Any = resolve(
+        model,  # pyright: ignore[reportArgumentType]
+        task,
+        config=config,
+        device=device,
+        needs_hooks=False,
+    )
     if given is not model:
         for note in given.notes:
             warnings.warn(note, stacklevel=3)

@@ -183,6 +183,36 @@ class TestConfigOfBareWeights:
         assert opened.checkpoint.task == TASK and not any("papers' own" in note for note in opened.notes)
         same(stable_rank(opened.checkpoint), stable_rank(model))
 
+    @pytest.mark.parametrize("probe", [p for p in PROBES if not needs_task(p)], ids=lambda p: p.__name__)
+    def test_every_probe_of_a_path_takes_one(self, probe, bare):
+        path, model = bare
+        start = {"initial": path} if needs_initial(probe) else {}
+        expected = probe(model, **{name: model for name in start})
+        same(probe(path, config=model.cfg, **start), expected)
+        same(probes.apply(probe, path, config=model.cfg, **start), expected)
+        assert "config" in inspect.signature(probe).parameters
+
+    def test_probes_of_a_task_and_comparisons_take_one(self, bare):
+        path, model = bare
+        options = {"config": {"model": {"gamma": 0.5}, "task": TASK.to_dict()}}
+        same(probes.v_similarity(path, **options), probes.v_similarity(model, TASK))
+        (found,) = compare([path], "v_similarity", **options).results
+        same(found, probes.v_similarity(model, TASK))
+        with pytest.raises(
+            ValueError, match="config says what a file of bare weights is, and a Hooked.* leave"
+        ):
+            stable_rank(model, config=model.cfg)
+        with pytest.raises(ValueError, match="config says what a file of bare weights is, and an Input was"):
+            stable_rank(resolve(model), config=model.cfg)
+
+    def test_a_probe_of_ones_own_may_have_an_option_of_that_name(self, bare):
+        _, model = bare
+
+        def mine(model, *, config=None):
+            return stable_rank(model) if config == "its own" else None
+
+        same(probes.apply(mine, model, config="its own"), stable_rank(model))
+
     def test_a_task_takes_the_place_of_one_that_is_assumed_alone(self, bare):
         path, model = bare
         verdict = classify(path, TASK, config=model.cfg, even_underfit=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,10 +19,12 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
 from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
-from anchorlens.models.running import device_of
+from anchorlens.models.running import device_of, evaluation_mode
+from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
 from anchorlens.safe import CheckpointError, safe_repr, safe_text
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.logits import logits_in
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -89,7 +92,8 @@ def resolve(
     config: ModelConfiguration | None = None,
     device: str | torch.device = "auto",
     name: str | None = None,
-    in_single_precision: bool = True,
+    runs_it: bool = True,
+    needs_hooks: bool = True,
 ) -> Input:
     """Find the model to measure in whatever a caller gives.
 
@@ -101,14 +105,16 @@ def resolve(
         device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model in memory is not
             moved.
         name: name to show; None: the name of the file, the `repr` of a Checkpoint, or "model".
-        in_single_precision: whether a model in half precision is copied into float32, with a note.
+        runs_it: whether the model will be run. One in half precision is then copied into float32, and a note
+            names hooks that the caller has left on it.
+        needs_hooks: whether it must be a HookedTransformer, where a module that holds one is given.
 
     Raises:
-        ValueError: `given` holds no model, `task` is no task or differs from the checkpoint's, `config` is
-            given without a path, or there is no such device here.
+        ValueError: `given` holds no model or several, `task` is no task or differs from the checkpoint's,
+            `config` is given without a path, or there is no such device here.
         CheckpointError: a file that cannot be read safely and whole.
     """
-    if isinstance(given, Input):
+    if isinstance(given, Input) and config is None:
         return given
     task, where = None if task is None else task_or_default(task), choose_device(device)
     opened = given if isinstance(given, Opened) else None
@@ -138,9 +144,13 @@ def resolve(
         return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
     if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
-    model, notes = given, ()
-    if in_single_precision and isinstance(given, nn.Module):
-        model, notes = _in_single_precision(given)
+    model, notes = unwrapped(given), ()
+    if isinstance(model, nn.Module) and not is_hooked(model):
+        model, notes = _hooked_within(model, needs_hooks)
+    if runs_it and isinstance(model, nn.Module):
+        left = hooks_in_words(model)
+        model, cast = _in_single_precision(model)
+        notes = (*notes, *cast, *([] if left is None else [left]))
     return Input(task, model, notes=notes, name=name or "model")
 
 
@@ -207,6 +217,43 @@ def _advice(given: object) -> str:
     if isinstance(given, list | tuple | set):
         return "; compare, classify and evaluate take several, a probe takes one: compare([...], probe)"
     return ""
+
+
+def _hooked_within(module: nn.Module, needs_hooks: bool) -> tuple[nn.Module, tuple[str, ...]]:
+    """The one HookedTransformer in a module, a LightningModule for example, with a note; else the module.
+
+    Raises:
+        ValueError: there are several, or the module gives other logits, and a HookedTransformer is needed.
+    """
+    inside, what = hooked_within(module), type(module).__name__
+    if not inside:
+        return module, ()
+    (path, model), *others = inside.items()
+    alike = _answers_alike(module, model)
+    if alike is not None and not needs_hooks and (others or not alike):
+        return module, ()
+    if others or alike is False:
+        listed = " and ".join(f".{path}" for path in inside)
+        why = "" if others else ", and gives other logits"
+        raise ValueError(
+            f"model must be a HookedTransformer, got {article(what)} that holds one in {listed}{why}. Give "
+            f"it: model.{path}"
+        )
+    return model, (f"the HookedTransformer in .{path} of the {what} that was given is measured",)
+
+
+def _answers_alike(module: nn.Module, model: Any) -> bool | None:
+    """Whether a module gives the logits of a HookedTransformer within it; None where it gives no logits."""
+    n_pos = min(model.cfg.n_ctx, 8)
+    tokens = torch.arange(2 * n_pos, device=device_of(model)).reshape(2, n_pos) % model.cfg.d_vocab
+    with evaluation_mode(module), torch.no_grad():
+        expected = model(tokens)[:, -1]
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                found = logits_in(module(tokens), tokens, 1)[:, -1].to(expected)
+        except Exception:  # a LightningModule's forward may take or give something else, or be missing
+            return None
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:

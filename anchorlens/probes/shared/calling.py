@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from anchorlens.models.running import lock_of
 from anchorlens.plugins import is_own, not_ending
 
 if TYPE_CHECKING:
+    from anchorlens.files.importers.settings import ModelConfiguration
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
     from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -35,10 +37,21 @@ class Probe(Protocol[P, R_co]):
 
     __name__: str
 
+    @overload
     def __call__(
         self, model: ModelInput, task: Task | None = None, *args: P.args, **kwargs: P.kwargs
-    ) -> R_co:
-        """Measure the model."""
+    ) -> R_co: ...
+    @overload
+    def __call__(
+        self,
+        model: ModelInput,
+        task: Task | None = None,
+        *,
+        config: ModelConfiguration | None,
+        **kwargs: Any,
+    ) -> R_co: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Measure the model; `config` says what a path of bare weights is, as for `open_checkpoint`."""
         ...
 
 
@@ -49,7 +62,8 @@ def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe
 def takes_any(function: Callable[..., Any]) -> Any:
     """Let a probe be called with anything that holds a model (`ModelInput`).
 
-    If no task is given, it is that of the checkpoint; a probe that reads weights alone ignores it. Problems
+    If no task is given, it is that of the checkpoint; a probe that reads weights alone ignores it. The option
+    `config` says what a path of bare weights is, as for `open_checkpoint`. Problems
     with the model that do not prevent measuring it are warnings. An unknown option is an error that suggests
     a similar one.
     """
@@ -61,6 +75,14 @@ def takes_any(function: Callable[..., Any]) -> Any:
     signature = inspect.signature(function)
     changed = {"model": {"annotation": "ModelInput"}, "task": {"default": None}}
     parameters = [one.replace(**changed.get(name, {})) for name, one in signature.parameters.items()]
+    parameters.append(
+        inspect.Parameter(
+            "config",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation="ModelConfiguration | None",
+        )
+    )
     vars(probe).update(function=function, __signature__=signature.replace(parameters=parameters))
     return probe
 
@@ -126,7 +148,7 @@ def given_for(
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options)
-    given = resolve(model, task if reads_task else None, in_single_precision=runs_it, **how)
+    given = resolve(model, task if reads_task else None, runs_it=runs_it, **how)
     if asks or PAPERS_TASK not in given.notes:
         return given
     notes = tuple(note for note in given.notes if note != PAPERS_TASK)
@@ -142,6 +164,7 @@ def call(
     /,
     *args: Any,
     initial: ModelInput | None = None,
+    config: ModelConfiguration | None = None,
     **options: Any,
 ) -> Any:
     """Call a function of a model as `apply` calls a probe; the result may have any type.
@@ -152,6 +175,7 @@ def call(
         task: the task that the model was trained on.
         *args: positional options.
         initial: the model at the start of its run.
+        config: what a path of bare weights is, as for `open_checkpoint`; of `initial` too.
         **options: options of the function.
 
     Raises:
@@ -169,7 +193,9 @@ def call(
     options |= dict(zip(by_place, args, strict=False))
     names = [name for name in parameters if name not in ("model", "task", "initial")]
     check_names(probe.__name__, options, names, what="option")
-    given = given_for(probe, model, task, options)
+    if config is not None and "config" in names:  # an option of your own
+        options["config"], config = config, None
+    given = given_for(probe, model, task, options, config=config)
     if needs_task(probe, options) and given.task is None:
         instead = "give an AnchorTask, or tokens" if probe.__name__ in ON_TOKENS else "give an AnchorTask"
         raise ValueError(
@@ -185,9 +211,11 @@ def call(
                 f"{probe.__name__} needs the model at the start of its run, and the start of this run is not "
                 "known; give initial, or a checkpoint that knows its seed"
             )
-        options["initial"] = (
-            given.initial_model() if initial is None else resolve(initial, in_single_precision=False).model
-        )
+        if initial is None:
+            options["initial"] = given.initial_model()
+        else:
+            of_path = {"config": config} if isinstance(initial, str | os.PathLike) else {}
+            options["initial"] = given_for(probe, initial, None, options, **of_path).model
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
     watched = contextlib.nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.figures.side_by_side import distinct
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
+from anchorlens.models.wrappers import hooks_in_words
 from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import needs_task
@@ -75,7 +77,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     Raises:
         ValueError: objects that are no probes, or two probes of one name.
     """
-    requested = checked_probes(probes)
+    requested, verdicts = checked_probes(probes), [_with_present_hooks(verdict) for verdict in verdicts]
     has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
     configs = [getattr(verdict.subject.model, "cfg", None) for verdict in verdicts]
@@ -117,6 +119,13 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         training=list(training_figures(verdicts, labels)),
         configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),
     )
+
+
+def _with_present_hooks(verdict: Verdict) -> Verdict:
+    """The verdict with a warning of hooks that its model has now, since the pictures are measured with them."""
+    note = hooks_in_words(verdict.subject.model_and_task()[0])
+    known = note is None or note in verdict.warnings
+    return verdict if known else dataclasses.replace(verdict, warnings=(*verdict.warnings, note))
 
 
 def check_verdicts(verdicts: Any) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from anchorlens.safe import safe_text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
+from anchorlens.tasks.shared.logits import logits_in
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -65,7 +66,7 @@ class Evaluator(Generic[AnyTask]):
         from anchorlens.models.running import evaluation_mode
 
         model, answers = at_end(self.model, 1), []
-        with evaluation_mode(self.model), torch.inference_mode():
+        with evaluation_mode(self.model), torch.no_grad():
             for chunk in tokens.split(self._n_at_once(tokens.shape[1])):
                 last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab]
                 self.finite = self.finite and bool(last.isfinite().all())
@@ -103,7 +104,7 @@ class Evaluator(Generic[AnyTask]):
             lengths = (-(-lengths // _MULTIPLE) * _MULTIPLE).clamp(max=width)
         else:
             lengths = torch.full_like(lengths, width)
-        with evaluation_mode(self.model), torch.inference_mode():
+        with evaluation_mode(self.model), torch.no_grad():
             for number, rows in enumerate(self._batches(lengths)):
                 if number % _GIVE_BACK_EVERY == 0:
                     give_back_freed_memory()
@@ -116,9 +117,7 @@ class Evaluator(Generic[AnyTask]):
                 logits = self._logits(at_end(self.model, n_last), batch.tokens[rows, :longest])
                 n_given = min(logits.shape[1], last)
                 if (wanted[:, :-n_given] != IGNORE).any():
-                    raise ValueError(
-                        f"model must give logits at every position that is scored, got the last {n_given}"
-                    )
+                    raise _too_few(n_given)
                 wanted, logits = wanted[:, -n_given:], logits[:, -n_given:].cpu()
                 scored = wanted != IGNORE
                 least, most = logits.aminmax(dim=-1)  # NaN, where there is one
@@ -167,11 +166,14 @@ class Evaluator(Generic[AnyTask]):
         width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
         at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
-        with evaluation_mode(self.model), torch.inference_mode():
+        with evaluation_mode(self.model), torch.no_grad():
             while len(rows := (going & (at < width)).nonzero().squeeze(1)):
                 logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
                 of_row = torch.arange(len(rows), device=logits.device)
-                said = logits[of_row, at[rows].to(logits.device) - 1].argmax(dim=-1).cpu()
+                last = at[rows] - int(at[rows].max()) + logits.shape[1] - 1
+                if (last < 0).any():
+                    raise _too_few(logits.shape[1])
+                said = logits[of_row, last.to(logits.device)].argmax(dim=-1).cpu()
                 so_far[rows, at[rows]] = said
                 at[rows] += 1
                 going[rows] = said != end
@@ -180,19 +182,20 @@ class Evaluator(Generic[AnyTask]):
 
     def _logits(self, model: LogitsModel, tokens: Tensor) -> Tensor:
         try:
-            logits: Any = model(tokens.to(self.device))
+            output = model(tokens.to(self.device))
         except IndexError as error:
             raise ValueError(
                 f"model must take the tokens 0 to {self.task.d_vocab - 1} at {tokens.shape[1]} positions, "
                 f"got an IndexError ({safe_text(error, 100)}); is it of this task?"
             ) from error
-        shape, d_vocab = tuple(getattr(logits, "shape", ())), self.task.d_vocab
-        if len(shape) != 3 or shape[0] != len(tokens) or shape[2] < d_vocab:
-            raise ValueError(
-                f"model must give logits [batch, pos, d_vocab >= {d_vocab}] for tokens "
-                f"{list(tokens.shape)}, got {list(shape) or type(logits).__name__}; is it of this task?"
-            )
-        return logits
+        return logits_in(output, tokens, self.task.d_vocab)
+
+
+def _too_few(n_given: int) -> ValueError:
+    return ValueError(
+        f"model must give logits at every position that is scored, got the last {n_given}. Give a function "
+        "that returns them; a nanoGPT gives them if it gets targets: lambda tokens: model(tokens, tokens)[0]"
+    )
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:

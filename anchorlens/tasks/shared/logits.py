@@ -1,0 +1,81 @@
+"""Find the logits in what a model of any library returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import article
+from anchorlens.safe import safe_repr
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+    from torch import Tensor
+
+INSTEAD = "lambda tokens: model(tokens).logits, or model(tokens)[0]"
+"""What to write for a model whose output has the logits in another place."""
+
+
+def logits_in(
+    output: Any, tokens: Int[Tensor, "batch pos"], d_vocab: int
+) -> Float[Tensor, "batch n_last d_vocab_out"]:
+    """The logits in a model's output.
+
+    Args:
+        output: an array of any library, or nested lists; an object with `.logits`, or a mapping with the key
+            `logits`; or a tuple or list that holds one of them, such as (logits, loss). The logits are of all
+            positions or the last ones, [batch, n_last, d_vocab_out], or of the last, [batch, d_vocab_out].
+        tokens: the model's input.
+        d_vocab: least `d_vocab_out`.
+
+    Raises:
+        ValueError: no array is of that shape, or several are.
+    """
+    arrays = _arrays(output)
+    fits = [one for one in arrays if one.dim() > 1 and len(one) == len(tokens) and one.shape[-1] >= d_vocab]
+    whole = [one for one in fits if one.dim() == 3 and one.shape[1]]
+    found = whole or [one.unsqueeze(1) for one in fits if one.dim() == 2]
+    if len(found) == 1:
+        return found[0]
+    asked = f"logits [batch, pos, d_vocab >= {d_vocab}] for tokens {list(tokens.shape)}"
+    shapes = " and ".join(str(list(one.shape)) for one in arrays)
+    got = shapes or article(type(output).__name__)
+    if isinstance(output, Mapping):
+        got += f" with the keys {safe_repr(list(output))}"
+    a_pair = [tuple(one.shape[:2]) == tuple(tokens.shape) and one.dim() == 3 for one in arrays]
+    if any(a_pair) and not found:
+        raise ValueError(f"model must give {asked}, got {got}; is it of this task?")
+    raise ValueError(f"model must give {asked}, got {got}. Give a function that returns them: {INSTEAD}")
+
+
+def _arrays(output: Any) -> list[Tensor]:
+    """The arrays in an output, as tensors."""
+    import torch
+
+    if isinstance(output, torch.Tensor) or (hasattr(output, "__array__") and hasattr(output, "shape")):
+        return [_tensor(output)]
+    inside = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if inside is not None:
+        return _arrays(inside)
+    if not isinstance(output, list | tuple):
+        return []
+    parts = [one for part in output if not isinstance(part, list | tuple) for one in _arrays(part)]
+    try:
+        if isinstance(output, list) and parts:  # perhaps an array for each sequence
+            return [*parts, torch.stack(parts)]
+        return parts or [_tensor(output)]
+    except (ValueError, TypeError, RuntimeError):  # they have different shapes, or are no numbers
+        return parts
+
+
+def _tensor(array: Any) -> Tensor:
+    import torch
+
+    if isinstance(array, torch.Tensor):
+        return array
+    numbers = np.array(array)
+    if numbers.dtype.kind not in "fiub" or numbers.dtype.itemsize > 8:  # JAX's bfloat16, for example
+        numbers = numbers.astype(np.float32)
+    return torch.from_numpy(numbers)

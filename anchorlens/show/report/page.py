@@ -122,7 +122,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
 
 
 def _with_present_hooks(verdict: Verdict) -> Verdict:
-    """The verdict with a warning of hooks that its model has now, since the pictures are measured with them."""
+    """The verdict with a warning of hooks that its model has now: the pictures are measured with them."""
     note = hooks_in_words(verdict.subject.model_and_task()[0])
     known = note is None or note in verdict.warnings
     return verdict if known else dataclasses.replace(verdict, warnings=(*verdict.warnings, note))

@@ -94,7 +94,7 @@ def alone():
 
 def measured(model):
     return (
-        evaluate(model, TASK, n_noise=2).to_dict(),
+        evaluate(model, TASK, n_noise=2).to_dict() | {"notes": []},
         classify(model, TASK).to_dict()["by_probes"],
         probes.mask_key_token(model, TASK, n_sequences=4).to_dict(),
     )
@@ -115,6 +115,8 @@ def test_the_one_hooked_transformer_in_a_module_is_measured_with_a_note(wrap, al
     ):
         assert measured(wrapper) == alone
     assert "that was given is measured" in classify(wrapper, TASK).warnings[0]
+    with pytest.warns(UserWarning, match="that was given is measured"):
+        assert "that was given is measured" in evaluate(wrapper, TASK, n_noise=2).notes[0]
 
 
 def test_compare_and_table_take_wrappers(alone):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from anchorlens.files.importers.gpt2_weights import gpt2_config, gpt2_weights, is_of_linears
 from anchorlens.models.hooked import model_of
 from anchorlens.models.running import device_of, evaluation_mode
+from anchorlens.models.wrappers import unwrapped
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -47,9 +48,9 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
 
     Source: the architecture of GPT-2, as nanoGPT, minGPT and Hugging Face's transformers have it.
     """
+    gpt = unwrapped(gpt)
     if not isinstance(gpt, nn.Module):
         raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}")
-    gpt = getattr(gpt, "_orig_mod", gpt)  # within torch.compile
     tensors = {name: tensor.detach().cpu() for name, tensor in gpt.state_dict().items()}
     what = f"gpt must be a GPT-2 as nanoGPT, minGPT or Hugging Face have it, got a {type(gpt).__name__}"
     if is_of_linears(tensors) is None:

@@ -12,7 +12,8 @@ from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Kind
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
-from anchorlens.files.importers.source import ImportedModel, Source, state_dict
+from anchorlens.files.importers.source import ImportedModel, Source
+from anchorlens.files.importers.wrappers import unknown, unwrapped
 from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading, safe_repr
 from anchorlens.tasks.shared.base import Task
 
@@ -134,14 +135,16 @@ def open_model(
             )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
+        content, notes = unwrapped(content, lambda these: any(each.recognises(these) for each in IMPORTERS))
         importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
         if importer is None:
-            raise CheckpointError(file, _unknown(content))
+            raise CheckpointError(file, unknown(content))
         with reading(file, "its weights cannot be read"):
             found = importer.read(Source(path, file, content, settings, task))
+    notes = (*notes, *found.notes)
     if isinstance(found, ImportedModel):
-        return OpenedModel(found.model, found.task, path, file, sha256, importer.KIND, found.notes, found.why)
-    return Opened(found.checkpoint, path, file, sha256, importer.KIND, found.notes)
+        return OpenedModel(found.model, found.task, path, file, sha256, importer.KIND, notes, found.why)
+    return Opened(found.checkpoint, path, file, sha256, importer.KIND, notes)
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -182,13 +185,4 @@ def _weights_file(folder: Path) -> Path:
         folder,
         "its config.json is that of no run of anchorlens, nor of the papers' released code, nor of a Hugging "
         "Face GPT-2; name the weights file itself",
-    )
-
-
-def _unknown(content: dict[str, object]) -> str:
-    names = list(state_dict(content)) or list(content)
-    first = ", ".join(safe_repr(name)[:60] for name in names[:3])
-    return (
-        "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
-        f"released code, Hugging Face GPT-2); their names begin with {first or 'nothing'}"
     )

@@ -1,0 +1,156 @@
+"""Find the weights in a file's content: under a key, behind a prefix, inside a larger module.
+
+Training loops save a state dict by itself or under a key, and wrappers (`torch.compile`, `DataParallel`,
+Lightning, a model with a probe on it) put a prefix before its names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from anchorlens.safe import HEADER, safe_repr
+
+KEYS = (
+    *("state_dict", "model_state_dict", "model", "model_state", "module", "net", "network", "params"),
+    *("weights", "checkpoint", "ema", "model_ema"),
+)
+"""Keys under which weights are taken first, in this order, if they do not stand by themselves."""
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+"""Parts that wrappers put anywhere into a name."""
+_DEEPEST = 5
+"""Most parts of a prefix."""
+_FEWEST = 3
+"""Tensors that a model has at least."""
+_SHOWN = 3
+_OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_component\.")
+
+
+def unwrapped(
+    content: Mapping[str, Any], recognises: Callable[[Mapping[str, Any]], bool]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Put the weights of a file under `state_dict`, by the names that their model gave them.
+
+    Args:
+        content: what the safe reader found in the file.
+        recognises: whether such a content, with the weights under `state_dict`, is that of a known model.
+
+    Returns:
+        The content with the weights there and other values unchanged, and notes for the user on what was
+        taken off or left out. The content as it is, if it is a file of ours or no model is recognised.
+
+    Raises:
+        ValueError: there are several models, and none is under one of `KEYS`.
+    """
+    if HEADER in content:
+        return content, ()
+    records = {name: value for name, value in content.items() if not isinstance(value, Tensor)}
+
+    def known(table: dict[str, Tensor]) -> bool:
+        records["state_dict"] = table
+        return recognises(records)
+
+    tables = dict(_tables(content, set()))
+    models = {
+        (key, prefix): weights
+        for key, table in tables.items()
+        for prefix, weights in _models(_without_wrappers(table), known).items()
+    }
+    if not models:
+        return content, ()
+    (key, prefix), weights = next(iter(models.items()))
+    usual = key.split(".")[0] in ("", *KEYS)
+    alike = [where for where in models if where[0] == key or not usual]
+    if len(alike) > 1:
+        shown = ", ".join(safe_repr(".".join(filter(None, where))) for where in alike[:_SHOWN])
+        raise ValueError(f"it must hold one model, got {len(alike)}: {shown}; save the state dict of one")
+    notes, table = [], tables[key]
+    wrappers = sorted({part for name in table for part in name.split(".")} & _WRAPPERS)
+    if taken := [*(f"{part}." for part in wrappers), *([prefix] if prefix else [])]:
+        notes.append(f"taken off the names of its weights: {', '.join(map(safe_repr, taken))}")
+    if left := [name for name in _without_wrappers(table) if not name.startswith(prefix)]:
+        few = ", ".join(map(safe_repr, left[:_SHOWN]))
+        notes.append(
+            f"{len(left)} tensors whose names do not begin with {safe_repr(prefix)} are left out: {few}"
+        )
+    if others := [safe_repr(other) for other, _ in models if other != key]:
+        notes.append(f"its weights are those under {safe_repr(key)}, not those under {', '.join(others)}")
+    elif not usual:
+        notes.append(f"its weights are those under {safe_repr(key)}")
+    return {**records, "state_dict": weights}, tuple(notes)
+
+
+def _tables(
+    content: Mapping[str, Any], seen: set[int], key: str = "", depth: int = 2
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Each table of named tensors with its key, such as "model"; "" for the content itself, `KEYS` first.
+
+    A table that is there several times counts once, by its `id` in `seen`.
+    """
+    named = {name: value for name, value in content.items() if isinstance(name, str)}
+    if table := {name: value for name, value in named.items() if isinstance(value, Tensor)}:
+        yield key, table
+    inner = {name: value for name, value in named.items() if isinstance(value, dict)} if depth else {}
+    for name in sorted(inner, key=lambda name: KEYS.index(name) if name in KEYS else len(KEYS)):
+        if id(inner[name]) not in seen:
+            seen.add(id(inner[name]))
+            yield from _tables(inner[name], seen, f"{key}.{name}".removeprefix("."), depth - 1)
+
+
+def _without_wrappers(table: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by names without the parts of wrappers; the table as it is if two names would be equal."""
+    bare = {".".join(p for p in name.split(".") if p not in _WRAPPERS): t for name, t in table.items()}
+    return bare if len(bare) == len(table) else table
+
+
+def _models(
+    table: dict[str, Tensor], known: Callable[[dict[str, Tensor]], bool], prefix: str = ""
+) -> dict[str, dict[str, Tensor]]:
+    """Prefix -> the tensors behind it, for each prefix behind which a model is recognised."""
+    if known(table):
+        return {prefix: table}
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in table.items() if prefix.count(".") < _DEEPEST else ():
+        first, dot, rest = name.partition(".")
+        if dot:
+            groups.setdefault(first, {})[rest] = tensor
+    models = {}
+    for first, group in groups.items():
+        if len(group) >= _FEWEST:
+            models |= _models(group, known, f"{prefix}{first}.")
+    return models
+
+
+def unknown(content: Mapping[str, Any]) -> str:
+    """What a content is in which no model is recognised, and the way out."""
+    tables = [table for _, table in _tables(content, set())]
+    names = list(max(tables, key=len, default=content))
+    shown = ", ".join(safe_repr(name)[:60] for name in names[:_SHOWN]) or "nothing"
+    if any(_OF_A_BRIDGE.search(str(name)) for name in names):
+        return (
+            "its weights are those of a TransformerBridge, which are not read: give the bridge itself, "
+            "classify(bridge, task), or save the state dict of a HookedTransformer"
+        )
+    if {"param_groups", "_last_lr"} & content.keys():
+        return "it is the state of an optimiser or of its schedule; give the file of the weights"
+    for key, value in content.items():
+        if (
+            isinstance(value, list)
+            and value
+            and isinstance(value[0], dict)
+            and list(_tables(value[0], set()))
+        ):
+            called, way = safe_repr(key), f"torch.save(ckpt[{safe_repr(key)}][-1], path)"
+            return f"it must hold one state dict, got a list of {len(value)} under {called}; save one: {way}"
+    if not tables:
+        return (
+            f"it must hold named tensors, by themselves or under one of {', '.join(KEYS)}, got {shown}; save "
+            "the weights: torch.save(model.state_dict(), path)"
+        )
+    return (
+        "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
+        f"released code, Hugging Face GPT-2); their names begin with {shown}"
+    )

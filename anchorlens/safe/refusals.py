@@ -42,6 +42,8 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
         yield
     except CheckpointError:
         raise
+    except IsADirectoryError:
+        raise CheckpointError(path, "cannot be read: Is a directory; name a file in it") from None
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
     except refused as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
@@ -77,8 +80,8 @@ def open_checkpoint(
     Args:
         path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of
             its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a nanoGPT; or
-            the state dict of a HookedTransformer, by itself or as `state_dict`, `model_state_dict` or `model`
-            of a dict.
+            the state dict of a HookedTransformer, by itself or under a key of a dict (`model`, `state_dict`,
+            ...), also with the prefix of a wrapper before its names.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
             and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
             works, as does a ModelConfig); for a Hugging Face GPT-2 or a nanoGPT it may give the table task.
@@ -135,12 +138,13 @@ def open_model(
             )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
-        content, notes = unwrapped(content, lambda these: any(each.recognises(these) for each in IMPORTERS))
-        importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
-        if importer is None:
-            raise CheckpointError(file, unknown(content))
-        with reading(file, "its weights cannot be read"):
-            found = importer.read(Source(path, file, content, settings, task))
+        with _whole(file), reading(file):
+            content, notes = unwrapped(content, _is_known)
+            importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
+            if importer is None:
+                raise CheckpointError(file, unknown(content))
+            with reading(file, "its weights cannot be read"):
+                found = importer.read(Source(path, file, content, settings, task))
     notes = (*notes, *found.notes)
     if isinstance(found, ImportedModel):
         return OpenedModel(found.model, found.task, path, file, sha256, importer.KIND, notes, found.why)
@@ -157,7 +161,27 @@ _NAMED_IN_A_FOLDER = (
     "model.safetensors",
     "pytorch_model.bin",
 )
-_WEIGHTS = (".pt", ".pth", ".safetensors", ".bin")
+_WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
+_SHARD = re.compile(r"-\d{5}-of-(?!00001)\d{5}\b")
+"""What the name of one of several files of weights has, as in `model-00001-of-00003.safetensors`."""
+_OF_A_TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state\w*|training_args)\.\w+")
+_MOST_LISTED = 1000
+
+
+@contextlib.contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """Say it if weights cannot be read because their file is one of several."""
+    try:
+        yield
+    except CheckpointError:
+        if not _SHARD.search(file.name):
+            raise
+        way = "save them in one: model.save_pretrained(folder, max_shard_size='1000GB')"
+        raise CheckpointError(file, f"it is one of several files of weights; {way}") from None
+
+
+def _is_known(content: Mapping[str, Any]) -> bool:
+    return any(importer.recognises(content) for importer in IMPORTERS)
 
 
 def _may_be_of_the_hub(path: Path) -> bool:
@@ -167,13 +191,28 @@ def _may_be_of_the_hub(path: Path) -> bool:
     return path.parent == Path() or not path.parent.exists()
 
 
+def _readable_in(folder: Path) -> list[str]:
+    """Names of the folders with a config.json and of the files of weights in a folder."""
+    with os.scandir(folder) as found:
+        entries = [Path(entry) for entry in itertools.islice(found, _MOST_LISTED)]
+    return sorted(
+        entry.name
+        for entry in entries
+        if (entry / "config.json").is_file()
+        or (entry.suffix in _WEIGHTS and not _OF_A_TRAINER.fullmatch(entry.name))
+    )
+
+
 def _weights_file(folder: Path) -> Path:
     """The weights file of a folder, whose config.json says what it is."""
     for name in _NAMED_IN_A_FOLDER:
         check_inside(folder, folder / name, BLOBS)
     if not (folder / "config.json").is_file():
+        inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
         raise CheckpointError(
-            folder, "a folder with a config.json can be read; it is missing here; or name a file in it"
+            folder,
+            "a folder with a config.json can be read; it is missing here; name the file or the folder of one "
+            f"model in it{inside and f', such as {inside}'}",
         )
     config = Settings.read(folder / "config.json")
     for importer in IMPORTERS:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _MOST_NAMED = 1000
 """Characters of the fields that a note lists."""
 PAPERS_TASK = "no task was given: it is asked the papers' own"
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,11 @@ class ImportedModel(NamedTuple):
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The table of named tensors in a file's content, bare or wrapped; empty where there is none."""
-    for candidate in (content, *(content.get(name) for name in _WRAPPERS)):
+    """The named tensors in a content, by themselves or under `state_dict`; empty where there are none.
+
+    `wrappers.unwrapped` has put them there if they were elsewhere.
+    """
+    for candidate in (content, content.get("state_dict")):
         if (
             isinstance(candidate, dict)
             and candidate
@@ -107,7 +109,9 @@ class StateDict:
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
         if not tensor.dtype.is_floating_point:
-            raise ValueError(f"{name} must hold floating point numbers, got {tensor.dtype}")
+            raise ValueError(
+                f"{name} must hold floating point numbers, got {tensor.dtype}; save it as floats"
+            )
         return tensor
 
     def finish(self, buffers: tuple[str, ...] = ()) -> None:

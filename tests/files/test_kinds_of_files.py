@@ -1,0 +1,283 @@
+"""Whatever lies where weights, data or a configuration should: the error says what it is and the way out."""
+
+import argparse
+import bz2
+import collections
+import datetime
+import gzip
+import json
+import lzma
+import pathlib
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from foreign_checkpoints import TINY, rewritten_zip, write_bare
+
+from anchorlens.audit.files import open_dataset
+from anchorlens.engine.evaluation_cost import FREE_BYTES
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.training_data import read_training_data
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import initial_weights
+from anchorlens.safe import FACTOR, CheckpointError, kind_of
+
+FILES = {
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "`git lfs pull`"),
+    "a page": (b"\n<!DOCTYPE html><html><body>Sign in</body></html>", "a web page (HTML); download"),
+    "another page": (b"<!-- saved -->\n<HTML lang='en'>", "a web page (HTML); download"),
+    "an XML text": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "the error of a download"),
+    "gzip": (gzip.compress(b"x" * 99), "compressed with gzip; unpack it with `gunzip`"),
+    "xz": (lzma.compress(b"x" * 99), "compressed with xz; unpack it with `unxz`"),
+    "bzip2": (bz2.compress(b"x" * 99), "compressed with bzip2; unpack it with `bunzip2`"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(99), "compressed with zstd; unpack it with `unzstd`"),
+    "7z": (b"7z\xbc\xaf\x27\x1c" + bytes(99), "a 7z archive"),
+    "HDF5": (b"\x89HDF\r\n\x1a\n" + bytes(99), "an HDF5 file (Keras, h5py); save its arrays as tensors"),
+    "GGUF": (b"GGUF\x03\0\0\0" + bytes(99), "a GGUF file"),
+    "ONNX": (b"\x08\x08\x12\x07pytorch\x1a\x052.1.0" + bytes(99), "an ONNX model or another protobuf"),
+    "Parquet": (b"PAR1" + bytes(99), "a Parquet table; save it as CSV"),
+    "an array": (b"\x93NUMPY\x01\0" + bytes(99), "a NumPy array without a name (.npy)"),
+    "a tokenizer": (b'{\n  "version": "1.0",\n  "padding": null,\n  "added_tokens": []}', "a tokenizer"),
+    "an index": (b'{"metadata": {"total_size": 9}, "weight_map": {"a": "b"}}', "weights in several files"),
+    "a trainer's log": (b'{"epoch": 3.0, "log_history": []}', "the log of a Hugging Face Trainer"),
+}  # fmt: skip
+"""Name -> the bytes of an ordinary file that is none of those asked for, and words that say what it is."""
+
+
+def tar(path):
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("ckpt.pt"))
+
+
+def why_not(path, read=open_checkpoint, **options):
+    """The message of a refusal without the path, one line that accuses nobody."""
+    with pytest.raises(ValueError) as error:
+        read(path, **options)
+    line = str(error.value)
+    assert line.startswith(f"{path}: ") and "\n" not in line and len(line) < 1200
+    cause = line.removeprefix(f"{path}: ")
+    assert "unsafe" not in cause and "damaged" not in cause, cause
+    return cause
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_reader_says_what_else_a_file_is(tmp_path, name):
+    content, words = FILES[name]
+    assert words in (kind_of(content) or "")
+    for suffix, read in {
+        ".pt": open_checkpoint,
+        ".npz": read_training_data,
+        ".json": Settings.of,
+        ".csv": open_dataset,
+        ".toml": open_dataset,
+    }.items():
+        path = tmp_path / f"file{suffix}"
+        path.write_bytes(content)
+        assert words in why_not(path, read), read
+
+
+def test_plain_files_are_not_taken_for_others(tmp_path):
+    """The negative control: what the readers are for has no row in the table."""
+    for text in (b"", b"1,2,3\n", b"key,a1,a2,target\n1,2,3,4\n", b"[task]\nseq_len = 9\n", b"a = {b = 1}\n",
+                 b"# model: ours\nmodel.gamma = 0.5\n"):  # fmt: skip
+        assert kind_of(text) is None, text
+    assert kind_of(b'{"d_model": 8}') == "a JSON text"
+    written = write_bare(tmp_path, ".safetensors")
+    assert open_checkpoint(written.path, config=written.config).checkpoint.model_config.d_model == 8
+
+
+def test_packed_files(tmp_path):
+    tar(tmp_path / "a.tar")
+    assert "a tar archive; unpack it with `tar -xf`" in why_not(tmp_path / "a.tar")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("run/ckpt.pt", b"x" * 1000)
+    assert "no data.pkl, but 'run/ckpt.pt'; unzip it" in why_not(tmp_path / "a.zip")
+    np.savez(tmp_path / "a.npz", embed=np.zeros(3))
+    assert "no data.pkl, but 'embed.npy'; save its arrays as tensors" in why_not(tmp_path / "a.npz")
+    data = write_bare(tmp_path).path.read_bytes()
+    packed = rewritten_zip(data, lambda name, content: (name, content), zipfile.ZIP_DEFLATED)
+    (tmp_path / "again.pt").write_bytes(packed)
+    assert "its zip is compressed, which torch.save never does; save it again" in why_not(
+        tmp_path / "again.pt"
+    )
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol_of_pickle_that_has_one_is_read(tmp_path, protocol):
+    written = write_bare(tmp_path)
+    weights = torch.load(written.path)
+    torch.save({"model": weights, "epoch": 3, "lr": 0.5}, written.path, pickle_protocol=protocol)
+    checkpoint = open_checkpoint(written.path, config=written.config).checkpoint
+    assert all(torch.equal(checkpoint.weights[name], weights[name]) for name in weights)
+
+
+def test_older_formats_name_the_way_to_save_them_again(tmp_path):
+    weights = initial_weights(TINY, 0)
+    torch.save(weights, tmp_path / "one.pt", pickle_protocol=1)
+    assert "must be 2 to 5, got 0 or 1; save it with pickle_protocol=2" in why_not(tmp_path / "one.pt")
+    torch.save(weights, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert "torch.save(torch.load(path, weights_only=True), path)" in why_not(tmp_path / "old.pt")
+    torch.save(torch.load(tmp_path / "old.pt", weights_only=True), tmp_path / "old.pt")
+    (tmp_path / "a.toml").write_text("model.gamma = 0.5")
+    assert (
+        open_checkpoint(tmp_path / "old.pt", config=tmp_path / "a.toml").checkpoint.model_config.n_heads == 2
+    )
+
+
+RECORDS = {
+    "a number": np.float64(1),
+    "an array": np.zeros(3),
+    "arguments": argparse.Namespace(lr=1),
+    "a device": torch.device("cpu"),
+    "a path": pathlib.PurePosixPath("out"),
+    "bytes": b"x",
+    "a set": {1},
+    "a date": datetime.datetime(2026, 1, 1),
+    "counts": collections.Counter("ab"),
+    "keys": {(3, 4): 0.5},
+}
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_beside_the_weights_is_no_attack(tmp_path, name, protocol):
+    torch.save(
+        {"model": initial_weights(TINY, 0), "x": RECORDS[name]}, tmp_path / "a.pt", pickle_protocol=protocol
+    )
+    cause = why_not(tmp_path / "a.pt")
+    assert 'save the weights alone: torch.save(ckpt["model"], path)' in cause
+
+
+def test_tensors_of_other_kinds(tmp_path):
+    with_tag = torch.ones(2)
+    with_tag.tag = 1
+    for tensor, way in {
+        torch.ones(2).to(torch.float8_e4m3fn): "tensor.float()",
+        torch.ones(2, dtype=torch.complex64): "tensor.real.float()",
+        torch.eye(2).to_sparse(): "tensor.to_dense()",
+        with_tag: "tensor.detach()",
+    }.items():
+        torch.save({"embed.W_E": tensor}, tmp_path / "a.pt")
+        assert way in why_not(tmp_path / "a.pt"), way
+    integers = {name: weight.to(torch.int8) for name, weight in initial_weights(TINY, 0).items()}
+    safetensors.torch.save_file(integers, tmp_path / "a.safetensors")
+    cause = why_not(tmp_path / "a.safetensors", config={"model": {"gamma": 0.5}})
+    assert "must hold floating point numbers, got torch.int8; save it as floats" in cause
+
+
+def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
+    with pytest.raises(
+        CheckpointError, match=r"unsafe: it asks to run torch.*torch\.save\(model\.state_dict\(\)"
+    ):
+        open_checkpoint(tmp_path / "module.pt")
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
+    assert "a TorchScript archive, which is a program; save the weights alone" in why_not(
+        tmp_path / "script.pt"
+    )
+
+
+def test_what_is_no_table_of_weights(tmp_path):
+    optimiser = torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))])
+    weights = initial_weights(TINY, 0)
+    for content, words in (
+        (optimiser.state_dict(), "the state of an optimiser or of its schedule"),
+        ([weights], "no dict into it, but a list; save the weights by name: torch.save(model.state_dict()"),
+        (
+            {"state_dicts": [weights, weights]},
+            "a list of 2 under 'state_dicts'; save one: torch.save(ckpt['state",
+        ),
+        (
+            {"epoch": 3, "args": {"lr": 1}},
+            "by themselves or under one of state_dict, model_state_dict, model, ",
+        ),
+    ):
+        torch.save(content, tmp_path / "a.pt")
+        assert words in why_not(tmp_path / "a.pt")
+
+
+def test_yaml_where_json_or_toml_is_read(tmp_path):
+    for text, words in {
+        "# Hydra\n\nmodel:\n  d_model: 8\n": "but a YAML text; save it as JSON: json.dump(yaml.safe_load(",
+        "_wandb:\n    value: 3\n": "but a configuration of W&B in YAML; save it as JSON: json.dump(dict(run.config)",
+        "[[1, 2], [3, 4]]": "but a JSON list, which names no fields",
+    }.items():
+        (tmp_path / "a.yaml").write_text(text)
+        assert words in why_not(tmp_path / "a.yaml", Settings.of)
+    (tmp_path / "a.toml").write_text("model = ")  # the negative control: a slip in a TOML file is shown
+    assert "neither JSON nor TOML: it is no TOML: Invalid value" in why_not(tmp_path / "a.toml", Settings.of)
+
+
+def test_folders_and_parts_name_what_to_give(tmp_path):
+    for name in ("optimizer.pt", "training_args.bin", "model.safetensors", "notes.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "checkpoint-500").mkdir()
+    (tmp_path / "checkpoint-500/config.json").write_text("{}")
+    assert why_not(tmp_path).endswith("model in it, such as 'checkpoint-500', 'model.safetensors'")
+    assert "Is a directory; name a file in it" in why_not(tmp_path, read_training_data)
+    weights = {"transformer.h.1.mlp.c_fc.weight": torch.ones(2)}
+    for name, words in {
+        "model-00002-of-00003.safetensors": "one of several files of weights; save them in one",
+        "model-00001-of-00001.safetensors": "those of no model that can be read",
+    }.items():
+        safetensors.torch.save_file(weights, tmp_path / name)
+        assert words in why_not(tmp_path / name)
+
+
+def test_a_truncated_file_says_to_download_it_again(tmp_path):
+    for suffix in (".pt", ".safetensors"):
+        path = write_bare(tmp_path, suffix).path
+        data = path.read_bytes()
+        for share in (0.1, 0.9):
+            path.write_bytes(data[: int(share * len(data))])
+            with pytest.raises(CheckpointError, match=r"truncated.*download it again"):
+                open_checkpoint(path)
+
+
+class TestSharedLayers:
+    def of_one_layer(self, n_layers, **sizes):
+        """Weights whose layers are all the first."""
+        config = ModelConfig(**{**TINY.to_dict(), **sizes, "n_layers": n_layers})
+        first = initial_weights(ModelConfig(**{**config.to_dict(), "n_layers": 1}), 0)
+        return config, {
+            name: first[
+                ".".join(["blocks", "0", *name.split(".")[2:]]) if name.startswith("blocks.") else name
+            ]
+            for name in initial_weights(config, 0)
+        }
+
+    def test_are_read(self, tmp_path):
+        _, weights = self.of_one_layer(12)
+        torch.save(weights, tmp_path / "a.pt")
+        checkpoint = open_checkpoint(tmp_path / "a.pt", config={"model": {"gamma": 0.5}}).checkpoint
+        assert checkpoint.model_config.n_layers == 12
+        assert all(torch.equal(checkpoint.weights[name], weights[name]) for name in weights)
+
+    def test_what_they_take_apart_is_bounded(self, tmp_path, monkeypatch):
+        shared = torch.zeros(2**20)
+        torch.save({f"w{k}": shared for k in range(100)}, tmp_path / "a.pt")
+        cause = why_not(tmp_path / "a.pt")
+        assert cause.startswith("too costly: its tensors share numbers; apart they take 0.4 GB")
+        monkeypatch.setenv(FACTOR, cause.split(f"{FACTOR}=")[1].split()[0])
+        assert "no model that can be read" in why_not(tmp_path / "a.pt")
+
+    def test_their_cost_is_set_against_the_numbers_in_the_file(self, tmp_path):
+        """Apart, 600 layers would allow 8 bytes for each of theirs; the file has those of one."""
+        config, weights = self.of_one_layer(600, d_model=64, d_head=32, d_mlp=192)
+        assert 4 * sum(weight.nbytes for weight in weights.values()) < FREE_BYTES
+        torch.save(weights, tmp_path / "a.pt")
+        with pytest.raises(CheckpointError, match="TFLOP of operations, and a file of its size may take 10"):
+            open_checkpoint(
+                tmp_path / "a.pt", config={"model": {"gamma": 0.5}, "train": {"n_samples": 50_000}}
+            )
+
+
+def test_a_json_of_a_tokenizer_larger_than_a_configuration_is_told(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps({"version": "1.0", "added_tokens": [], "x": "x" * 2**21})
+    )
+    assert "it describes no model, but is a tokenizer" in why_not(tmp_path / "tokenizer.json", Settings.of)

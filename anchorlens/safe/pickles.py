@@ -53,6 +53,7 @@ def read_pickle(
     functions: Mapping[str, Callable[..., Any]],
     names: frozenset[str],
     storage: Callable[[Any], Any],
+    repeated: Callable[[Any], None] = lambda value: None,
 ) -> Any:
     """What a pickle of protocol 2 to 5 describes.
 
@@ -61,6 +62,7 @@ def read_pickle(
         functions: name that the pickle may apply -> function that is applied instead.
         names: names that it may mention without applying them (dtypes, classes of storages).
         storage: turns a persistent id into the storage it refers to.
+        repeated: is told of each value that the pickle uses once more.
 
     Returns:
         Dicts, lists, tuples, plain values, names, and what `functions` give back.
@@ -76,7 +78,7 @@ def read_pickle(
         Traceback (most recent call last):
         ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran; if you made the file, ...
     """
-    machine = _Machine(functions, names, storage, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
+    machine = _Machine(functions, names, storage, repeated, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
             check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
@@ -96,9 +98,11 @@ class _Machine:
         functions: Mapping[str, Callable[..., Any]],
         names: frozenset[str],
         storage: Callable[[Any], Any],
+        repeated: Callable[[Any], None],
         budget: int,
     ) -> None:
         self.functions, self.names, self.storage = functions, names, storage
+        self.repeated = repeated
         self.budget = budget
         """Bytes that may still be built."""
         self.stack: list[Any] = []
@@ -128,6 +132,7 @@ class _Machine:
             self.memo[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
             stack.append(self.memo[argument])
+            self.repeated(stack[-1])
         elif name == "MEMOIZE":
             self._spend(_ENTRY)
             self.memo[len(self.memo)] = stack[-1]

@@ -144,13 +144,18 @@ class _Reader:
             "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
             "torch.Size": _size,
         }
-        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage)
+        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage, self._count)
         words = (
             f"its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and in a file of "
             f"its size they may take {self.allowed / 1e9:,.1f} GB"
         )
         check_affordable(self.claimed, self.allowed, words)
         return content
+
+    def _count(self, value: Any) -> None:
+        """Count what a tensor takes that stands under one more name."""
+        if isinstance(value, Tensor):
+            self.claimed += value.numel() * value.element_size()
 
     def _bytes(self, name: str) -> bytes:
         """An entry, its checksum verified."""

@@ -177,6 +177,72 @@ class TestMarks:
         assert read_task(without.to_dict()) == without != task
 
 
+def renamed(word):
+    return {"<bos>": "[CLS]", "<sep>": "[SEP]", "<eos>": "</s>", "<pad>": "<PAD>"}.get(word, word)
+
+
+ORDER = sorted(shuffled(), key=shuffled().get)
+SPELLED = {
+    "bpe.json": {word if word[0] == "<" else "\u0120" + word: token for word, token in shuffled().items()},
+    "pieces.json": {word if word[0] == "<" else "\u2581" + word: token for word, token in shuffled().items()},
+    "bert.json": {renamed(word): token for word, token in shuffled().items()},
+    "stoi.json": {"stoi": shuffled(), "itos": {}},
+    "itos.json": {str(token): word for word, token in shuffled().items()},
+    "tokenizer.json": {
+        "model": {
+            "type": "BPE",
+            "vocab": {word: token for word, token in shuffled().items() if word[0] != "<"},
+        },
+        "added_tokens": [
+            {"id": token, "content": word} for word, token in shuffled().items() if word[0] == "<"
+        ],
+    },
+}
+
+
+class TestRealTokenizers:
+    @pytest.mark.parametrize("name", SPELLED)
+    def test_their_spelling_is_read(self, ours, tmp_path, name):
+        path, config = written(tmp_path, renumbered(ours.weights, shuffled()), {})
+        (tmp_path / name).write_text(json.dumps(SPELLED[name]), encoding="utf-8-sig")
+        config.write_text(f"vocabulary = '{name}'\n[task]\nkind = 'scan'\n")
+        read = open_checkpoint(path, config=config)
+        tokens = some(ours.task).tokens
+        torch.testing.assert_close(logits(read.checkpoint, tokens)[..., :23], logits(ours, tokens))
+        marked = name in ("bpe.json", "pieces.json", "bert.json")
+        assert any("vocabulary is read with" in note for note in read.notes) == marked
+
+    def test_a_word_a_line(self, ours, tmp_path):
+        lines = [f"[unused{k}]" for k in range(THEIRS)]
+        for word, token in shuffled().items():
+            lines[token] = word
+        path, config = written(tmp_path, renumbered(ours.weights, shuffled()), {})
+        (tmp_path / "vocab.txt").write_text("\n".join(lines))
+        config.write_text("vocabulary = 'vocab.txt'\n[task]\nkind = 'scan'\n")
+        tokens = some(ours.task).tokens
+        theirs = open_checkpoint(path, config=config).checkpoint
+        torch.testing.assert_close(logits(theirs, tokens)[..., :23], logits(ours, tokens))
+
+    @pytest.mark.parametrize(
+        ("changes", "question"),
+        [
+            (
+                {"\u0120walk": 1},
+                "one token for 'walk', got one for each of 'walk', '\\u0120walk'; write a table",
+            ),
+            ({"<eos>": None, "</s>": 1, "<|endoftext|>": 2}, "each of '</s>', '<|endoftext|>'"),
+            ({"<sep>": None, "<tab>": 1}, "token for '<sep>'; they are words of the task; it has "),
+            ({"walk": None, "WALK": 1}, "it has 'WALK': is that 'walk'? Name it so"),
+        ],
+    )
+    def test_what_is_open_is_asked_by_what_is_there(self, ours, tmp_path, changes, question):
+        given = {word: token for word, token in {**shuffled(), **changes}.items() if token is not None}
+        path, config = written(tmp_path, renumbered(ours.weights, shuffled()), given)
+        with pytest.raises(CheckpointError) as error:
+            open_checkpoint(path, config=config)
+        assert question in str(error.value)
+
+
 class TestSenseless:
     @pytest.mark.parametrize(
         ("changes", "words"),

@@ -171,6 +171,19 @@ class TestStandIn:
         back = read_evaluation(json.loads(json.dumps(found.to_dict())))
         assert back.to_dict() == found.to_dict()
 
+    def test_line_ends_of_windows_and_a_byte_order_mark_are_read(self, small, task):
+        expected = published_files(str(small))
+        files._read.cache_clear()
+        for name in SMALL:
+            data = (small / name).read_bytes().replace(b"\n", b"\r\n")
+            (small / name).write_bytes(b"\xef\xbb\xbf" + data)
+        assert published_files(str(small)) == expected
+
+    def test_another_training_set_is_named(self, small):
+        (small / "train.tsv").rename(small / "train_100.tsv")
+        with pytest.raises(ValueError, match="train.tsv is missing.*train_100.tsv is another training set"):
+            published_files(str(small))
+
     def test_packed_files_are_read_too(self, small):
         for name in SMALL:
             (small / f"{name}.gz").write_bytes(gzip.compress((small / name).read_bytes()))
@@ -232,7 +245,15 @@ class TestBadFiles:
         [
             ("train.tsv", b"a secret\n", "train.tsv must be the published file, .* got other contents"),
             ("gen.tsv", content("gen.tsv")[:-3], "gen.tsv must be the published file, [0-9]+ bytes with SHA"),
-            ("dev.tsv", content("dev.tsv") + b"x", "dev.tsv' must have at most"),
+            ("dev.tsv", content("dev.tsv") + b"x", "got other contents; is it cut off, or another author's"),
+            ("dev.tsv", content("dev.tsv") + bytes(2**15), "got other contents"),
+            ("dev.tsv", content("dev.tsv") + bytes(2**16), "dev.tsv' must have at most"),
+            ("dev.tsv", b"version https://git-lfs.github.com/spec/v1\n", "got a pointer of Git LFS"),
+            (
+                "dev.tsv",
+                content("dev.tsv").replace(b"cat", b"bat").replace(b"\n", b"\r\n"),
+                "of Windows .CRLF",
+            ),
             ("dev.tsv", content("dev.tsv")[:-1] + b"\xff", "got other contents"),
             ("test.tsv", None, "must hold .* and test.tsv is missing"),
         ],

@@ -139,7 +139,8 @@ def read(source: Source) -> Imported | ImportedModel:
         return _checkpoint(source, fields | sizes, train, notes)
     with reading(config.path, "it does not describe this model"):
         if vocabulary is not None:
-            tensors = in_order_of(task or AnchorTask(), tensors, vocabulary)
+            tensors, spelled = in_order_of(task or AnchorTask(), tensors, vocabulary)
+            notes += spelled
             sizes |= dict.fromkeys(("d_vocab", "d_vocab_out"), len(tensors["embed.W_E"]))
         fields = {name: value for name, value in (fields | sizes).items() if name != "variant"}
         _check_affordable(fields, task or AnchorTask(), tensors)

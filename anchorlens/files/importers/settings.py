@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anchorlens.files.importers.vocabulary import words_in
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import (
     START,
@@ -138,7 +139,27 @@ class Settings:
                         "vocabulary must name a file in the folder of its configuration, got "
                         f"{safe_repr(named)}; copy it there"
                     )
-                return Settings.read(file).values
+                return _vocabulary_of(file)
             if named is not None and not isinstance(named, dict):
                 raise ValueError(f"vocabulary must be a table or the name of a file, got {safe_repr(named)}")
         return named
+
+
+def _vocabulary_of(path: Path) -> Mapping[str, Any]:
+    """Word -> token in a file: JSON, TOML, or a `.txt` with a word in each line.
+
+    Raises:
+        CheckpointError: missing, too large, or no such table.
+    """
+    with reading(path):
+        text = decoded(read_bytes(path))
+    begin = text.lstrip()[:1]
+    if path.suffix in (".txt", ".vocab") and begin != "{":
+        return words_in([line.split("\t")[0] for line in text.splitlines()])
+    try:
+        content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
+    except ValueError as error:
+        raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(path, "a vocabulary must be a table of words and their tokens")
+    return content

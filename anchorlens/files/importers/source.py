@@ -177,7 +177,8 @@ def imported(
             return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")
         task, notes = task or AnchorTask(), (*notes, *noted)
     if vocabulary is not None:
-        weights = in_order_of(task, weights, vocabulary)
+        weights, spelled = in_order_of(task, weights, vocabulary)
+        notes += spelled
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)

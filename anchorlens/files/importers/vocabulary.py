@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,31 +12,129 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.words import BOS, PAD, SEP, SPECIAL, UNKNOWN
+from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 
 _NEVER_SAID = -1e9
 """Logit of a word without a token of its own, low enough that it is never predicted."""
 _SHOWN = 5
+_MARKS = ("Ġ*", "▁*", "##*", "*</w>")
+"""How tokenizers write a word (*) that a space precedes or follows, or that continues another."""
+_BRACKETED = re.compile(r"[<\[|]+(/?\w+)[>\]|]+")
+_NAMES = {
+    **dict.fromkeys(("pad",), SPECIAL[PAD]),
+    **dict.fromkeys(("bos", "s", "sos", "cls", "start", "startoftext"), SPECIAL[BOS]),
+    **dict.fromkeys(("sep",), SPECIAL[SEP]),
+    **dict.fromkeys(("eos", "/s", "end", "endoftext"), SPECIAL[EOS]),
+    **dict.fromkeys(("unk",), UNKNOWN),
+}
+"""Other names of special words, without their brackets."""
 
 
-def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str, Any]) -> dict[str, Tensor]:
+def words_in(content: Any) -> Any:
+    """Word -> token in what a vocabulary file holds.
+
+    That is a table of words; a list of them in order; a `tokenizer.json` (its `model.vocab` and
+    `added_tokens`); or a table with one of `stoi` or `itos`, or token -> word.
+
+    >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
+    {'walk': 1, '<eos>': 2}
+    """
+    if isinstance(content, dict) and isinstance(content.get("model"), dict) and "vocab" in content["model"]:
+        added = content.get("added_tokens")
+        entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+        table = words_in(content["model"]["vocab"])
+        if not isinstance(table, dict):
+            return table
+        return table | {str(one.get("content")): one.get("id") for one in entries}
+    if isinstance(content, dict) and isinstance(
+        table := content.get("stoi", content.get("itos")), dict | list
+    ):
+        return words_in(table)
+    if isinstance(content, list):  # a piece with its score, or a piece
+        content = {
+            str(one[0] if isinstance(one, list) and one else one): token for token, one in enumerate(content)
+        }
+    if (
+        isinstance(content, dict)
+        and content
+        and all(type(word) is str and token.isdecimal() for token, word in content.items())
+    ):
+        return {word: int(token) for token, word in content.items()}
+    return content
+
+
+def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The tokens of words that a vocabulary may spell with the mark of a space, or call by another name.
+
+    Args:
+        words: of the task, those of `SPECIAL` among them.
+        token_of: the vocabulary.
+
+    Returns:
+        Word -> token, of the words that are found, and notes on those that are spelled differently.
+
+    Raises:
+        ValueError: two spellings of a word have tokens of their own.
+
+    >>> spelled(["<sep>", "walk"], {"[SEP]": 0, "Ġwalk": 1})[0]
+    {'<sep>': 0, 'walk': 1}
+    """
+    called: dict[str, list[str]] = {}
+    for name in token_of:
+        if core := _BRACKETED.fullmatch(name):
+            called.setdefault(_NAMES.get(core[1].lower(), ""), []).append(name)
+    tokens, others = {}, {}
+    for word in words:
+        is_special = word in (*SPECIAL, UNKNOWN)
+        spellings = [word] if word in token_of else []
+        if not is_special:
+            spellings += [one for mark in _MARKS if (one := mark.replace("*", word)) in token_of]
+        elif not spellings:
+            spellings = called.get(word, [])
+        if len({str(token_of[one]) for one in spellings}) > 1:
+            raise ValueError(
+                f"vocabulary must have one token for {safe_repr(word)}, got one for each of "
+                f"{', '.join(map(safe_repr, spellings[:_SHOWN]))}; write a table with the one that is meant"
+            )
+        if spellings:
+            tokens[word] = token_of[spellings[0]]
+        if spellings and spellings[0] != word:
+            others[word] = spellings[0]
+    few = ", ".join(f"{safe_repr(theirs)} for {safe_repr(word)}" for word, theirs in list(others.items())[:3])
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    return tokens, [f"its vocabulary is read with {few}{more}"] if others else []
+
+
+def _alike(word: str, token_of: Mapping[str, Any]) -> list[str]:
+    """Words of a vocabulary that may stand for one that it lacks."""
+    if word in SPECIAL:
+        return [name for name in token_of if _BRACKETED.fullmatch(name)]
+    core = "".join(filter(str.isalnum, word.lower()))
+    return [name for name in token_of if core and "".join(filter(str.isalnum, name.lower())) == core]
+
+
+def in_order_of(
+    task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], list[str]]:
     """Reorder the tokens of the weights: first the task's tokens in its order, then all others.
 
     Args:
         task: the task whose vocabulary sets the order.
         weights: parameters of a HookedTransformer by name; each row of `embed.W_E` is a token.
         token_of: word -> token of the model, for each word of the task, `<sep>` and `<eos>`. `<bos>` is
-            required unless the task has `bos = false`; `<pad>`, `<unk>` and other words are optional.
+            required unless the task has `bos = false`; `<pad>`, `<unk>` and other words are optional. Words
+            may be spelled as `spelled` reads them.
 
     Returns:
-        The weights with renumbered tokens. `<pad>`, `<bos>` and `<sep>` may share a token with another word.
-        Each word without a token of its own gets a row and a column of its own and is never predicted.
+        The weights with renumbered tokens, and notes. `<pad>`, `<bos>` and `<sep>` may share a token with
+        another word. Each word without a token of its own gets a row and a column of its own and is never
+        predicted.
 
     Raises:
         ValueError: the task is not in words; a word has no token, one out of range, or another word's.
     """
     d_vocab = len(weights["embed.W_E"])
-    rows, own = _rows(task, token_of, d_vocab)
+    rows, own, notes = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
     order = torch.tensor([*rows, *others], device="cpu")
     renumbered = dict(weights)
@@ -45,21 +144,23 @@ def in_order_of(task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str
     shared = [place for place, has_one in enumerate(own) if not has_one]
     renumbered["unembed.W_U"][:, shared] = 0
     renumbered["unembed.b_U"][shared] = _NEVER_SAID
-    return renumbered
+    return renumbered, notes
 
 
-def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool]]:
-    """The model's token for each of the task's, and whether the word has that token for itself."""
+def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool], list[str]]:
+    """The model's token for each of the task's, whether the word has that token for itself, and notes."""
     if task.vocabulary is None:
         raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
     words = (*SPECIAL, *task.vocabulary.words)
     optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}
-    missing = [word for word in words if word not in token_of and word not in optional]
+    tokens, notes = spelled(words, token_of)
+    missing = [word for word in words if word not in tokens and word not in optional]
     if missing:
         few = ", ".join(map(safe_repr, missing[:_SHOWN]))
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task")
-    tokens = {word: token_of[word] for word in words if word in token_of}
+        alike = ", ".join(map(safe_repr, _alike(missing[0], token_of)[:_SHOWN]))
+        asked = f"; it has {alike}: is that {safe_repr(missing[0])}? Name it so" if alike else ""
+        raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task{asked}")
     for word, token in tokens.items():
         check_number(f"vocabulary: {safe_repr(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
     rows, taken = [-1] * len(words), {}
@@ -76,4 +177,4 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
         rows[place] = token
         taken.setdefault(token, words[place])
     own = [row >= 0 and taken[row] == word for row, word in zip(rows, words, strict=True)]
-    return [max(row, 0) for row in rows], own
+    return [max(row, 0) for row in rows], own, notes

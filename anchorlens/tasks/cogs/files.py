@@ -5,6 +5,7 @@ Source: Kim & Linzen, arXiv 2010.05465; github.com/najoungkim/COGS (MIT licence)
 
 from __future__ import annotations
 
+import codecs
 import functools
 import gzip
 import hashlib
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import read_bytes, safe_repr
+from anchorlens.safe import START, kind_of, read_bytes, safe_repr
 from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
@@ -36,6 +37,8 @@ FILES = {
     "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
 }
 """Name -> content of the published files."""
+_LINE_ENDS = 2**15
+"""Bytes that line ends of Windows and a byte order mark may add: no file has as many lines."""
 _GZIP = 2**16
 """Bytes that gzip may add to content that it cannot compress."""
 
@@ -78,28 +81,37 @@ def _read(folder: str) -> Mapping[str, tuple[Line, ...]]:
 
 def _lines(folder: Path, name: str) -> tuple[Line, ...]:
     file, (size, sha256) = folder / name, FILES[name]
-    try:  # reads no more than the published size; content of another file is neither used nor shown
+    most = size + _LINE_ENDS
+    try:  # reads little more than the published size; content of another file is neither used nor shown
         if file.exists():
-            data = read_bytes(file, size)
+            data = read_bytes(file, most)
         else:
             file = folder / f"{name}.gz"
-            with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(file, size + _GZIP))) as unpacked:
-                data = unpacked.read(size + 1)
+            with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(file, most + _GZIP))) as unpacked:
+                data = unpacked.read(most + 1)
     except FileNotFoundError:
+        more = folder / name.replace(".tsv", "_100.tsv")
+        other = f"; {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
             f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, and {name} is missing: "
-            f"{safe_repr(str(folder))}"
+            f"{safe_repr(str(folder))}{other}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
         raise ValueError(f"{safe_repr(str(file))} {error}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{safe_repr(str(file))} cannot be read: {safe_repr(str(error))}") from None
-    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-        raise ValueError(
-            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., got other "
-            "contents; is it cut off, or of another version?"
+    plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
+    if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
+        kind = kind_of(data[:START])
+        ends = ", which has line ends of Windows (CRLF) besides" if b"\r\n" in data else ""
+        what = (
+            f"got {kind}." if kind else f"got other contents{ends}; is it cut off, or another author's split?"
         )
-    return tuple(Line(*line.split("\t")) for line in data.decode().split("\n") if line)
+        raise ValueError(
+            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Leave "
+            "the folder out to have the published files fetched"
+        )
+    return tuple(Line(*line.split("\t")) for line in plain.decode().split("\n") if line)
 
 
 def _fetched(url: str) -> Path:

@@ -110,7 +110,7 @@ def test_probes_of_a_path_read_them(tmp_path):
 
 
 def test_a_table_under_many_keys_is_looked_at_once():
-    """Else a small file that names one large table again and again takes a time that grows with the square."""
+    """Else a small file that names one large table again and again takes quadratic time."""
     table, asked = {f"{k}.x.y": torch.ones(1) for k in range(50)}, []
     content = {f"key{k}": {"inner": table} for k in range(100)}
     assert unwrapped(content, lambda these: asked.append(len(these["state_dict"])))[0] is content

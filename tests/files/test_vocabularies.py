@@ -228,7 +228,7 @@ class TestRealTokenizers:
         [
             (
                 {"\u0120walk": 1},
-                "one token for 'walk', got one for each of 'walk', '\\u0120walk'; write a table",
+                "one token for 'walk', got one for each of 'walk', '\u0120walk'; write a table",
             ),
             ({"<eos>": None, "</s>": 1, "<|endoftext|>": 2}, "each of '</s>', '<|endoftext|>'"),
             ({"<sep>": None, "<tab>": 1}, "token for '<sep>'; they are words of the task; it has "),

@@ -102,6 +102,7 @@ def test_every_importer_reads_them(tmp_path):
         )
 
 
+@pytest.mark.filterwarnings("ignore:.*(config|variant|taken|net):UserWarning")
 def test_probes_of_a_path_read_them(tmp_path):
     torch.save(WEIGHTS, tmp_path / "a.pt")
     torch.save({"net": behind("_orig_mod.")}, tmp_path / "b.pt")

@@ -193,7 +193,7 @@ class TestConfigOfBareWeights:
         same(probes.apply(probe, path, config=model.cfg, **start), expected)
         assert "config" in inspect.signature(probe).parameters
 
-    @pytest.mark.filterwarnings("ignore:(config does not say|.*its variant is not named):UserWarning")
+    @pytest.mark.filterwarnings("ignore:.*(config does not say|its variant is not named):UserWarning")
     def test_probes_of_a_task_and_comparisons_take_one(self, bare):
         path, model = bare
         options = {"config": {"model": {"gamma": 0.5}, "task": TASK.to_dict()}}

@@ -22,10 +22,8 @@ FIRST = "h.0.attn.c_attn.weight"
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors without the prefixes of wrappers and `transformer.`."""
-    for prefix in ("_orig_mod.", "module.", "transformer."):
-        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    return dict(tensors)
+    """The tensors without the prefix `transformer.`."""
+    return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:

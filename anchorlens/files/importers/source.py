@@ -178,7 +178,7 @@ def imported(
         task, notes = task or AnchorTask(), (*notes, *noted)
     if vocabulary is not None:
         weights, spelled = in_order_of(task, weights, vocabulary)
-        notes += spelled
+        notes = (*notes, *spelled)
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)

@@ -137,7 +137,7 @@ def instead(wanted: str, start: bytes) -> str:
         return "it is empty"
     if kind := kind_of(start):
         return f"{wanted}, but {kind}"
-    line = (start.split(maxsplit=1) and start.lstrip().splitlines()[0][:60]).decode("utf-8", "ignore")
+    line = next(iter(start.lstrip().splitlines()), b"")[:60].decode("utf-8", "ignore")
     if line.isprintable() and b"\0" not in start:
         return f"{wanted}, but a text that begins with {safe_repr(line)}"
     return f"{wanted}, or its start is damaged"

@@ -102,9 +102,10 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     first, place = distinct_rows(question)
     before = first[place]  # the first row with the same question
     for name in ("target", "violates"):
-        for row in np.flatnonzero(column[name] != column[name][before])[:1] if name in column else ():
+        wrong = np.flatnonzero(column[name] != column[name][before]) if name in column else before[:0]
+        for row in wrong[:1].tolist():
             chain = " ".join(map(str, question[row, :-1]))
-            here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, before[row]))
+            here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
             raise ValueError(
                 f"{path}: {name} of key {question[row, -1]} with the anchors {chain} is {here}, and {there}; "
                 "a question must have one answer: keep one of them"

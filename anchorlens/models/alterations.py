@@ -230,7 +230,7 @@ def _seeded(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
     """
     earlier, later = np.random.MT19937(0), np.random.MT19937(0)
     for twister, (key, position) in ((earlier, before), (later, after)):
-        content = {"key": np.asarray(key, dtype=np.uint32), "pos": position}
+        content: Any = {"key": np.asarray(key, dtype=np.uint32), "pos": position}
         twister.state = {"bit_generator": "MT19937", "state": content}
     following = later.random_raw()
     return not any(following in earlier.random_raw(_MOST_DRAWN // 100) for _ in range(100))

@@ -132,6 +132,8 @@ def instead(wanted: str, start: bytes) -> str:
 
     >>> instead("it is no CSV file", b"\x1f\x8b\x08")
     'it is no CSV file, but compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`'
+    >>> instead("it is no CSV file", b" \n")
+    "it is no CSV file, but a text that begins with ''"
     """
     if not start:
         return "it is empty"

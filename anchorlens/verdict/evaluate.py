@@ -102,7 +102,8 @@ def evaluate(
         if not callable(given.model):
             what = article(type(given.model).__name__)
             raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {what}")
-        evaluation = evaluated(asked, given.model, training_set=training_set, seed=seed, **options)
+        network: Any = given.model
+        evaluation = evaluated(asked, network, training_set=training_set, seed=seed, **options)
         return noted(evaluation, (*given.notes, *([PAPERS_TASK] if given.task is None else [])))
     known = {} if training_set is None else {"training_set": training_set}
     evaluation = given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)

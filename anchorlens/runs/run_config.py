@@ -109,8 +109,9 @@ class RunConfig(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """What is unusual about its gammas and its learning rate, in sentences."""
         lr = self.train_config.lr
-        too_large = not isinstance(lr, str) and lr > MOST_USUAL_LR
-        of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"] * too_large
+        of_lr = []
+        if not isinstance(lr, str) and lr > MOST_USUAL_LR:
+            of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"]
         return (*unusual_gammas(vars(self.model_config)), *of_lr)
 
     @property

@@ -129,7 +129,7 @@ class _Reader:
         self.archive, self.entries = archive, entries
         self.storages: dict[str, _Storage] = {}
         n_bytes = 2 * sum(entry.file_size for entry in entries.values()) + _FREE_COPIES
-        self.claimed, self.allowed = 0, cost_factor() * n_bytes
+        self.claimed, self.allowed = 0, max(cost_factor(), 1.0) * n_bytes
         """Bytes that the tensors take if each has numbers of its own, and that they may take so."""
 
     def content(self) -> Any:

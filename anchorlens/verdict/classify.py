@@ -90,7 +90,7 @@ def classify(
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
-        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance; 1 warning)
+        Verdict(model: undecided: training data unknown; by the probes: undecided: at chance; 2 warnings)
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """

@@ -331,9 +331,11 @@ def test_different_sequences_are_those_of_numpy():
     for low, high, n_pos in [(0, 3, 2), (-100, 120, 9), (0, 110, 60), (0, 2**31 - 1, 4), (5, 6, 1)]:
         tokens = rng.integers(low, high, (500, n_pos), endpoint=True)[rng.integers(0, 300, 900)]
         dtype = np.int8 if high < 128 else np.int64
-        batch = TokenBatch(torch.from_numpy(tokens.astype(dtype)), torch.arange(900))
-        found = batch.distinct()
-        assert found.targets.tolist() == np.unique(tokens, axis=0, return_index=True)[1].tolist()
+        targets = rng.integers(0, 2, 900)
+        batch = TokenBatch(torch.from_numpy(tokens.astype(dtype)), torch.from_numpy(targets))
+        found, rows = batch.distinct(), np.column_stack([tokens, targets])
+        both = np.column_stack([found.tokens.numpy(), found.targets.numpy()])
+        assert both.tolist() == np.unique(rows, axis=0).tolist()
         assert found.tokens.dtype == batch.tokens.dtype
 
 

@@ -110,6 +110,7 @@ def test_the_model_stays_what_it_is():
     assert seen and model.embed.W_E.grad is not None
 
 
+@pytest.mark.filterwarnings("ignore:.*are one matrix. tied blocks are drawn once")
 def test_what_is_tied_stays_tied():
     model = user_built()
     model.unembed.W_U.data = model.embed.W_E.data.T

@@ -205,13 +205,13 @@ class TestAnyHookedTransformer:
         ("fields", "message"),
         [
             ({"n_layers": 10**9}, "n_layers is 1000000000 there, but the weights have 3"),
-            ({"num_experts": 10**9}, "num_experts is 1000000000 there, but the weights have None"),
-            ({"d_mlp": 10**9}, "blocks.0.mlp.W_in must have shape [32, 1000000000], got [32, 48]"),
+            ({"num_experts": 10**9}, "experts_per_token must be set if num_experts is set"),
+            ({"d_mlp": 10**9}, "d_mlp is 1000000000 there, but the weights have 48"),
             ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no such weight"),
             ({"attn_only": True}, "'blocks.0.ln2.w' is no parameter of the model that the configuration"),
             ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),
-            ({"d_head": None}, "d_head must be an integer >= 1, got None"),
+            ({"d_head": 0}, "d_head is 0 there, but the weights have 8"),
             (
                 {"positional_embedding_type": "rotary", "rotary_dim": 10**12},
                 "rotary_dim must be an integer >= 0 and <= 8, got 1000000000000",
@@ -233,10 +233,8 @@ class TestAnyHookedTransformer:
         result = call("stable_rank", *theirs)
         assert result.exit_code == 3 and "embed.W_E must hold floating point numbers" in result.stderr
 
-    def test_what_asks_for_anchors_reads_the_architectures_that_can_be_classified(self, tmp_path):
-        odd = write(tmp_path, user_built(gated_mlp=True))
-        result = call("mask_key_token", *odd)
-        assert result.exit_code == 3 and "gated_mlp must be False" in result.stderr
+    def test_what_asks_for_anchors_reads_any_architecture(self, tmp_path):
+        assert call("mask_key_token", *write(tmp_path, user_built(gated_mlp=True))).exit_code == 0
         assert call("attention_patterns", *write(tmp_path, user_built())).exit_code == 0
 
     def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):

@@ -134,7 +134,7 @@ class TestFile:
 
 
 def test_the_probe_of_tutorial_6_has_30_lines_and_is_one(tmp_path):
-    (path,) = (Path(__file__).parents[2] / "tutorials").glob("6_*.ipynb")
+    (path,) = (Path(__file__).parents[2] / "tutorials").glob("06_*.ipynb")
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     (text,) = [source.split("\n", 1)[1] for source in cells if source.startswith("%%writefile")]
     assert len(text.splitlines()) <= 30

@@ -30,11 +30,12 @@ default_role = "literal"  # docstrings and pages write `name`
 nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
     ("py:.*", r"(collections|jaxtyping|os|pathlib|random|typing)\..*"),
-    ("py:.*", r"(np|numpy|pd|pandas|torch|go|plotly|transformer_lens|wandb)\..*"),
+    ("py:.*", r"(np|numpy|pd|pandas|torch|nn|go|plotly|transformer_lens|wandb)\..*"),
     ("py:class", "Tensor|HookedTransformer|Path|Security"),
     # written twice, by the name that users take and by its own
     ("py:class", r"anchorlens\.models\.transformer\..*"),
     # a Literal, whose values the docstring of the argument has
+    ("py:class", "Kind"),
     ("py:class", "Noise"),
     ("py:class", "Queries"),
     # a variable that stands for a class

@@ -7,21 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import check_number, documented
 from anchorlens.figures.along import Point
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.importers.inputs import Input, ModelInput, resolve
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
+from anchorlens.models.running import device_of
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import check_inside, reading, safe_repr, safe_text
+from anchorlens.safe import CheckpointError, check_inside, reading, safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainResult
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.tasks.shared.evaluation import Evaluation
+
 RunPath = str | os.PathLike[str]
+Steps: TypeAlias = "Mapping[int, ModelInput] | Sequence[tuple[int, ModelInput]]"
+"""Models, or what holds them, at steps of one run."""
 
 
 @documented
@@ -120,10 +126,11 @@ class Along:
 
 
 def along(
-    runs: RunPath | TrainResult | Sequence[RunPath | TrainResult],
+    runs: RunPath | TrainResult | Sequence[RunPath | TrainResult] | Steps,
     probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
     *,
     task: Task | None = None,
+    config: ModelConfiguration | None = None,
     device: str | torch.device = "auto",
     progress: bool | float | None = None,
     **options: Any,
@@ -134,10 +141,12 @@ def along(
     in the seed form one group.
 
     Args:
-        runs: folders of runs, or results of `train` for runs that have a folder.
+        runs: folders of runs, or results of `train` for runs that have a folder; or models of one run, as a
+            dict from steps to models or a list of (step, model). A model is anything that a probe takes.
         probes: one or several, or their names.
         task: the task of the runs with the paths of its files (`data`), for a task that has some; None for
-            that of each checkpoint.
+            that of each checkpoint. What models in memory were trained on; None: no accuracies of them.
+        config: what paths of bare weights are, as for `open_checkpoint`; for models with steps.
         device: where the models run: auto, cpu, cuda, cuda:N or mps.
         progress: as for `train`.
         **options: options of the probe, if there is only one.
@@ -147,11 +156,16 @@ def along(
 
     Raises:
         ValueError: no run, a run without checkpoints or whose checkpoints do not say how they were trained,
-            options for several probes, or what a probe refuses (the message starts with the file).
+            options for several probes, a step or model that is given twice, or what a probe
+            refuses (the message starts with the file or the step).
         CheckpointError: one of the checkpoints is damaged.
 
     Example:
         >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
+        >>> from anchorlens import ModelConfig, build_model
+        >>> models = {step: build_model(ModelConfig(gamma=0.5), seed=step) for step in (0, 100)}
+        >>> [round(row["stable_rank.w_q_normalized"], 2) for row in along(models, "stable_rank").rows]
+        [1.01, 1.13]
     """
     chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
     if not chosen:
@@ -159,19 +173,18 @@ def along(
     if options and len(chosen) != 1:
         raise ValueError("options must be those of one probe, got several probes; give one of them")
     where = choose_device(device)
-    folders = [_folder(run) for run in _listed(runs)]
-    files = [(folder, path) for folder in folders for path in _checkpoints(folder)]
+    moments = _moments(runs, task, config, where)
     rows: list[dict[str, Any]] = []
     recipes: list[dict[str, Any]] = []
-    with progress_bar(len(files), enabled=progress, what="probing", unit="checkpoint") as update:
-        for done, (folder, path) in enumerate(files, 1):
-            checkpoint = resolve(load_checkpoint(path), task).checkpoint
-            assert checkpoint is not None
-            place = {"run": str(folder), "step": checkpoint.step}
+    with progress_bar(len(moments), enabled=progress, what="probing", unit="checkpoint") as update:
+        for done, (run, step, path, opened) in enumerate(moments, 1):
+            given = opened()
+            checkpoint = given.checkpoint
+            place = {"run": run, "step": checkpoint.step if checkpoint and step is None else step}
             if not any(place.items() <= row.items() for row in rows):  # the last step may be there already
-                recipes.append(_recipe(checkpoint, path))
-                rows.append(place | _numbers(checkpoint, path, chosen, where, options))
-            update(done, folder.name)
+                recipes.append(_recipe(checkpoint, path) if checkpoint and step is None else {})
+                rows.append(place | _numbers(given, path, chosen, options))
+            update(done, Path(run).name)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     readings = tuple(name for name in columns if "." in name)
     metrics = tuple(name for name in columns if name not in ("run", "seed", "step", *readings))
@@ -181,6 +194,48 @@ def along(
         for row, group in zip(rows, _groups(recipes), strict=True)
     )
     return Along(tuple(whole), metrics, readings, options)
+
+
+def _moments(
+    runs: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
+) -> list[tuple[str, int | None, str, Callable[[], Input]]]:
+    """The run, the step (None: that of the checkpoint), the name for errors, and how the model is opened."""
+    steps = _models_at_steps(runs)
+
+    def opener(model: Any) -> Callable[[], Input]:
+        of_path = config if isinstance(model, str | os.PathLike) else None
+        given = (lambda: load_checkpoint(model)) if steps is None else (lambda: model)
+        return lambda: resolve(given(), task, config=of_path, device=device)
+
+    if steps is None:
+        if config is not None:
+            raise ValueError("config is for models with steps, got runs, which need none; leave it out")
+        files = [(folder, path) for folder in map(_folder, _listed(runs)) for path in _checkpoints(folder)]
+        return [(str(folder), None, safe_text(path), opener(path)) for folder, path in files]
+    return [("model", step, f"step {step}", opener(model)) for step, model in steps]
+
+
+def _models_at_steps(runs: Any) -> list[tuple[int, Any]] | None:
+    """The models with their steps, the first step first; None where runs are given.
+
+    Raises:
+        ValueError: a step that is no number, or a step or model in memory that is given twice.
+    """
+    pairs = [*runs.items()] if isinstance(runs, Mapping) else runs
+    if not isinstance(pairs, list | tuple) or not pairs or not all(isinstance(one, tuple) for one in pairs):
+        return None
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"models with steps must be pairs (step, model), got {safe_repr(pairs[0])}")
+    steps, models = zip(*pairs, strict=True)
+    for step in steps:
+        check_number("a step", step, minimum=0, integer=True)
+    in_memory = [id(model) for model in models if not isinstance(model, str | os.PathLike)]
+    if len({*steps}) < len(steps) or len({*in_memory}) < len(in_memory):
+        raise ValueError(
+            "models with steps must be another model at each step, got one twice; keep copy.deepcopy(model) "
+            "at each step"
+        )
+    return sorted(zip(map(int, steps), models, strict=True), key=lambda pair: pair[0])
 
 
 def _listed(runs: Any) -> Sequence[Any]:
@@ -213,11 +268,11 @@ def _checkpoints(folder: Path) -> list[Path]:
     return found
 
 
-def _recipe(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+def _recipe(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
     """The fields of its run that decide what it learns, without the seed."""
     train = checkpoint.train_config
     if train is None or checkpoint.step is None:
-        raise ValueError(f"{safe_text(path)} must say how it was trained; give the folder of a run")
+        raise ValueError(f"{path} must say how it was trained; give the folder of a run")
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
     left_out = {"seed", *execution_fields(train)}
     parts = run.to_dict().values()
@@ -225,29 +280,35 @@ def _recipe(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
 
 
 def _numbers(
-    checkpoint: Checkpoint,
-    path: Path,
-    probes: Iterable[Callable[..., ProbeResult]],
-    device: torch.device,
-    options: Mapping[str, Any],
+    given: Input, where: str, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The seed of one checkpoint, its metrics, and the readings of the probes."""
-    assert checkpoint.train_config is not None
-    numbers: dict[str, Any] = {"seed": checkpoint.train_config.seed}
-    behaviour = checkpoint.evaluate(device=device, **checkpoint.task.sampling)
-    for metric in checkpoint.task.metrics:
-        if metric.logged_as:
-            measure = behaviour.measure(metric.name)
-            numbers[metric.name] = None if measure is None else measure.value
-    given = resolve(checkpoint, device=device)
-    for probe in probes:
-        try:
+    """The seed of one checkpoint, its metrics where its task is known, and the readings of the probes."""
+    train = given.checkpoint and given.checkpoint.train_config
+    numbers: dict[str, Any] = {"seed": train and train.seed}
+    task = given.task
+    try:
+        if task is not None:
+            behaviour = _evaluated(given, task)
+            for metric in task.metrics:
+                if metric.logged_as:
+                    measure = behaviour.measure(metric.name)
+                    numbers[metric.name] = None if measure is None else measure.value
+        for probe in probes:
             result = apply(probe, given, **options)
-        except ValueError as error:
-            raise ValueError(f"{safe_text(path)}: {error}") from error
-        for name, value in result.numbers().items():
-            numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
+            for name, value in result.numbers().items():
+                numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
+    except CheckpointError:  # which names its file
+        raise
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
     return numbers
+
+
+def _evaluated(given: Input, task: Task) -> Evaluation:
+    """What the model answers, from a sample of questions."""
+    if given.checkpoint is None:
+        return task.evaluate(given.model, **task.sampling)
+    return given.checkpoint.evaluate(device=device_of(given.model), **task.sampling)
 
 
 def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from anchorlens.models.library import HookedTransformer
 
+TokenSet: TypeAlias = Literal["number tokens", "tokens of the task", "all tokens", "given tokens"]
 _LEAST_LAGS = 13
 N_ORDERS = 20
 """Number of random orders of the tokens over which `step_baselines` are averaged."""
@@ -69,9 +70,9 @@ class EmbeddingPCA(ProbeResult):
     step_constancy: float | None = None
     """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where the differences are alike. None
     without steps."""
-    token_set: Literal["number tokens", "all tokens", "given tokens"] = "number tokens"
-    """Which tokens were taken: the number tokens of a two-anchor task, all tokens of the vocabulary (without
-    such a task), or the given ones."""
+    token_set: TokenSet = "number tokens"
+    """Which tokens were taken: the number tokens of a two-anchor task, those that another task uses, all
+    tokens of the vocabulary (without a task), or the given ones."""
 
     def headline(self) -> str:
         """The order score, and the share of the variance along the first two axes."""
@@ -82,7 +83,8 @@ class EmbeddingPCA(ProbeResult):
     @property
     def _which(self) -> str:
         n = len(self.tokens)
-        return f"all {n:,} tokens" if self.token_set == "all tokens" else f"{n:,} {self.token_set}"
+        number = f"all {n:,}" if self.token_set != "given tokens" else f"{n:,}"
+        return f"{number} {self.token_set.removeprefix('all ')}"
 
     def plot(self) -> go.Figure:
         """The tokens as points, the spectrum, and the cosine against the lag."""
@@ -126,8 +128,8 @@ def embedding_pca(
 
     Args:
         model: any HookedTransformer with these tokens in its vocabulary; it is only read.
-        task: gives the number tokens (its keys) and the single-anchor functions. Without one, or with a task
-            of another kind, all tokens are taken and there is no order score.
+        task: gives the number tokens (its keys) and the single-anchor functions. With a task of another kind
+            the tokens below its `d_vocab` are taken, without a task all tokens; there is then no order score.
         tokens: ids to take instead, three or more different ones; their order in the list defines the lags.
             They get an order score if they are consecutive ascending integers.
 
@@ -153,8 +155,9 @@ def embedding_pca(
     spectrum of arXiv 2405.05409, appendix. The numbers of the order and of the steps are ours.
     """
     check_model(model)
+    n_used = getattr(task, "d_vocab", 0)
     task = two_anchor_task(task)
-    chosen, token_set = _tokens(model, task, tokens)
+    chosen, token_set = _tokens(model, task, n_used, tokens)
     rows = model.W_E.detach()[torch.as_tensor(chosen, device=model.W_E.device)]
     if rows.shape[1] < 2 or (rows == rows[0]).all():
         raise ValueError(
@@ -188,9 +191,9 @@ def embedding_pca(
 
 
 def _tokens(
-    model: HookedTransformer, task: AnchorTask | None, chosen: Sequence[int] | None
-) -> tuple[np.ndarray, Literal["number tokens", "all tokens", "given tokens"]]:
-    """The tokens to take, and the name of this set.
+    model: HookedTransformer, task: AnchorTask | None, n_used: int, chosen: Sequence[int] | None
+) -> tuple[np.ndarray, TokenSet]:
+    """The tokens to take, and the name of this set; `n_used` is the vocabulary of a task of another kind.
 
     Raises:
         ValueError: the model lacks some of them, or there are too few.
@@ -207,6 +210,8 @@ def _tokens(
     if task is None:
         if d_vocab < 3:
             raise ValueError(f"the model must have at least 3 tokens, got d_vocab {d_vocab}")
+        if 3 <= n_used < d_vocab:
+            return np.arange(n_used), "tokens of the task"
         return np.arange(d_vocab), "all tokens"
     tokens = task.keys.copy()
     if d_vocab <= tokens.max():

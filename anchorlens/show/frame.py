@@ -21,7 +21,7 @@ from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
-from anchorlens.show.words import CAPTIONS
+from anchorlens.show.words import caption_of
 from anchorlens.views import html, page
 
 
@@ -111,7 +111,7 @@ def _captions(result: Any) -> list[str]:
         return []
     from anchorlens.show.seen import seen
 
-    how = CAPTIONS.get(result.probe)
+    how = caption_of(result.probe, result)
     return [str(seen(result)), *([how.how_to_read] if how else [])]
 
 

@@ -61,3 +61,9 @@ CAPTIONS, MAP_CAPTIONS = (
     {name: Caption(**texts) for name, texts in _TEXTS[page].items()} for page in ("report", "diagram")
 )
 """Picture of the report (a probe's name) or map of the diagram -> its heading and how to read it."""
+
+
+def caption_of(probe: str, result: object = None) -> Caption | None:
+    """The caption of a shipped probe's picture; where a picture can have arrows, of this one."""
+    without = "" if getattr(result, "steps", True) else "_without_arrows"
+    return CAPTIONS.get(probe + without)

@@ -5,8 +5,9 @@ import json
 import anchorlens_command
 import pandas as pd
 import pytest
+import torch
 
-from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, probes, train
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, load_checkpoint, probes, train
 from anchorlens.probes import along, apply, q_condensation, stable_rank
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
@@ -94,6 +95,48 @@ def test_a_task_without_anchors(tmp_path):
     assert {"train", "id"} <= set(found.metrics)
     with pytest.raises(ValueError, match=r"step_0+\.pt: task must be an AnchorTask, got AdditionTask"):
         along(tmp_path / "run", "mask_key_token")
+
+
+class TestModelsWithSteps:
+    def test_are_those_of_a_run(self, runs):
+        """In memory, as checkpoints and as paths, in any order; the task in memory is given."""
+        out = next(iter(runs))
+        run = along(out, stable_rank)
+        paths = [*sorted((out / "checkpoints").glob("*.pt")), out / "ckpt.pt"]
+        by_step = {load_checkpoint(path).step: path for path in paths}
+        models = [(step, load_checkpoint(path).build_model()) for step, path in by_step.items()]
+        checkpoints = {step: load_checkpoint(path) for step, path in by_step.items()}
+        for given, task in ((models[::-1], AnchorTask()), (checkpoints, None), (by_step, None)):
+            found = along(given, stable_rank, task=task)
+            names = ["step", "stable_rank.w_q"]
+            for row, expected in zip(found.rows, run.rows, strict=True):
+                assert [row[name] for name in names] == [expected[name] for name in names]
+                assert row["run"] == "model" and row["ood"] is not None
+        assert [row["train"] for row in found.rows] == [row["train"] for row in run.rows]
+        without = along(models, stable_rank)
+        assert without.metrics == () and without.plot().data and "stable_rank.w_q" in repr(without)
+
+    def test_bare_weights_take_config(self, tmp_path):
+        model = build_model(CONFIG)
+        torch.save(model.state_dict(), tmp_path / "w.pt")
+        (row,) = along({7: tmp_path / "w.pt"}, stable_rank, config=CONFIG).rows
+        assert row["stable_rank.w_q"] == apply(stable_rank, model).w_q and row["step"] == 7
+        with pytest.raises(ValueError, match="config is for models with steps, got runs"):
+            along(tmp_path, stable_rank, config=CONFIG)
+
+    def test_what_is_wrong_with_them_is_said(self):
+        model = build_model(CONFIG)
+        for given, words in (
+            ([(0, model), (5, model)], "another model at each step, got one twice; keep copy.deepcopy"),
+            ([(0, model), (0, build_model(CONFIG))], "another model at each step"),
+            ({"first": model}, "a step must be"),
+            ([(0, model, 3)], r"must be pairs \(step, model\)"),
+            ({3: None}, "model must be a HookedTransformer"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                along(given, stable_rank)
+        with pytest.raises(ValueError, match="step 3: "):
+            along({3: model}, "stable_rank", layer=1)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,16 @@ import pytest
 from html_page import Page
 from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 
-from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED, embedding_pca
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
 from anchorlens.show.report.panels import CARD
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
-from anchorlens.show.words import CAPTIONS, beside
+from anchorlens.show.words import CAPTIONS, beside, caption_of
+from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.readings import READINGS
 from anchorlens.verdict.verdict import Posterior
@@ -117,7 +119,7 @@ def test_what_stands_in_each_model_stands_once(several):
 
 
 def test_every_probe_has_one_sentence_on_how_to_read_it():
-    others = {"training_curve", "training_without_phases", "trajectory"}
+    others = {"training_curve", "training_without_phases", "trajectory", "embedding_pca_without_arrows"}
     assert {probe.__name__ for probe in SHIPPED} | others == set(CAPTIONS)
     for caption in CAPTIONS.values():
         assert caption.how_to_read.endswith(".") and caption.how_to_read.count(". ") == 0
@@ -206,3 +208,15 @@ class TestNotebookView:
         verdict = whole_verdict(HOSTILE)
         assert HOSTILE in "".join(Page(verdict._repr_html_()).texts)
         assert by_probes().phase.label in verdict._repr_html_()
+
+
+def test_a_picture_without_arrows_has_a_caption_without_them():
+    """Addition has no shifts; its embedding is that of the tokens that it uses, not of the vocabulary."""
+    model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
+    task = AdditionTask(largest=9, square_min=4, square_max=5, n_held_out=20)
+    foreign, own = embedding_pca(model, task), embedding_pca(model, AnchorTask())
+    assert len(foreign.tokens) == task.d_vocab < model.cfg.d_vocab
+    assert f"all {task.d_vocab} tokens of the task" in repr(foreign)
+    assert "arrows" in caption_of("embedding_pca", own).how_to_read
+    assert "arrows" not in caption_of("embedding_pca", foreign).how_to_read
+    assert "darker" not in caption_of("attention_patterns").how_to_read  # on a dark page more is lighter

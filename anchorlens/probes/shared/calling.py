@@ -214,8 +214,8 @@ def call(
         if initial is None:
             options["initial"] = given.initial_model()
         else:
-            of_path = {"config": config} if isinstance(initial, str | os.PathLike) else {}
-            options["initial"] = given_for(probe, initial, None, options, **of_path).model
+            of_path = config if isinstance(initial, str | os.PathLike) else None
+            options["initial"] = given_for(probe, initial, None, options, config=of_path).model
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
     watched = contextlib.nullcontext()

@@ -21,7 +21,7 @@ from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.result import ProbeResult
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.seen import seen
-from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption
+from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.verdict.verdict import Verdict
@@ -104,7 +104,7 @@ def probe_figures(
         probes: the probes whose pictures are shown, in order.
     """
     for probe in probes:
-        panels, share_axes = [], True
+        panels, share_axes, result = [], True, None
         for verdict, label in zip(verdicts, labels, strict=True):
             try:
                 result = verdict.subject.measure(probe)
@@ -114,7 +114,9 @@ def probe_figures(
                 panels.append(Panel(label, refusal(error, probe)))
         name = probe.__name__
         if probe in SHIPPED:
-            yield _figure(name, CAPTIONS[name], panels, share_axes, CARD.get(name), first=name in CARD)
+            caption = caption_of(name, result)
+            assert caption is not None
+            yield _figure(name, caption, panels, share_axes, CARD.get(name), first=name in CARD)
         else:  # your own probe: its name, and its docstring's first sentence
             caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
             yield _figure(f"own-{name}", caption, panels, share_axes, first=True)

@@ -137,6 +137,10 @@ def _readings(name: str, result: Any) -> dict[str, float | None]:
         named = {safe_text(key, _LONGEST_NAME): value for key, value in result.items()}
         if not named:
             raise ValueError(f"{name} must give one number or more, got an empty mapping")
+        if len(named) < len(result):
+            raise ValueError(
+                f"{name} must give readings whose names differ as text, got {safe_repr(list(result))}"
+            )
     return {reading: _number(reading, value) for reading, value in named.items()}
 
 

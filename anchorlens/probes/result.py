@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from anchorlens.configuration import documented
+from anchorlens.safe import safe_repr
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return _plain(value.tolist())
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        plain = {str(key): _plain(item) for key, item in value.items()}
+        if len(plain) < len(value):
+            raise TypeError(f"a dict with keys that are the same as text, {safe_repr(list(value))}")
+        return plain
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float):

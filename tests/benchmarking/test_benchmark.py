@@ -138,6 +138,7 @@ class TestBadProbes:
             (lambda model: torch.ones(3), "must be a number, or None for no value, got tensor"),
             (lambda model: {"a": {}}, "a must be a number, or None for no value, got {}"),
             (lambda model: {}, "must give one number or more, got an empty mapping"),
+            (lambda model: {1: 0.5, "1": 0.7}, r"whose names differ as text, got \[1, '1'\]"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),
             (lambda model: model.W_E.data.zero_().sum(), r"must leave the model .* weights \(embed.W_E\)"),

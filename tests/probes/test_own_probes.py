@@ -181,6 +181,8 @@ class TestResult:
     def test_what_is_no_data_is_refused(self):
         with pytest.raises(ValueError, match="the field value of Mine must be numbers, text.*got set"):
             measured(value={1})(None, None).to_dict()
+        with pytest.raises(ValueError, match=r"got a dict with keys that are the same as text, \[1, '1'\]"):
+            measured(value={1: 0.5, "1": 0.7})(None, None).to_dict()
 
     def test_a_result_of_another_type_is_refused(self):
         def gives_a_dict(model):

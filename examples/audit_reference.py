@@ -82,7 +82,7 @@ def watched(
         return np.load(kept, allow_pickle=False)
     model = ModelConfig.for_task(task, gamma=GAMMA, **json.loads(given.model))
     run = RunConfig(task, model, TrainConfig(steps=STEPS, seed=seed, n_samples=given.n_samples))
-    right = watch(mappings_of(task), [run], evaluation_steps(given), N_DRAWS, workers=1)[0]
+    right = watch([run], [mappings_of(task)], evaluation_steps(given), N_DRAWS, workers=1)[0]
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, right)

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.audit.mappings import mappings_of
+from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import check_number
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     from jaxtyping import Int
+
+SHARE = 0.05
+"""Share of the mappings that get a wrong target, to measure whether an audit finds these."""
+LEAST, MOST = 20, 200
+"""Fewest mappings that get one where there are enough, and most."""
+MOST_SHARE = 0.2
+"""Largest share of the mappings of a small dataset that gets one."""
 
 
 def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
@@ -51,6 +58,32 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
             overrides[pair] = table
         table[key] = _another(rng, task.keys, int(mappings.targets[row]))
     return dataclasses.replace(task, overrides=overrides)
+
+
+def planted(mappings: Mappings, seed: int) -> Mappings | None:
+    """The mappings, some of them with a wrong target: as many as `SHARE`, and more of a small dataset.
+
+    Args:
+        mappings: of any dataset.
+        seed: seed for the mappings, drawn uniformly, and for their targets, drawn from those of the others.
+
+    Returns:
+        The mappings with `planted`; None where there are fewer than 5, or a single target.
+
+    >>> few = planted(mappings_of(AnchorTask()), seed=0)
+    >>> int((few.planted >= 0).sum())
+    56
+    """
+    n, rng = len(mappings), np.random.default_rng(seed)
+    targets = mappings.task.targets(mappings.trials.take(mappings.first_trial))
+    n_wrong = min(max(round(SHARE * n), LEAST), round(MOST_SHARE * n), MOST)
+    if n_wrong == 0 or (targets == targets[0]).all():
+        return None
+    wrong = np.full(n, -1)
+    for row in rng.choice(n, n_wrong, replace=False).tolist():
+        others = targets[targets != targets[row]]
+        wrong[row] = others[rng.integers(len(others))]
+    return dataclasses.replace(mappings, planted=wrong)
 
 
 def _another(rng: np.random.Generator, keys: Int[np.ndarray, " key"], target: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,9 @@ class Mappings:
     """Index of the first trial of each mapping in `trials`."""
     file: Path | None = None
     """The file from which they were read."""
+    planted: Int[np.ndarray, " mapping"] | None = None
+    """Token that is trained in place of a mapping's target, -1 for the target itself; None: no mapping has
+    one."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -101,7 +104,13 @@ class Mappings:
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
     def _put(self, rows: Int[np.ndarray, " batch"], rng: np.random.Generator) -> AnchorBatch:
-        return self.task.place(self.trials.take(rows), self.task.noise(len(rows), rng))
+        import torch
+
+        batch = self.task.place(self.trials.take(rows), self.task.noise(len(rows), rng))
+        if self.planted is not None:
+            told = torch.from_numpy(self.planted[np.searchsorted(self.first_trial, rows, side="right") - 1])
+            batch = replace(batch, targets=torch.where(told >= 0, told, batch.targets))
+        return batch
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:

@@ -28,8 +28,21 @@ if TYPE_CHECKING:
 
 FEW = 0.2
 """If at least this share of the mappings is never fit by some model, the steps were too few."""
+POWER = 0.75
+"""Least AUC of planted wrong mappings at which an audit tells anything."""
 SCHEMA_VERSION = 1
 """Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """One more model, trained on the same dataset with wrong targets planted in it."""
+
+    wrong: Bool[np.ndarray, " mapping"]
+    """Which mappings got a wrong target in this model alone."""
+    right: Float[np.ndarray, "evaluation mapping"]
+    """Probability of the target that this model was trained on, 0..1, mean over the draws."""
 
 
 @documented
@@ -57,6 +70,8 @@ class Audit:
     """The recipe, with the seed of the first model."""
     fit: float = FIT
     """Probability of the trained target from which a mapping counts as fit, 0..1."""
+    planted: Planted | None = None
+    """The model that measures what the audit can find; None for a dataset too small to plant anything."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
@@ -113,6 +128,25 @@ class Audit:
         Late mappings may then only be slow to learn, and the dataset needs more steps.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
+
+    @cached_property
+    def power(self) -> Score | None:
+        """How well one model ranks and flags the wrong mappings that were planted; None where none were.
+
+        It is a single model, so the ranking of several is a little better. Wrong mappings of the dataset
+        itself count as right here.
+        """
+        if self.planted is None:
+            return None
+        moments = self.evaluation_steps
+        steps = fit_steps(self.planted.right, moments, self.fit)
+        flagged = stand_out(steps[None], [fence(steps, moments)], moments[-1])
+        return score(ranks(steps), flagged, self.planted.wrong)
+
+    @property
+    def too_few_to_tell(self) -> bool:
+        """Whether planted wrong mappings are ranked at an AUC below .75, so that a silence means nothing."""
+        return self.power is not None and self.power.auc is not None and self.power.auc < POWER
 
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
@@ -219,6 +253,8 @@ class Audit:
             "n_flagged_with_mirror": int((self.flagged & self.mirror_flagged).sum()),
             "n_never_fit": int((self.never_fit > 0).sum()),
             "too_few_steps": self.too_few_steps,
+            "power": None if self.power is None else self.power.to_dict(),
+            "too_few_to_tell": self.too_few_to_tell,
             "score": None if self.score is None else self.score.to_dict(),
             "group_score": None if self.group_score is None else self.group_score.to_dict(),
             "seeds": list(self.seeds),
@@ -265,6 +301,7 @@ class Audit:
         if all(limit is None for limit in self.fences):
             return f"Audit({self.mappings.name}: no answer, the models have not fit their data)"
         words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+        words = f"too few to tell; {words}" if self.too_few_to_tell else words
         words = f"too few steps; {words}" if self.too_few_steps else words
         if self.score is not None and self.score.auc is not None:
             words += f"; AUC {self.score.auc:.3f} ± {self.score.auc_error:.3f}"

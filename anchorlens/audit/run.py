@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens import figures
+from anchorlens.audit.corruption import planted
 from anchorlens.audit.files import open_dataset
 from anchorlens.audit.lateness import FIT
 from anchorlens.audit.mappings import Mappings, mappings_of
-from anchorlens.audit.result import Audit
+from anchorlens.audit.result import Audit, Planted
 from anchorlens.audit.watching import watch
 from anchorlens.configuration import check_number
 from anchorlens.files.writing import atomic_write, check_can_write
@@ -64,6 +65,9 @@ def audit(
     target stays >= `fit` until the end; mappings that are never fit are censored and rank last. Lateness is
     the mean rank over the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more
     than half of the models; that needs no truth, and in a dataset without exceptions it flags nothing.
+
+    One more model is trained on the same data with wrong targets planted in some mappings (`Audit.power`).
+    Where it does not rank these later than the others, the dataset is too small to tell anything.
 
     Args:
         dataset: a task (mappings that its overrides change violate its rule), mappings (`mappings_of`,
@@ -120,18 +124,25 @@ def audit(
     last = train_config.total_steps
     steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
     evaluation_steps = tuple(sorted(steps))
-    if (n_answers := len(seeds) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
+    if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"{len(seeds)} models times {len(evaluation_steps)} evaluations times {len(mappings):,} "
+            f"{len(seeds) + 1} models times {len(evaluation_steps)} evaluations times {len(mappings):,} "
             f"mappings are {n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
-    runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in seeds]
-    right = watch(mappings, runs, evaluation_steps, n_draws, workers=workers, progress=progress)
-    result = Audit(mappings, right, evaluation_steps, seeds, n_draws, model_config, train_config, fit)
+    another = next(seed for seed in itertools.count() if seed not in seeds)
+    control = planted(mappings, another)
+    data = {seed: mappings for seed in seeds} | ({} if control is None else {another: control})
+    runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in data]
+    right = watch(runs, list(data.values()), evaluation_steps, n_draws, workers=workers, progress=progress)
+    checked = None
+    if control is not None and control.planted is not None:
+        checked = Planted(control.planted >= 0, right[-1])
+    recipe = (seeds, n_draws, model_config, train_config, fit, checked)
+    result = Audit(mappings, right[: len(seeds)], evaluation_steps, *recipe)
     if folder is not None:
         values, table, page = (folder / name for name in FILES)
         with atomic_write(values) as file:

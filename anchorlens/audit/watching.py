@@ -28,23 +28,23 @@ _BATCH = 1024
 
 
 def watch(
-    mappings: Mappings,
     runs: Sequence[RunConfig],
+    data: Sequence[Mappings],
     evaluation_steps: Sequence[int],
     n_draws: int,
     *,
     workers: int | None = None,
     progress: bool | float | None = None,
 ) -> Float[np.ndarray, "run evaluation mapping"]:
-    """Train runs of equal shape on the mappings, and evaluate every mapping at every evaluation step.
+    """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
 
     A run's seed decides its initial weights, its training sequences, their order, and the evaluation
     sequences, which are the same at every evaluation. On CUDA the runs are members of one stack; on the CPU
     each has its own process.
 
     Args:
-        mappings: the mappings that are trained and evaluated.
-        runs: model and recipe of each; the task is that of `mappings`.
+        runs: model and recipe of each; the task is that of its mappings.
+        data: the mappings that each run is trained and evaluated on, all of one dataset.
         evaluation_steps: steps, ascending; training ends after the last.
         n_draws: number of sequences of each mapping at every evaluation.
         workers: processes on the CPU; None for one per core.
@@ -58,28 +58,27 @@ def watch(
         TrainingDiverged: a loss became NaN or infinite.
         RuntimeError: a worker process was killed.
     """
-    watched = functools.partial(
-        _watch_stack, mappings=mappings, evaluation_steps=evaluation_steps, n_draws=n_draws
-    )
-    return np.stack(train_in_jobs(watched, check_runs(runs), workers=workers, progress=progress))
+    watched = functools.partial(_watch_stack, evaluation_steps=evaluation_steps, n_draws=n_draws)
+    return np.stack(train_in_jobs(watched, check_runs(runs), data, workers=workers, progress=progress))
 
 
 def _watch_stack(
     runs: Sequence[RunConfig],
+    data: Sequence[Mappings],
     show: Callable[[int, str], None] = lambda done, text: None,
     *,
-    mappings: Mappings,
     evaluation_steps: Sequence[int],
     n_draws: int,
 ) -> Float[np.ndarray, "run evaluation mapping"]:
     """Train and evaluate runs in one stack in this process."""
     train = runs[0].train_config
     device = choose_device(train.device)
-    data = [mappings.training_set(train.n_samples, generator(run.train_config.seed, "data")) for run in runs]
-    questions = [mappings.questions(n_draws, generator(run.train_config.seed, "evaluation")) for run in runs]
-    right = np.empty((len(runs), len(evaluation_steps), len(mappings)), dtype=np.float32)
+    each = [(mappings, run.train_config.seed) for mappings, run in zip(data, runs, strict=True)]
+    trained = [mappings.training_set(train.n_samples, generator(seed, "data")) for mappings, seed in each]
+    questions = [mappings.questions(n_draws, generator(seed, "evaluation")) for mappings, seed in each]
+    right = np.empty((len(runs), len(evaluation_steps), len(data[0])), dtype=np.float32)
     with numeric_settings(device, train.threads, tf32=train.matmul == "tf32"):
-        stack = Stack(runs, data, device)
+        stack = Stack(runs, trained, device)
         show(0, "")
         for place, evaluation in enumerate(evaluation_steps):
             updates = stack.advance(evaluation)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anchorlens.audit.lateness import FIT, Score
-from anchorlens.audit.result import Audit
+from anchorlens.audit.result import POWER, Audit
 from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table
 
@@ -52,11 +52,16 @@ def summary(audit: Audit) -> str:
     if n_without == len(audit.fences):
         return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
     sentences = [_too_few(audit)] if audit.too_few_steps else []
+    if audit.power is not None and audit.too_few_to_tell:
+        sentences.append(
+            f"Too few to tell: {_power(audit.power)}, and {POWER} is needed. Give more mappings."
+        )
     if flagged := int(audit.flagged.sum()):
         n = len(audit.mappings)
         sentences.append(f"{flagged:,} of {n:,} mappings stand out: they are fit late, or never.")
     else:
-        sentences.append("Nothing is flagged." if audit.too_few_steps else "Nothing stands out.")
+        is_open = audit.too_few_steps or audit.too_few_to_tell
+        sentences.append("Nothing is flagged." if is_open else "Nothing stands out.")
     if mirrored := int((audit.flagged & audit.mirror_flagged).sum()):
         sentences.append(
             f"{mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
@@ -71,6 +76,20 @@ def summary(audit: Audit) -> str:
             f"{n_without} of {len(audit.fences)} models have not fit their data and do not count."
         )
     return " ".join(sentences)
+
+
+def _power_in_words(audit: Audit) -> str:
+    """How well the audit finds wrong mappings that were planted; empty where none were or it cannot tell."""
+    if audit.power is None or audit.too_few_to_tell:
+        return ""
+    return f"A check of the audit itself: {_power(audit.power)}."
+
+
+def _power(power: Score) -> str:
+    return (
+        f"{power.n_violating:,} wrong mappings planted in one more model are ranked at an AUC of "
+        f"{power.auc:.2f} ± {power.auc_error:.2f} (chance 0.5)"
+    )
 
 
 def suspects(audit: Audit) -> list[str]:
@@ -102,13 +121,14 @@ def _too_few(audit: Audit) -> str:
 
 
 def fit_in_words(audit: Audit) -> str:
-    """The steps of the fences, and how many mappings were never fit."""
+    """The steps of the fences, how many mappings were never fit, and what the audit can find."""
     never = int((audit.never_fit > 0).sum())
     last = audit.evaluation_steps[-1]
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]
     late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
     text = f"Fit later than {late} stands out. " if fences else ""
-    return text + (f"{never:,} were never fit by some model (censored)." if never else "All were fit.")
+    text += f"{never:,} were never fit by some model (censored)." if never else "All were fit."
+    return " ".join(filter(None, (text, _power_in_words(audit))))
 
 
 def _scores(mappings: Score, groups: Score) -> Table:

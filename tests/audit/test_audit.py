@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
-from anchorlens.audit import Audit, audit, corrupted, mappings_of, read_csv, watching
+from anchorlens.audit import Audit, Planted, audit, corrupted, mappings_of, read_csv, watching
+from anchorlens.audit.corruption import planted
 from anchorlens.audit.lateness import NEVER
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.show.audit_tables import summary, suspects
+from anchorlens.show.audit_tables import fit_in_words, summary, suspects
 from anchorlens.training.result import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
@@ -122,6 +124,25 @@ class TestByHand:
         found = by_hand(with_bad(), np.where(np.arange(270) < n_never, NEVER, BULK), BULK)
         assert found.fences == (60.0, 60.0) and found.too_few_steps is too_few
 
+    @pytest.mark.parametrize(
+        ("n_late", "auc", "too_few"), [(20, 1.0, False), (9, 0.725, True), (0, 0.5, True)]
+    )
+    def test_what_was_planted_tells_whether_silence_means_anything(self, n_late, auc, too_few):
+        """All fit at 30, n of 20 planted ones at 90; the others tie with the 250: (n + (20 - n) / 2) / 20."""
+        steps = np.full(270, 30.0)
+        steps[:n_late] = 90
+        right = (np.array(MOMENTS)[:, None] >= steps).astype(np.float32)
+        found = replace(by_hand(with_bad(), BULK), planted=Planted(np.arange(270) < 20, right))
+        assert found.power.auc == pytest.approx(auc) and found.power.n_violating == 20
+        assert found.power.n_flagged == n_late and found.too_few_to_tell is too_few
+        content = found.to_dict()
+        assert content["power"]["auc"] == found.power.auc and content["too_few_to_tell"] is too_few
+        told = f"20 wrong mappings planted in one more model are ranked at an AUC of {auc:.2f} ± "
+        assert told in (summary(found) if too_few else fit_in_words(found))
+        assert ("Too few to tell" in summary(found)) == ("too few to tell" in repr(found)) == too_few
+        assert ("Nothing stands out." in summary(found)) is not too_few
+        assert (found.flagged == by_hand(with_bad(), BULK).flagged).all()
+
     def test_groups_go_by_their_mappings(self):
         mappings = mappings_of(TASK)
         of = mappings.group_of
@@ -215,7 +236,34 @@ def trained(tmp_path_factory):
     ), out
 
 
+class TestPlanted:
+    def test_some_mappings_are_trained_and_asked_with_a_wrong_target(self):
+        mappings = mappings_of(TASK)
+        other = planted(mappings, seed=3)
+        wrong = other.planted >= 0
+        assert wrong.sum() == 20 and (other.targets == mappings.targets).all()  # 5 % of 270 are fewer
+        rng = (np.random.default_rng(0) for _ in range(4))
+        asked, true = other.questions(2, next(rng)), mappings.questions(2, next(rng))
+        assert torch.equal(asked.tokens, true.tokens)
+        assert ((asked.targets != true.targets).numpy() == np.tile(wrong, 2)).all()
+        drawn, clean = other.training_set(3000, next(rng)), mappings.training_set(3000, next(rng))
+        differ = (drawn.targets != clean.targets).numpy()
+        assert torch.equal(drawn.tokens, clean.tokens) and abs(differ.mean() - 20 / 270) < 0.03
+
+    def test_what_is_too_small_gets_none(self):
+        few = AnchorTask(anchors={1: 0, 2: 0}, unseen_pairs=[(1, 2), (2, 1), (2, 2)], key_min=20, key_max=21)
+        assert planted(mappings_of(few), 0) is None
+
+
 class TestTrained:
+    def test_one_more_model_checks_the_audit(self, trained):
+        """Its seed is none of the others', and they are what they would be without it."""
+        found, out = trained
+        assert found.right.shape[0] == 1 and found.planted.wrong.sum() == 20
+        assert found.power.n_violating == 20 and found.power.auc is not None
+        assert json.loads((out / "audit.json").read_text())["power"] == found.power.to_dict()
+        assert f"AUC of {found.power.auc:.2f} ± " in (out / "audit.html").read_text()
+
     def test_exceptions_are_fit_late(self, trained):
         """One tiny model; .84 was seen here, and a truth that is shuffled gives chance."""
         found, _ = trained
@@ -260,9 +308,9 @@ class TestTrained:
         """As on CUDA; a stack adds in another order, so the last digits differ."""
         mappings, short = mappings_of(TASK), replace(RECIPE, steps=20)
         runs = [RunConfig(TASK, TINY, replace(short, seed=seed)) for seed in (0, 1)]
-        asked = {"mappings": mappings, "evaluation_steps": [10, 20], "n_draws": 2}
-        together = watching._watch_stack(runs, **asked)
-        alone = np.concatenate([watching._watch_stack([run], **asked) for run in runs])
+        asked = {"evaluation_steps": [10, 20], "n_draws": 2}
+        together = watching._watch_stack(runs, [mappings] * 2, **asked)
+        alone = np.concatenate([watching._watch_stack([run], [mappings], **asked) for run in runs])
         assert together.shape == (2, 2, 270) and np.abs(together - alone).max() < 1e-5
 
     def test_a_file_of_ones_own(self, tmp_path):
@@ -317,7 +365,7 @@ class TestRefused:
             audit(3)
 
     def test_a_run_that_diverges_says_so(self):
-        with pytest.raises(TrainingDiverged, match="seed 0 at step"):
+        with pytest.raises(TrainingDiverged, match="with seed [01] at step"):
             audit(
                 TASK,
                 model_config=replace(TINY, gamma=-9.0),

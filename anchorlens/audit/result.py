@@ -44,6 +44,9 @@ class Planted:
     right: Float[np.ndarray, "evaluation mapping"]
     """Probability of the target that this model was trained on, 0..1, mean over the draws."""
 
+    def __repr__(self) -> str:
+        return f"Planted({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
+
 
 @documented
 @dataclass(frozen=True, eq=False)

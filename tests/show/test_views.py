@@ -38,7 +38,7 @@ from anchorlens import (
     gamma_table,
     preset,
 )
-from anchorlens.audit import Audit, mappings_of
+from anchorlens.audit import Audit, Planted, mappings_of
 from anchorlens.benchmarking import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, metric_styles
@@ -74,7 +74,7 @@ TEXT = {
     "Subject",
 }
 TEXT |= {"TrajectoryPoint", "Transferred", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
-TEXT |= {"ReadingScore"}
+TEXT |= {"Planted", "ReadingScore"}
 """Public types whose one line of text says it all."""
 NAMES = ("audit", "benchmarking", "files.importers", "probes", "sweep", "verdict")
 PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))
@@ -338,6 +338,7 @@ def test_a_line_of_text_is_short():
         verdict.by_probes,
         verdict.by_decoding,
         audit().mappings,
+        Planted(np.ones(3, dtype=bool), np.ones((2, 3))),
         cell("3"),
         AnchorTask().sample(9),
     ]

@@ -175,7 +175,7 @@ class TestHookedTransformer:
             ("[" * 100_000, "neither JSON nor TOML"),
             ('{"a": ' + "[" * 100_000, "neither JSON nor TOML"),
             ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
-            ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be specified"),
+            ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be"),
             ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "LNPre' there, but the weights have norms"),
             ('{"act_fn": "gelu", "normalization_type": "RMS"}', "'blocks.0.ln1.b' is no parameter"),
             ('{"act_fn": "gelu", "attn_only": true}', "'blocks.0.mlp.W_in' is no parameter"),

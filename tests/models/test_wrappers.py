@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from known_models import LINE
 from torch import nn
 
 from anchorlens import AnchorTask, ModelConfig, build_model, classify, evaluate, gamma_table, probes
@@ -72,7 +73,10 @@ def accelerated(model):
 QUIET = (
     nn.DataParallel,
     compiled,
-    compiled_in_part,
+    pytest.param(
+        compiled_in_part,
+        marks=pytest.mark.skipif(LINE > 3, reason="the check of shapes in tests cannot be compiled"),
+    ),
     distributed,
     accelerated,
     torch.optim.swa_utils.AveragedModel,
@@ -176,7 +180,7 @@ class TestHooks:
         ):
             handle = register()
             assert hooks_in_words(model) is not None
-            if handle is not None:
+            if hasattr(handle, "remove"):
                 handle.remove()
             model.reset_hooks(including_permanent=True)
             assert hooks_in_words(model) is None

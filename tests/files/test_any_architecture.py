@@ -136,7 +136,7 @@ def test_without_a_task_the_papers_is_taken_aloud_and_only_where_one_is_needed(t
     model = user_built(**SMALL | {"act_fn": "gelu"} | fields)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     given = {"config": model.cfg}
-    with pytest.warns(UserWarning, match="no task was given: it is asked the papers' own"):
+    with pytest.warns(UserWarning, match="no task was named, so the papers' own task is assumed"):
         assert evaluate(tmp_path / "w.pt", **given, n_noise=2).options["task"] == AnchorTask().describe()
     assert any("the papers' own" in w for w in classify(tmp_path / "w.pt", **given).warnings)
     of_weights = given_for(probes.embedding_pca, tmp_path / "w.pt", **given)

@@ -260,7 +260,9 @@ class TestHuggingFace:
         written = write_hugging_face(tmp_path / "a", prefix="")
         (tmp_path / "task.toml").write_text("[task]\nkey_max = 80")
         assert open_checkpoint(written.path, config=tmp_path / "task.toml").checkpoint.task.key_max == 80
-        assert "no task was given: it is asked the papers' own" in open_checkpoint(written.files[0]).notes
+        assert (
+            "no task was named, so the papers' own task is assumed" in open_checkpoint(written.files[0]).notes
+        )
 
     @pytest.mark.parametrize(
         ("changes", "cause"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from anchorlens_command import call
 
 from anchorlens import CogsTask, preset
 from anchorlens.configuration import field_types
@@ -247,7 +248,11 @@ class TestBadFiles:
             ("gen.tsv", content("gen.tsv")[:-3], "gen.tsv must be the published file, [0-9]+ bytes with SHA"),
             ("dev.tsv", content("dev.tsv") + b"x", "got other contents; is it cut off, or another author's"),
             ("dev.tsv", content("dev.tsv") + bytes(2**15), "got other contents"),
-            ("dev.tsv", content("dev.tsv") + bytes(2**16), "dev.tsv' must have at most"),
+            (
+                "dev.tsv",
+                content("dev.tsv") + bytes(2**16),
+                "dev.tsv: must have at most .* published file of COGS",
+            ),
             ("dev.tsv", b"version https://git-lfs.github.com/spec/v1\n", "got a pointer of Git LFS"),
             (
                 "dev.tsv",
@@ -264,6 +269,11 @@ class TestBadFiles:
             (small / name).write_bytes(data)
         with pytest.raises(ValueError, match=message):
             published_files(str(small))
+
+    def test_of_the_wrong_size_ends_as_other_files_that_cannot_be_read(self, small, tmp_path):
+        (small / "dev.tsv").write_bytes(content("dev.tsv") + b"x")
+        command = ["train", "--task", "cogs", "--data", small, "--steps", 1, "--out", tmp_path / "run"]
+        assert "other contents" in call(*command, code=3).stderr
 
     def test_of_other_contents_nothing_is_told(self, small):
         """The folder may be a stranger's choice, and a hash or a line is a hint at what stands there."""
@@ -289,7 +299,7 @@ class TestBadFiles:
     def test_a_pipe_or_a_device_is_not_waited_for(self, small, name):
         (small / "train.tsv").unlink()
         os.mkfifo(small / name)
-        with pytest.raises(ValueError, match=f"{name}' cannot be read: it is no ordinary file"):
+        with pytest.raises(ValueError, match=f"{name}: cannot be read: it is no ordinary file"):
             published_files(str(small))
         (small / name).unlink()
         (small / name).symlink_to("/dev/zero")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 1000
 """Characters of the fields that a note lists."""
-PAPERS_TASK = "no task was given: it is asked the papers' own"
+PAPERS_TASK = "no task was named, so the papers' own task is assumed"
 
 
 @dataclass(frozen=True)

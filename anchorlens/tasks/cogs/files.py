@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import START, kind_of, read_bytes, safe_repr
+from anchorlens.safe import START, CheckpointError, kind_of, read_bytes, safe_repr
 from anchorlens.tasks.shared.cache import user_cache
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
@@ -64,7 +64,8 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
         `train`, `dev`, `test` and `gen` -> their lines.
 
     Raises:
-        ValueError: the folder or a file is missing, cannot be fetched, or is not the published one.
+        ValueError: the folder or a file is missing, or cannot be fetched.
+        CheckpointError: a file cannot be read, or is not the published one.
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
@@ -97,9 +98,9 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
             f"{safe_repr(str(folder))}{other}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
-        raise ValueError(f"{safe_repr(str(file))} {error}") from None
+        raise CheckpointError(file, f"{error}; the published file of COGS is needed") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{safe_repr(str(file))} cannot be read: {safe_repr(str(error))}") from None
+        raise CheckpointError(file, f"cannot be read: {safe_repr(str(error))}") from None
     plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
     if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
         kind = kind_of(data[:START])
@@ -107,9 +108,10 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
         what = (
             f"got {kind}." if kind else f"got other contents{ends}; is it cut off, or another author's split?"
         )
-        raise ValueError(
+        raise CheckpointError(
+            file,
             f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Leave "
-            "the folder out to have the published files fetched"
+            "the folder out to have the published files fetched",
         )
     return tuple(Line(*line.split("\t")) for line in plain.decode().split("\n") if line)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_origin
 
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 from anchorlens.views import html
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.safe import read_bytes, safe_repr, safe_text
+from anchorlens.safe import read_bytes
+from anchorlens.texts import safe_repr, safe_text
 
 
 def defined_in(

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 Stream = Literal[
     "initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions", "weight noise"

@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from annotated_types import Ge, Le
 
-from anchorlens.safe import check_values, safe_text
+from anchorlens.safe import check_values
+from anchorlens.texts import safe_text
 
 T = TypeVar("T")
 _MOST_OPTIONS = 20_000

@@ -6,8 +6,9 @@ import os
 import pytest
 from rich.table import Table
 
-from anchorlens.safe import LONGEST, read_bytes, read_json, read_toml, safe_repr, safe_text
+from anchorlens.safe import read_bytes, read_json, read_toml
 from anchorlens.show.terminal.console import Terminal
+from anchorlens.texts import LONGEST, safe_repr, safe_text
 
 STEERING = "a\x1b]52;c;aGk=\x07b\x1b[31m\x9b1m\r\n‮:smile:[red]x\udcff"
 

@@ -14,10 +14,11 @@ import numpy as np
 from anchorlens.audit.mappings import Mappings, mappings_of
 from anchorlens.configuration import suggestion
 from anchorlens.files.csv_file import TARGETS, CsvFile
-from anchorlens.safe import START, kind_of, read_bytes, read_toml, safe_repr
+from anchorlens.safe import START, kind_of, read_bytes, read_toml
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000

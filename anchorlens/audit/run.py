@@ -24,7 +24,7 @@ from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:

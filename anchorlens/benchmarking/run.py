@@ -21,7 +21,7 @@ from anchorlens.probes.from_file import what_went_wrong, with_own
 from anchorlens.probes.registry import probe_named
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import call
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 MOST_READINGS = 200
 """Largest number of readings of a probe, over all models."""

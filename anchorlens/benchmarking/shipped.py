@@ -19,7 +19,8 @@ from anchorlens.configuration import check_number
 from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
 from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.records import Record
-from anchorlens.safe import read_bytes, reading, safe_text, tensors_in, zip_in
+from anchorlens.safe import read_bytes, reading, tensors_in, zip_in
+from anchorlens.texts import safe_text
 
 FOLDER = Path(str(resources.files("anchorlens"))) / "benchmarking"
 CHECKPOINTS = FOLDER / "checkpoints.zip"

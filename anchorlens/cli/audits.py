@@ -11,7 +11,7 @@ from anchorlens.cli.errors import one_line_errors
 from anchorlens.cli.results import draw_and_print
 from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.texts import safe_text
 
 
 @one_line_errors
@@ -70,12 +70,12 @@ def audit_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (dataset,))
     if seeds > MOST_MODELS:
-        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {safe_repr(seeds)}")
+        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {seeds}")
     try:
         the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
-        raise ValueError(f"{safe_text(dataset)}: {safe_text(error.strerror)}; give a .csv or .toml") from None
+        raise ValueError(f"{safe_text(dataset)}: {error.strerror}; give a .csv or .toml") from None
     recipe = {"steps": STEPS, "device": device}
     recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
     result = audit(

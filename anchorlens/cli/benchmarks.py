@@ -13,7 +13,7 @@ from anchorlens.cli.results import draw_and_print
 from anchorlens.cli.shared_options import AsJson, Device, Plot
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 
 
 @one_line_errors

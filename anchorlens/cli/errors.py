@@ -12,7 +12,7 @@ import typer
 
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.models.devices import is_out_of_memory
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import WorkerKilled
 
 LONGEST = 1200
@@ -54,7 +54,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
                 raise
             place = traceback.extract_tb(error.__traceback__)[-1]
             fail(
-                f"{safe_text(place.filename)}: line {place.lineno} must not end the program, got "
+                f"{place.filename}: line {place.lineno} must not end the program, got "
                 f"sys.exit({safe_repr(error.code)}) before there was a result; leave that call out",
                 EXIT_FAILED,
             )

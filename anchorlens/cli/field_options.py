@@ -14,7 +14,7 @@ import typer
 from anchorlens import safe
 from anchorlens.cli.help import Entry, Section, value_name
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.runs.run_config import Parts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
 from anchorlens.runs.identity import places
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -57,7 +57,7 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
         ValueError: it does not exist, or is no path.
     """
     if not isinstance(start, str) or not start:
-        raise ValueError(f"start must be the path of a checkpoint or run, got {safe.safe_repr(start)}")
+        raise ValueError(f"start must be the path of a checkpoint or run, got {safe_repr(start)}")
     from anchorlens.files.checkpoint import from_contents
     from anchorlens.runs.start import checkpoint_in, read_start
     from anchorlens.runs.train_config import TrainConfig
@@ -82,7 +82,7 @@ def _content(path: Path, called: str, advice: str = "") -> bytes:
     try:
         return safe.read_bytes(path)
     except OSError as error:
-        raise ValueError(f"{called}: {safe_text(error.strerror)}{advice}") from None
+        raise ValueError(f"{called}: {error.strerror}{advice}") from None
     except ValueError as error:
         raise ValueError(f"{called}: {error}") from None
 

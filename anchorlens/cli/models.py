@@ -16,7 +16,7 @@ from anchorlens.cli.results import draw_and_print
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 

@@ -15,8 +15,8 @@ from anchorlens.cli.field_options import with_field_options
 from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
 from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.safe import safe_repr
 from anchorlens.sweep.grids import ALIASES, axis_values, grid
+from anchorlens.texts import safe_repr
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:

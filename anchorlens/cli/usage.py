@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.cli.help import HelpCommand, group_lines, width
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 
 _LONGEST = 300
 """Largest number of characters of a usage error."""

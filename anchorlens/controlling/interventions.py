@@ -18,7 +18,7 @@ from anchorlens.configuration import check_number, documented, field_types
 from anchorlens.models.config import PARTS
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 SHORT, LONGER = 0.2, 0.5
 """Steps of attempts from the checkpoint, as a share of the run's steps."""

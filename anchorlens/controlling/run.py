@@ -21,9 +21,9 @@ from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.identity import identity
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.run_folder import plausible_seconds

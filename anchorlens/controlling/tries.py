@@ -18,7 +18,8 @@ from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import read_bytes, read_json, reading, safe_repr, safe_text
+from anchorlens.safe import read_bytes, read_json, reading
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import plan

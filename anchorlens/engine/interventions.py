@@ -15,7 +15,7 @@ from anchorlens.engine.architectures import architecture
 from anchorlens.randomness import generator
 from anchorlens.runs.interventions import ALL, CHANGES, ONCE, During, read_changes, read_during, read_once
 from anchorlens.runs.train_config import DECAYS
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

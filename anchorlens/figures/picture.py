@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from anchorlens.figures.in_notebook import drawn_by
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """Plotly settings: no logo, and no button that uploads."""

@@ -10,7 +10,7 @@ from plotly.io import templates
 
 from anchorlens.figures.picture import Picture
 from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 from anchorlens.views import page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"

@@ -26,12 +26,13 @@ from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
 from anchorlens.runs.start import checkpoint_in, read_start
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import LONGEST, CheckpointError, read_tensors, reading, safe_repr, safe_text
+from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.asking import blaming, evaluated
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.texts import LONGEST, safe_repr, safe_text
 from anchorlens.views import html
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from anchorlens.safe import (
     CheckpointError,
     read_json,
     read_tensors,
-    safe_repr,
 )
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
     from torch import Tensor

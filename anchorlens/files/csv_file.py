@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.safe import UTF_16, decoded, safe_repr
+from anchorlens.safe import UTF_16, decoded
 from anchorlens.tasks.shared.checked_batch import narrowed
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Int

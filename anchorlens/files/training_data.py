@@ -16,18 +16,17 @@ from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
 from anchorlens.safe import (
     START,
     ZIP,
-    first_line,
     instead,
     kind_of,
     read_bytes,
     read_safetensors,
     read_torch_zip,
     reading,
-    safe_repr,
     zip_in,
 )
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.texts import first_line, safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000

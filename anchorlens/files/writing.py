@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from anchorlens.configuration import as_path
-from anchorlens.safe import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".pdf", ".svg", ".png")
 """Suffixes of pages, pictures and summaries."""

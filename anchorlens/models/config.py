@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from anchorlens.configuration import Config, check_number, documented, number
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 Variant = Literal["gpt2", "postnorm", "released"]
 VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from anchorlens.configuration import check_choice, check_kind, checked_arguments
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

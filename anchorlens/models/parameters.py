@@ -32,7 +32,7 @@ from anchorlens.models.config import Part
 from anchorlens.models.fused import is_known, layout_of, values_in
 from anchorlens.models.gamma import expert_of, is_bias_or_norm, matrices, without_a_draw, writes_to_residual
 from anchorlens.models.wrappers import unwrapped
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _WEIGHTS_OF_NORMS, _BIASES_OF_NORMS = ("weight", "w", "scale", "gamma", "g"), ("bias", "b", "beta")

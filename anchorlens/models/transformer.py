@@ -29,7 +29,7 @@ from transformer_lens.utilities.tensors import get_offset_position_ids, repeat_a
 from transformer_lens.utilities.typed_module_list import TypedModuleList
 
 from anchorlens.configuration import check_choice
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "solu", "relu2")
 NORMALIZATIONS = ("LN", "LNPre", "RMS", "RMSPre")

@@ -22,8 +22,9 @@ from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.runs.identity import execution_fields
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import CheckpointError, check_inside, reading, safe_repr, safe_text
+from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import trajectory_files

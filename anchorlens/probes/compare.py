@@ -23,8 +23,8 @@ from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.runs.identity import identity
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import html
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
 from anchorlens.randomness import generator
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

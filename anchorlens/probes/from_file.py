@@ -14,7 +14,7 @@ from typing import Any
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import SHIPPED
 from anchorlens.probes.result import ProbeResult
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "

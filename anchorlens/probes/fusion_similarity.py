@@ -17,8 +17,8 @@ from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

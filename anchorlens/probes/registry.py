@@ -26,7 +26,7 @@ from anchorlens.probes.stable_rank import stable_rank
 from anchorlens.probes.survival import survival
 from anchorlens.probes.training_regime import training_regime
 from anchorlens.probes.v_similarity import v_similarity
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.files.importers.inputs import ModelInput

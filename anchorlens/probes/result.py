@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from anchorlens.configuration import documented
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 from anchorlens.views import html
 
 if TYPE_CHECKING:

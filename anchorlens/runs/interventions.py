@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 ALL = "all"
 """Stands for every weight matrix, whatever its part; biases and LayerNorms are no matrices."""

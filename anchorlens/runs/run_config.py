@@ -9,9 +9,9 @@ from anchorlens.configuration import check_choice, check_kind, field_types, sugg
 from anchorlens.models.config import unusual_gammas
 from anchorlens.runs.interventions import with_base
 from anchorlens.runs.train_config import DURATIONS, SCHEDULED, TrainConfig
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.registry import read_stored_task, read_task, tasks
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr
 from anchorlens.views import html
 
 PARTS = ("task", "model", "train")

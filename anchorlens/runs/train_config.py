@@ -19,7 +19,7 @@ from anchorlens.runs.interventions import (
     read_schedule,
 )
 from anchorlens.runs.start import checkpoint_in, sha256_of
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Pairs of fields for the same duration in two units; only one of each pair can be given."""

@@ -1,10 +1,8 @@
-"""Read untrusted files as data only, and print untrusted text safely.
+"""Read untrusted files as data only.
 
-A file's name or content may be anything: control characters that steer a terminal, a text of megabytes, a
-pipe that never ends, brackets nested a million deep, a pickle that runs a program. Three jobs are done here,
-and nowhere else in the package:
+A file's content may be anything: a text of megabytes, a pipe that never ends, brackets nested a million deep,
+a pickle that runs a program. Two jobs are done here, and nowhere else in the package:
 
-- `safe_text` and `safe_repr` make a text or a value safe to print;
 - `read_json` and `read_toml` read text (`read_bytes` and `ordinary_file`: a file) bounded and as data;
 - `read_tensors` reads `.pt` and `.safetensors` files without running anything; `kind_of` says what another
   file is.

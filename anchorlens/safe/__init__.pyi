@@ -26,9 +26,5 @@ from .tensors import Contents as Contents
 from .tensors import read_safetensors as read_safetensors
 from .tensors import read_tensors as read_tensors
 from .tensors import tensors_in as tensors_in
-from .texts import LONGEST as LONGEST
-from .texts import first_line as first_line
-from .texts import safe_repr as safe_repr
-from .texts import safe_text as safe_text
 from .torch_zip import read_torch_zip as read_torch_zip
 from .torch_zip import zip_in as zip_in

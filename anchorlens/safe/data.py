@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from anchorlens.safe.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 DEEPEST = 64
 """Largest depth of nested lists and tables in JSON or TOML."""

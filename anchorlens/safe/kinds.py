@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from anchorlens.safe.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 START = 4096
 """Number of bytes at the start of a file that tell what it is."""

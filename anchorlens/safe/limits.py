@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from anchorlens.safe.texts import safe_repr
+from anchorlens.texts import safe_repr
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
 """Environment variable with the factor by which the allowed cost is multiplied."""

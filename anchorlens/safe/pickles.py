@@ -12,7 +12,7 @@ from typing import Any
 
 from anchorlens.safe.kinds import refused_name, unread
 from anchorlens.safe.limits import check_at_most
-from anchorlens.safe.texts import safe_text
+from anchorlens.texts import safe_text
 
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16

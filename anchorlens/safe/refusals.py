@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from anchorlens.safe.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 _LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)

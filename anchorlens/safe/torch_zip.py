@@ -19,7 +19,7 @@ from torch import Tensor
 from anchorlens.safe.kinds import zip_kind
 from anchorlens.safe.limits import check_affordable, check_at_most, cost_factor
 from anchorlens.safe.pickles import Name, read_pickle
-from anchorlens.safe.texts import first_line, safe_repr
+from anchorlens.texts import first_line, safe_repr
 
 _LARGEST_PICKLE = 64 * 2**20
 _DAMAGED = (

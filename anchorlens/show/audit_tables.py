@@ -9,8 +9,8 @@ from typing import Any
 
 from anchorlens.audit.lateness import FIT, Score
 from anchorlens.audit.result import POWER, Audit
-from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table
+from anchorlens.texts import safe_text
 
 MOST_GROUPS = 8
 """Largest number of groups listed, the latest ones; --json and --out give all."""

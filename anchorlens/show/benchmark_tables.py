@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from anchorlens.benchmarking.questions import QUESTIONS
 from anchorlens.benchmarking.result import Benchmark, ReadingScore
-from anchorlens.safe import safe_text
 from anchorlens.show.tables import Table, TableCell
+from anchorlens.texts import safe_text
 
 MOST_FAILURES = 3
 """Largest number of failures described in full."""

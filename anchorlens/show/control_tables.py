@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anchorlens.controlling.result import Attempt, Control, PhaseAnswers
-from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, TableCell, dotted
+from anchorlens.texts import safe_text
 
 NOT_ENDED = "-"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 
 MOST_CHARACTERS = 240
 """Largest number of characters of a text in a view; longer texts are cut at the end."""

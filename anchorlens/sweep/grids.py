@@ -14,8 +14,9 @@ from anchorlens.configuration import field_types
 from anchorlens.runs.identity import same_value
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
-from anchorlens.safe import read_json, safe_repr, safe_text
+from anchorlens.safe import read_json
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
 """Short names of often swept fields, for the command line and the axes of a diagram."""

@@ -37,8 +37,6 @@ from anchorlens.safe import (
     read_bytes,
     read_json,
     reading,
-    safe_repr,
-    safe_text,
 )
 from anchorlens.sweep.cell_json import (
     LONGEST_DETAILS,
@@ -51,6 +49,7 @@ from anchorlens.sweep.cell_json import (
 from anchorlens.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1

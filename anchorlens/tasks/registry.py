@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from anchorlens.configuration import field_types, suggestion
 from anchorlens.plugins import defined_in, installed
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.cogs.task import CogsTask
 from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
@@ -25,6 +24,7 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr, safe_text
 
 TASKS: tuple[type[Task], ...] = (
     AnchorTask,

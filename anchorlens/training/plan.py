@@ -26,10 +26,10 @@ from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.runs.run_config import RunConfig, check_parts
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
+from anchorlens.texts import safe_repr
 from anchorlens.training.update_cost import Cost, count_cost
 
 MOST_WORKERS = 1024

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import safe_text
+from anchorlens.texts import safe_text
 from anchorlens.views import html
 
 LINE_SECONDS, COMMAND_LINE_SECONDS = 5.0, 30.0

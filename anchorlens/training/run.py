@@ -20,9 +20,9 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.runs.run_config import RunConfig, field_advice
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start

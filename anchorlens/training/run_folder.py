@@ -34,7 +34,6 @@ from anchorlens.files.writing import atomic_write, naming
 from anchorlens.runs.identity import execution_fields, identity, places
 from anchorlens.runs.run_config import PARTS, RunConfig
 from anchorlens.safe import (
-    LONGEST,
     MOST_DIGITS,
     CheckpointError,
     check_inside,
@@ -42,9 +41,9 @@ from anchorlens.safe import (
     read_bytes,
     read_json,
     reading,
-    safe_repr,
 )
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import LONGEST, safe_repr
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1

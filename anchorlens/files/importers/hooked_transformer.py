@@ -37,9 +37,10 @@ from anchorlens.models.hooked import model_of
 from anchorlens.runs.presets import preset_parts
 from anchorlens.runs.run_config import RunConfig, merged
 from anchorlens.runs.train_config import TrainConfig
-from anchorlens.safe import CheckpointError, reading, safe_repr
+from anchorlens.safe import CheckpointError, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 KIND = "HookedTransformer state dict"
 

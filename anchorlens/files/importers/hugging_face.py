@@ -18,7 +18,8 @@ from anchorlens.files.importers.source import (
     state_dict,
 )
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import CheckpointError, reading, safe_repr
+from anchorlens.safe import CheckpointError, reading
+from anchorlens.texts import safe_repr
 
 KIND = "Hugging Face GPT-2"
 

@@ -21,10 +21,11 @@ from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
-from anchorlens.safe import CheckpointError, safe_repr, safe_text
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -20,7 +20,7 @@ from anchorlens.files.importers.source import (
     not_used,
     state_dict,
 )
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 KIND = "nanoGPT"
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.two_anchor.regimes import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 _TARGETS = ("composition", "composition_test", "composition_random", "composition_more_anchor")
 _NINE_SHIFTS = {anchor: anchor - 5 for anchor in range(1, 10)}

@@ -22,10 +22,10 @@ from anchorlens.safe import (
     read_json,
     read_toml,
     reading,
-    safe_repr,
 )
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformerConfig

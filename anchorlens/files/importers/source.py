@@ -18,9 +18,9 @@ from anchorlens.files.importers.vocabulary import in_order_of
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.models.hooked import model_with
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

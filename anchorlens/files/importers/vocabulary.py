@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
+from anchorlens.texts import safe_repr
 
 _NEVER_SAID = -1e9
 """Logit of a word without a token of its own, low enough that it is never predicted."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from anchorlens.safe import HEADER, safe_repr
+from anchorlens.safe import HEADER
+from anchorlens.texts import safe_repr
 
 KEYS = (
     *("state_dict", "model_state_dict", "model", "model_state", "module", "net", "network", "params"),

@@ -13,9 +13,9 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
 from anchorlens.files.importers.hooked_from import HINT
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

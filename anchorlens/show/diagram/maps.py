@@ -11,13 +11,13 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.figures import SHARE
 from anchorlens.figures.picture import Picture, plotly_text
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.show.diagram import axes, drawing, outcomes
 from anchorlens.show.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.show.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, outcome, trouble
 from anchorlens.show.words import MAP_CAPTIONS, Caption
 from anchorlens.sweep.cells import Cell, SweepResult, metrics_of
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import figure
 
 SCALE = SHARE["colorscale"]

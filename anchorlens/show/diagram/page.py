@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from anchorlens.figures.picture import script_json
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.safe import safe_text
 from anchorlens.show.diagram import axes
 from anchorlens.show.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
 from anchorlens.show.diagram.layout import Layout, Summary, arranged, summary
@@ -28,6 +27,7 @@ from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.sweep.cells import Cell, SweepResult, axes_of, metrics_of
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
 from anchorlens.views import diagram

@@ -11,10 +11,10 @@ import numpy as np
 from anchorlens.configuration import settings
 from anchorlens.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.safe import safe_text
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.registry import logged_metrics
+from anchorlens.texts import safe_text
 from anchorlens.training.result import TrainResult
 from anchorlens.views import html
 

@@ -17,13 +17,13 @@ from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBE
 from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import needs_task
 from anchorlens.runs.identity import places
-from anchorlens.safe import safe_repr
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.texts import safe_repr
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import safe_text
 from anchorlens.show.diagram.axes import name_of_cell, value_label
 from anchorlens.show.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.show.formats import number
@@ -14,6 +13,7 @@ from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.sweep.sweep_folder import SweepFolder
+from anchorlens.texts import safe_text
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1

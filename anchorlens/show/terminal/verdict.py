@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anchorlens.safe import safe_text
 from anchorlens.show.evidence import lowered, raised
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.show.words import what_is_named
 from anchorlens.tasks.shared.phases import SHORT, Phase
+from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
 COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

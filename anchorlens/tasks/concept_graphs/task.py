@@ -12,7 +12,6 @@ import numpy as np
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.models.unet.config import UNetConfig
 from anchorlens.randomness import generator
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.concept_graphs import images
 from anchorlens.tasks.concept_graphs.diffusion import Schedule
 from anchorlens.tasks.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
@@ -21,6 +20,7 @@ from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import on_device
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float

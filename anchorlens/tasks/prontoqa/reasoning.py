@@ -7,7 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from anchorlens.configuration import article
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 _SENTENCE = re.compile(r"^(?:(each|every) )?(\w+) (is|are)( not)?(?: (an?))? (\w+)$")
 _QUERY = re.compile(r"^(?:true or false :|is the following statement true or false \?) (.+)$")

@@ -13,10 +13,10 @@ from typing import Any
 from anchorlens.configuration import exactly
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.plugins import is_own, line_in
-from anchorlens.safe import safe_repr, safe_text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.texts import safe_repr, safe_text
 
 
 def evaluated(task: Task, model: LogitsModel, **options: Any) -> Evaluation:

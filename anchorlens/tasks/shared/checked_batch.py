@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.texts import safe_repr
 
 _LARGEST = 2**62
 """Above any token that there is."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from anchorlens.safe import safe_text
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.texts import safe_text
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

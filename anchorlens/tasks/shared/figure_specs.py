@@ -13,7 +13,7 @@ from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
 from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import article
-from anchorlens.safe import safe_repr
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Int

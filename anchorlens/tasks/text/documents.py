@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import UTF_16, ordinary_file, safe_repr
+from anchorlens.safe import UTF_16, ordinary_file
+from anchorlens.texts import safe_repr
 
 CODE, TEXT, FILES = "code", "text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32

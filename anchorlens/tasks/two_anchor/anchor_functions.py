@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

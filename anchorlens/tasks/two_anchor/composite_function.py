@@ -17,7 +17,6 @@ import numpy as np
 
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor.anchor_functions import (
     MOST_PAIRS,
@@ -35,6 +34,7 @@ from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials, choose, placed
 from anchorlens.tasks.two_anchor.splits import Split, Splits
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.safe import safe_repr
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.splits import Split
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, TypeVar
-
-from annotated_types import Ge, Le
 
 from anchorlens.safe import check_values
 from anchorlens.texts import safe_text
@@ -49,21 +48,6 @@ def _printable(value: Any) -> Any:
     return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
-@dataclass(frozen=True)
-class _TextUpTo:
-    """A text of a file: at most so many characters, made printable when it is read."""
-
-    n_characters: int
-    keep_lines: bool = False
-    pattern: str | None = None
-
-    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
-        from pydantic_core import core_schema
-
-        text = core_schema.str_schema(max_length=self.n_characters, pattern=self.pattern)
-        return core_schema.no_info_after_validator_function(_lines if self.keep_lines else _line, text)
-
-
 def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
     """A function that reads a value, whose ValueError keeps nothing of that value in memory.
 
@@ -81,13 +65,31 @@ def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
     return reading
 
 
-class _Plain:
-    """A table of any content that JSON can hold."""
+class Check:
+    """Annotations of pydantic that check a field; made late, since importing pydantic takes .09 s."""
 
-    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
-        from pydantic_core import core_schema
+    def __init__(self, annotations: Callable[[ModuleType], Sequence[Any]]) -> None:
+        self._annotations = annotations
 
-        return core_schema.no_info_after_validator_function(refusing(_plain), core_schema.dict_schema())
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        import pydantic
+
+        return handler.generate_schema(Annotated[source, *self._annotations(pydantic)])
+
+
+def limits(**bounds: float) -> Check:
+    """Bounds of a number (`ge`, `le`) or of a length (`min_length`, `max_length`)."""
+    return Check(lambda pydantic: [pydantic.Field(**bounds)])
+
+
+def _text(n_characters: int, read: Callable[[str], str] = _line, pattern: str | None = None) -> Check:
+    """A text of a file: at most so many characters, made printable when it is read."""
+    return Check(
+        lambda pydantic: [
+            pydantic.Field(max_length=n_characters, pattern=pattern),
+            pydantic.AfterValidator(read),
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -125,18 +127,19 @@ class _Unstored:
         return core_schema.with_default_schema(anything, default=None)
 
 
-Share = Annotated[float, Ge(0), Le(1)]
-Count = Annotated[int, Ge(0), Le(10**15)]
-Name = Annotated[str, _TextUpTo(200)]
-Text = Annotated[str, _TextUpTo(2000)]
-LongText = Annotated[str, _TextUpTo(20_000)]
-Lines = Annotated[str, _TextUpTo(100_000, keep_lines=True)]
+Share = Annotated[float, limits(ge=0, le=1)]
+Count = Annotated[int, limits(ge=0, le=10**15)]
+Name = Annotated[str, _text(200)]
+Text = Annotated[str, _text(2000)]
+LongText = Annotated[str, _text(20_000)]
+Lines = Annotated[str, _text(100_000, _lines)]
 DrawnNumber = Annotated[float, _Rounded()]
 DrawnShare = Annotated[float, _Rounded(0, 1)]
 DrawnError = Annotated[float, _Rounded(0)]
-ReadingName = Annotated[str, _TextUpTo(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
+ReadingName = Annotated[str, _text(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
 """`probe.number`, as no other column of a sweep's table is called."""
-Plain = Annotated[dict[str, Any], _Plain()]
+Plain = Annotated[dict[Any, Any], Check(lambda pydantic: [pydantic.AfterValidator(refusing(_plain))])]
+"""A table of any content that JSON can hold."""
 UNSTORED = _Unstored()
 """`Annotated[T, UNSTORED]` is a field that JSON does not hold."""
 

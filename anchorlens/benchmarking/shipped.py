@@ -12,13 +12,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-from annotated_types import Len
-
 from anchorlens.benchmarking.result import Benchmark, BenchmarkModel
 from anchorlens.configuration import check_number
 from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
 from anchorlens.files.writing import atomic_write, check_suffix
-from anchorlens.records import Record
+from anchorlens.records import Record, limits
 from anchorlens.safe import read_bytes, reading, tensors_in, zip_in
 from anchorlens.texts import safe_text
 
@@ -43,7 +41,7 @@ _HOW_TO_MAKE = (
 class BenchmarkManifest(Record):
     """The models of a benchmark's file, in their order."""
 
-    models: Annotated[tuple[BenchmarkModel, ...], Len(1, MOST_MODELS)]
+    models: Annotated[tuple[BenchmarkModel, ...], limits(min_length=1, max_length=MOST_MODELS)]
 
 
 def shipped_models(

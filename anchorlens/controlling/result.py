@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge
-
 from anchorlens.configuration import documented
-from anchorlens.records import Count, Name, Record, Share, Text
+from anchorlens.records import Count, Name, Record, Share, Text, limits
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.views import html
 
-Minutes = Annotated[float, Ge(0)]
+Minutes = Annotated[float, limits(ge=0)]
 Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "planned"]
 """`cut off`: still running when the time was up or another attempt had reached Phase 3; `skipped`: not begun;
 `planned`: would be tried."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import warnings
 
-from tqdm import TqdmWarning
-
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", TqdmWarning)  # in a notebook without ipywidgets bars are plain
+    warnings.filterwarnings("ignore", "IProgress not found")  # bars are plain without ipywidgets
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
         from transformer_lens.components.transformer_block import TransformerBlock

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
-from annotated_types import Ge, Le, Len
-
 from anchorlens.configuration import documented
-from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record
+from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
 from anchorlens.safe import may_be_refused
 from anchorlens.verdict.verdict import Verdict
 
@@ -35,14 +33,14 @@ class CellContent(_File):
     """Why it diverged, in one line."""
     step: Count
     """Optimizer steps taken."""
-    seconds: Annotated[float, Ge(0), Le(10**9)] | None
+    seconds: Annotated[float, limits(ge=0, le=10**9)] | None
     """Training time."""
     loss: float | None
     """Loss of the last batch that was logged, in nats."""
-    passed_at: Annotated[Mapping[Name, Count | None], Len(0, 10)] = field(default_factory=dict)
+    passed_at: Annotated[Mapping[Name, Count | None], limits(max_length=10)] = field(default_factory=dict)
     """`train`, `id`, `ood` -> the step from which on the accuracy passes its threshold of the phases; None
     where it does not pass at the last evaluation. Empty for a task that has no phases."""
-    probes: Annotated[Mapping[ReadingName, float | None], Len(0, 200)]
+    probes: Annotated[Mapping[ReadingName, float | None], limits(max_length=200)]
     """`probe.reading` of the probes that need no forward pass -> value, None where it is not defined."""
     verdict: Verdict
     """The verdict on its last checkpoint."""

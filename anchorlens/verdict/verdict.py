@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Len
-
 from anchorlens.configuration import documented
-from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text, refusing
+from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text, limits, refusing
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -99,10 +97,10 @@ class ByProbes(Posterior):
     It uses nothing of unseen pairs, neither answers nor activations, and so is independent evidence.
     """
 
-    evidence: Annotated[tuple[Evidence, ...], Len(0, 200)] = ()
+    evidence: Annotated[tuple[Evidence, ...], limits(max_length=200)] = ()
     """Every reading, the one with the largest contribution first; for a task without anchors the readings of
     the weights, which support no phase."""
-    outside: Annotated[tuple[Text, ...], Len(0, 100)] = ()
+    outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
     """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
     makes the probabilities less extreme."""
 
@@ -263,11 +261,11 @@ class Verdict(Record):
     """Whether behaviour and probes name the same phase, or solution; None if one of them names none."""
     explanation: Text
     """What the agreement or disagreement means, in a sentence."""
-    warnings: Annotated[tuple[Text, ...], Len(0, 100)]
+    warnings: Annotated[tuple[Text, ...], limits(max_length=100)]
     """Caveats of the verdict."""
     subject: Subject = field(repr=False)
     """The classified model."""
-    trajectory: Annotated[tuple[TrajectoryPoint, ...], Len(0, 10_000)] = ()
+    trajectory: Annotated[tuple[TrajectoryPoint, ...], limits(max_length=10_000)] = ()
     """For a run's folder: every checkpoint with its forecast."""
 
     def report(

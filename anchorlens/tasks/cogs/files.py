@@ -119,13 +119,14 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
 
 def _fetched(url: str) -> Path:
     """The user's cache with all four files in it."""
-    import pooch
+    import torch.hub  # late, since torch is slow
 
     cache = user_cache("cogs")
-    pooch.get_logger().setLevel("ERROR")
     for name, content in FILES.items():
+        file = cache / name
         try:
-            pooch.retrieve(url + name, known_hash=f"sha256:{content.sha256}", fname=name, path=cache)
+            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != content.sha256:
+                torch.hub.download_url_to_file(url + name, str(file), content.sha256, progress=False)
         except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(

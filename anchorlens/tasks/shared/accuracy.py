@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
 
 from anchorlens.configuration import documented
-from anchorlens.records import Count, Record
+from anchorlens.records import Count, Record, limits
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
@@ -23,7 +22,7 @@ class Accuracy(Record):
 
     value: float
     """0..1 for a share; other metrics have their own bounds."""
-    standard_error: Annotated[float, Ge(0)]
+    standard_error: Annotated[float, limits(ge=0)]
     """Standard error over the noise draws, or over the choice of sequences: 0 only if every question that
     exists was asked. That of a share is computed with one right and one wrong answer added, k + 1 of n + 2,
     since a few answers that are all right leave room for wrong ones: 1 of 1 has .27, 20 of 20 have .04."""

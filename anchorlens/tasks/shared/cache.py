@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+
+_OF_THE_SYSTEM = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
 
 
 def user_cache(name: str) -> Path:
@@ -18,9 +21,8 @@ def user_cache(name: str) -> Path:
     Raises:
         OSError: it cannot be made.
     """
-    import pooch
-
-    folder = Path(os.environ.get("ANCHORLENS_CACHE") or pooch.os_cache("anchorlens")) / name
+    of_the_system = Path(os.environ.get("XDG_CACHE_HOME") or _OF_THE_SYSTEM).expanduser()
+    folder = Path(os.environ.get("ANCHORLENS_CACHE") or of_the_system / "anchorlens") / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Len
-
 from anchorlens.configuration import documented
-from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text
+from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text, limits
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.metric import Metric, has_phases
@@ -44,7 +42,7 @@ class Evaluation(Record):
     """Whether every logit was finite; if not, nothing is measured and there is no phase."""
     options: Plain = field(default_factory=dict)
     """Settings of the evaluation: the seed, and the task in words."""
-    figure_specs: Annotated[Sequence[FigureSpec], Len(0, 20)] = ()
+    figure_specs: Annotated[Sequence[FigureSpec], limits(max_length=20)] = ()
     """Pictures of the answers, as data."""
     train_source: Name = TRAINING_SET
     """What `train` was measured on: `training set`, or what replaces it where that is not known."""
@@ -62,7 +60,7 @@ class Evaluation(Record):
     by_symmetry: Accuracy | None = None
     """Accuracy on left-out questions that an answer blind to order gets right too, since the same in another
     order is trained on the same answer. They show no composition and are not in `ood`. None without any."""
-    notes: Annotated[tuple[Text, ...], Len(0, 100)] = ()
+    notes: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
     """Remarks on what was measured, one line each."""
 
     def __post_init__(self) -> None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Le, Len
 
 from anchorlens.configuration import documented
-from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text
+from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text, limits
 from anchorlens.texts import safe_repr
 
 
@@ -131,7 +130,7 @@ class Sample(Record):
 class SampleTable(_Spec):
     """Some of the answers, as a table."""
 
-    answers: Annotated[tuple[Sample, ...], Len(0, 100)]
+    answers: Annotated[tuple[Sample, ...], limits(max_length=100)]
     """A row for each."""
     figure_spec: Literal["SampleTable"] = field(default="SampleTable", kw_only=True)
     """Which of the pictures it is, in JSON."""
@@ -142,13 +141,13 @@ class SampleTable(_Spec):
 class ImageGrid(_Spec):
     """Small images in rows, as data."""
 
-    rows: Annotated[tuple[Name, ...], Len(1, 100)]
+    rows: Annotated[tuple[Name, ...], limits(min_length=1, max_length=100)]
     """What each row shows, from top to bottom."""
-    n_columns: Annotated[int, Ge(1), Le(100)]
+    n_columns: Annotated[int, limits(ge=1, le=100)]
     """Images in a row."""
-    side: Annotated[int, Ge(1), Le(1000)]
+    side: Annotated[int, limits(ge=1, le=1000)]
     """Pixels of an image's side."""
-    pixels: Annotated[str, Len(0, 4_000_000)]
+    pixels: Annotated[str, limits(max_length=4_000_000)]
     """Red, green and blue of every pixel, a byte each, row by row of the whole: zlib, base64."""
     figure_spec: Literal["ImageGrid"] = field(default="ImageGrid", kw_only=True)
     """Which of the pictures it is, in JSON."""

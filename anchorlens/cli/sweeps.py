@@ -52,11 +52,6 @@ def sweep_command(
         int | None,
         typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm."),
     ] = None,
-    tls_ca_file: Annotated[
-        Path | None, path_option("Certificate (PEM) of the authority that signed those of a tls:// cluster.")
-    ] = None,
-    tls_cert: Annotated[Path | None, path_option("Your certificate for that cluster.")] = None,
-    tls_key: Annotated[Path | None, path_option("The key of your certificate.")] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Train runs again that failed before.")
     ] = False,
@@ -94,7 +89,6 @@ def sweep_command(
     start = axis_values("start", axes["start"])[0] if "start" in axes else None
     base = base_parts(preset or named, start)
     runs = grid(merged(base, file), axes)
-    security = _security(tls_ca_file, tls_cert, tls_key)
     from anchorlens.show.terminal import sweep as printing
 
     if out is None or dry_run:
@@ -104,30 +98,21 @@ def sweep_command(
     from anchorlens.sweep.run import sweep
 
     print(printing.overview(runs), file=sys.stderr, flush=True)
-    options: Any = {"engine": engine, "workers": workers, "security": security}
     try:
-        result = sweep(runs, out, retry_failed=retry_failed, progress=COMMAND_LINE_SECONDS, **options)
+        result = sweep(
+            runs,
+            out,
+            engine=engine,
+            workers=workers,
+            retry_failed=retry_failed,
+            progress=COMMAND_LINE_SECONDS,
+        )
     except EngineError as error:
         fail(str(error), EXIT_FAILED)
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
             fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
-
-
-def _security(ca_file: Path | None, cert: Path | None, key: Path | None) -> Any:
-    """Dask's settings for these TLS files, in every role; None if none is given."""
-    files = {"--tls-ca-file": ca_file, "--tls-cert": cert, "--tls-key": key}
-    missing = [name for name, path in files.items() if path is None]
-    if len(missing) == len(files):
-        return None
-    if ca_file is None or cert is None or key is None:
-        raise ValueError(f"{', '.join(files)} go together; {' and '.join(missing)} is missing")
-    try:
-        from anchorlens.sweep.clusters import security_of
-    except ImportError:
-        raise ValueError("TLS files are for Dask clusters: pip install 'anchorlens[cluster]'") from None
-    return security_of(ca_file, cert, key)
 
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]

@@ -15,17 +15,19 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from dask import config
 from distributed import LocalCluster, Security, WorkerPlugin
 
 from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import ordinary_file
 from anchorlens.tasks.shared.scratch import scratch_folder
 from anchorlens.training.child_processes import safe_children
 from anchorlens.training.plan import processes
+
+if TYPE_CHECKING:
+    from dask_jobqueue.slurm import SLURMCluster
 
 DEATHS = 3
 """A cell fails if its worker was killed more often than this. A scheduler that we did not start uses its own
@@ -118,15 +120,14 @@ class OneGPU(WorkerPlugin):
 
 
 @contextlib.contextmanager
-def slurm(workers: int | None, security: Security | None, folder: Path) -> Iterator[Any]:
+def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
     """A Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
 
     Args:
         workers: number of jobs.
-        security: TLS files. None for those of Dask's configuration; if it has none, a certificate is made for
-            this run, which the jobs read from files that only this user may read.
-        folder: folder for these files while the jobs run, unless `jobqueue.slurm.shared-temp-directory`
-            names another; every job must see it.
+        folder: folder for the files of the certificate while the jobs run, unless
+            `jobqueue.slurm.shared-temp-directory` names another; every job must see it. Only this user may
+            read the files. Where Dask's configuration names TLS files, those are used instead.
 
     Raises:
         NotStarted: the folder's name cannot be passed to a job.
@@ -142,9 +143,8 @@ def slurm(workers: int | None, security: Security | None, folder: Path) -> Itera
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
-        if security is None and _has_files(Security(), "scheduler"):
-            security = Security()
-        elif security is None:
+        security = Security(require_encryption=True)
+        if not _has_files(security, "scheduler"):
             security = opened.enter_context(_certificate_in_files(folder))
         cluster = SLURMCluster(
             security=security,
@@ -166,50 +166,45 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
         for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
             path.touch(mode=0o600)
             path.write_text(content)
-        yield security_of(cert, cert, key)
+        roles = {
+            f"tls_{role}_{kind}": str(path)
+            for role in ("client", "scheduler", "worker")
+            for kind, path in (("cert", cert), ("key", key))
+        }
+        yield Security(require_encryption=True, tls_ca_file=str(cert), **roles)
 
 
-def security_of(ca_file: Path, cert: Path, key: Path) -> Security:
-    """Dask's settings for these TLS files in every role; unencrypted connections are refused."""
-    roles = {
-        f"tls_{role}_{kind}": str(path)
-        for role in ("client", "scheduler", "worker")
-        for kind, path in (("cert", cert), ("key", key))
-    }
-    return Security(require_encryption=True, tls_ca_file=str(ca_file), **roles)
-
-
-def check_usable(security: Security | None, address: str) -> None:
-    """Refuse TLS files that are missing or cannot be read.
+def check_encryption(address: str) -> None:
+    """Refuse an address for which Dask's configuration lacks usable TLS files; Dask would try for minutes.
 
     Args:
-        security: TLS files; None for those of Dask's configuration.
-        address: the address to which the client connects; empty for a cluster that we start.
+        address: the address of a running scheduler.
 
     Raises:
-        ValueError: they are; the message says what to give.
+        ValueError: the message names the keys of Dask's configuration.
     """
-    if security is None:
-        if config.get("distributed.client.security-loader", None) is not None:
-            return
-        security = Security()
-        if not _has_files(security, "client"):
+    if config.get("distributed.client.security-loader", None) is not None:
+        return
+    security = Security()
+    if not address.startswith("tls://"):
+        if security.require_encryption:
             raise ValueError(
-                f"{address} takes certificates: give --tls-ca-file, --tls-cert and --tls-key (from Python, "
-                "security), or set distributed.comm.tls in Dask's configuration"
+                "the address of the cluster must begin with tls://, since Dask's configuration sets "
+                f"distributed.comm.require-encryption, got {address}. Start the cluster with certificates."
             )
-    for role in ("client",) if address else ("client", "scheduler", "worker"):
-        if not _has_files(security, role):
-            raise ValueError(f"security must have a ca_file and the certificate of the {role}")
-        try:
-            for name in ("ca_file", "cert", "key"):
-                content = security.get_tls_config_for_role(role)[name]
-                if content and "\n" not in content:  # a path, not the text of a certificate
-                    with ordinary_file(content):  # Python's ssl would block on a named pipe
-                        pass
-            security.get_connection_args(role)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise ValueError(f"the TLS files cannot be used: {error}; PEM files were expected") from None
+        return
+    if not _has_files(security, "client"):
+        raise ValueError(
+            f"{address} takes certificates. Name them in Dask's configuration: distributed.comm.tls.ca-file, "
+            "distributed.comm.tls.client.cert and distributed.comm.tls.client.key."
+        )
+    try:
+        security.get_connection_args("client")
+    except OSError as error:  # ssl.SSLError too
+        raise ValueError(
+            f"the files of distributed.comm.tls in Dask's configuration must be PEM files, got {error}. Name "
+            "other files."
+        ) from None
 
 
 def _has_files(security: Security, role: str) -> bool:

@@ -15,16 +15,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anchorlens.configuration import check_number
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.safe import read_bytes, read_json
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import MOST_WORKERS
-
-if TYPE_CHECKING:
-    from distributed import Security
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 CONNECT_SECONDS = 60
@@ -38,10 +35,11 @@ class EngineError(RuntimeError):
 class SweepEngine:
     """Opens executors for the cells of a sweep."""
 
-    def __init__(
-        self, name: str | None, workers: int | None = None, security: Security | None = None
-    ) -> None:
+    def __init__(self, name: str | None, workers: int | None = None) -> None:
         """Choose an engine.
+
+        A running cluster that takes certificates gets those of Dask's configuration (`distributed.comm.tls`).
+        `slurm` takes those too; if there are none, it makes a certificate for each run. `local` always does.
 
         Args:
             name: `serial`: this process, without an extra dependency. `local`: one process for each core or
@@ -50,19 +48,16 @@ class SweepEngine:
                 Dask cluster, which must see the sweep's folder under the same path.
                 None: `local` where the extra `[cluster]` is installed, else `serial`.
             workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
-            security: Dask's TLS files and settings, for a running cluster or `slurm`; None for those of
-                Dask's configuration (`distributed.comm.tls`). If there are none, `slurm` makes a certificate
-                for each run; `local` always does.
 
         Raises:
             ValueError: no such engine, Dask is not installed, `workers` for an engine that starts none, or
-                a `security` that is missing, unusable or not needed.
+                TLS files of Dask's configuration that are missing or unusable.
         """
         if name is None:
             name = "local" if _has("distributed", "cryptography") else "serial"
         if workers is not None:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
-        self.name, self.workers, self.security = name, workers, security
+        self.name, self.workers = name, workers
         self.n_processes = 1
         """Processes that share the cells, >= 1; for a running cluster, counted when it was opened."""
         self._address = name.startswith(ADDRESSES)
@@ -81,21 +76,10 @@ class SweepEngine:
             raise ValueError("the engine 'slurm' needs dask-jobqueue and the number of workers (--workers 8)")
         if workers is not None and name not in ("local", "slurm"):
             raise ValueError(f"the engine {name!r} starts no workers; leave workers out")
-        self._check_security()
+        if name not in ("serial", "local", "slurm"):
+            from anchorlens.sweep.clusters import check_encryption
 
-    def _check_security(self) -> None:
-        """Refuse unusable TLS files at once, since Dask would try them for minutes."""
-        if self.name in ("serial", "local"):
-            if self.security is not None:
-                raise ValueError(f"the engine {self.name!r} needs no TLS files; leave them out")
-            return
-        from anchorlens.sweep import clusters
-
-        address = "" if self.name == "slurm" else self.name if self._address else _address_in(self.name)
-        if self.security is not None and address and not address.startswith("tls://"):
-            raise ValueError(f"TLS files are for an address that begins with tls://, got {address}")
-        if self.security is not None or address.startswith("tls://"):
-            clusters.check_usable(self.security, address)
+            check_encryption(name if self._address else _address_in(name))
 
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
         """An executor for these cells, open within the context; cells unfinished at its end are dropped.
@@ -125,11 +109,10 @@ class SweepEngine:
                 if self.name == "local":
                     where = {"address": opened.enter_context(clusters.local(runs, self.workers))}
                 elif self.name == "slurm":
-                    jobs = clusters.slurm(self.workers, self.security, folder)
+                    jobs = clusters.slurm(self.workers, folder)
                     where = {"address": opened.enter_context(jobs)}
                 else:
-                    key = "address" if self._address else "scheduler_file"
-                    where = {key: self.name, "security": self.security}
+                    where = {"address" if self._address else "scheduler_file": self.name}
                 client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
             except (OSError, TimeoutError) as error:
                 raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error

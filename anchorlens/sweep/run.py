@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from typing import TYPE_CHECKING
 
 from anchorlens.configuration import checked_arguments
 from anchorlens.models.devices import killed_for_memory
@@ -21,9 +20,6 @@ from anchorlens.training.jobs import grouped, submit_all, trained_together
 from anchorlens.training.plan import check_runs, check_start
 from anchorlens.training.progress import Show, progress_bar
 from anchorlens.training.run_folder import last_step
-
-if TYPE_CHECKING:
-    from distributed import Security
 
 BREAKS = 3
 """A sweep ends with an error when its engine breaks more often than this without finishing a cell between."""
@@ -41,7 +37,6 @@ def sweep(
     *,
     engine: str | None = None,
     workers: int | None = None,
-    security: Security | None = None,
     retry_failed: bool = False,
     progress: bool | float | None = None,
 ) -> SweepResult:
@@ -59,8 +54,6 @@ def sweep(
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
             `SweepEngine`); None for `local` where Dask is installed, else `serial`.
         workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
-        security: `distributed.Security` with the TLS files for a running cluster or `slurm`; None for those
-            of Dask's configuration.
         retry_failed: train failed cells again.
         progress: as for `train`.
 
@@ -82,7 +75,7 @@ def sweep(
     Source: the grids of arXiv 2405.05409 and 2501.08537.
     """
     runs = check_runs(runs, starts=False)
-    chosen = SweepEngine(engine, workers, security)
+    chosen = SweepEngine(engine, workers)
     folder = SweepFolder(out)
     with_start = [run for run in runs if run.train_config.start is not None]
     for _, run in folder.missing(folder.named(with_start)):

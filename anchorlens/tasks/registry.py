@@ -38,7 +38,7 @@ TASKS: tuple[type[Task], ...] = (
 """The kinds of task that are shipped; data without a kind are read as the first."""
 
 _OF_COMMANDS = """
-help help_all version preset config out resume dry_run json engine workers tls_ca_file tls_cert tls_key
+help help_all version preset config out resume dry_run json engine workers
 retry_failed kind task tasks probes layers heads from tensorboard
 """
 _OF_MODELS = """

@@ -14,6 +14,7 @@ from anchorlens.sweep import sweep
 from anchorlens.sweep.engines import EngineError, SweepEngine
 
 pytest.importorskip("distributed", reason="needs the extra [cluster]")
+from dask import config  # noqa: E402
 from distributed import LocalCluster, Security  # noqa: E402
 from distributed.core import connect  # noqa: E402
 
@@ -101,12 +102,23 @@ def page(port, name):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Options with a certificate that vouches for itself, and its key."""
+    """Dask's configuration in a process's environment: a certificate that vouches for itself, and its key."""
     folder, made = tmp_path_factory.mktemp("tls"), Security.temporary()
     (folder / "cert.pem").write_text(made.tls_client_cert)
     (folder / "key.pem").write_text(made.tls_client_key)
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    return ["--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
+    roles = ("client", "scheduler", "worker")
+    of_roles = {f"{role}.{kind}": folder / f"{kind}.pem" for role in roles for kind in ("cert", "key")}
+    return configuration({"ca-file": folder / "cert.pem", **of_roles})
+
+
+def configuration(tls):
+    """Keys of Dask's configuration -> their values."""
+    return {f"distributed.comm.tls.{name}": str(path) for name, path in tls.items()}
+
+
+def variables(keys):
+    """Variables that set these keys of Dask's configuration."""
+    return {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": keys[name] for name in keys}
 
 
 @pytest.mark.slow
@@ -114,13 +126,14 @@ def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
     from anchorlens.sweep import engines, run
 
     file = tmp_path / "scheduler.json"
-    common = [*files, "--no-dashboard", "--protocol", "tls", "--host", "127.0.0.1", "--scheduler-file", file]
+    common = ["--no-dashboard", "--protocol", "tls", "--host", "127.0.0.1", "--scheduler-file", file]
     servers = [
         subprocess.Popen(
             [sys.executable, "-m", *map(str, command)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
+            env={**os.environ, **variables(files)},
         )
         for command in (
             ["distributed.cli.dask_scheduler", "--port", 0, *common],
@@ -131,23 +144,23 @@ def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
         wait_for(file.exists)
         out = tmp_path / "a"
         given = ["--engine", file, "--out", out, *flags({"seed": "0:2"}, steps=2)]
-        process = start("sweep", *given, *files)
+        with monkeypatch.context() as environment:
+            for name, value in variables(files).items():
+                environment.setenv(name, value)
+            process = start("sweep", *given)
         stdout, stderr = process.communicate(timeout=300)
         assert process.returncode == 0 and "2 finished" in stdout, stderr
         process = start("sweep", *given)
         _, stderr = process.communicate(timeout=300)
-        assert process.returncode == 2 and "takes certificates: give --tls-ca-file" in stderr
+        assert process.returncode == 2 and "Dask's configuration: distributed.comm.tls.ca-file" in stderr
         monkeypatch.setattr(engines, "CONNECT_SECONDS", 2)
         monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
-        with pytest.raises(EngineError, match="no Dask scheduler answers"):
-            sweep(tiny({"seed": [7]}), out, engine=str(file), security=Security.temporary())
-        from dask import config
-
-        names = ("ca-file", "client.cert", "client.key")
-        tls = {
-            f"distributed.comm.tls.{name}": str(path) for name, path in zip(names, files[1::2], strict=True)
-        }
-        with config.set(tls):
+        stranger = Security.temporary()
+        other = {"ca-file": stranger.tls_ca_file}
+        other |= {"client.cert": stranger.tls_client_cert, "client.key": stranger.tls_client_key}
+        with config.set(configuration(other)), pytest.raises(EngineError, match="no Dask scheduler answers"):
+            sweep(tiny({"seed": [7]}), out, engine=str(file))
+        with config.set(files):
             assert sweep(tiny({"seed": [8]}), out, engine=str(file)).counts == {"finished": 1}
     finally:
         for server in servers:
@@ -161,36 +174,22 @@ class TestArguments:
             SweepEngine(*arguments, **options)
 
     def test_certificates_where_they_are_needed(self, tmp_path):
-        self.refused("takes certificates: give --tls-ca-file", "tls://127.0.0.1:1")
+        self.refused("takes certificates. Name them in .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
         file = tmp_path / "scheduler.json"
         file.write_text('{"address": "tls://127.0.0.1:1"}')
         self.refused("tls://127.0.0.1:1 takes certificates", str(file))
         file.write_text("[]")
         self.refused("is no scheduler file", str(file))
 
-    def test_certificates_where_they_have_no_use(self):
-        self.refused("'local' needs no TLS files", "local", security=Security.temporary())
-        self.refused("begins with tls://", "tcp://127.0.0.1:1", security=Security.temporary())
+    def test_no_plain_connection_where_the_configuration_wants_encryption(self):
+        with config.set({"distributed.comm.require-encryption": True}):
+            self.refused("must begin with tls://.*require-encryption", "tcp://127.0.0.1:1")
 
     def test_files_that_are_no_certificates(self, tmp_path):
         (tmp_path / "a.pem").write_text("hello")
-        path = str(tmp_path / "a.pem")
-        bad = Security(tls_ca_file=path, tls_client_cert=path, tls_client_key=path)
-        self.refused("the TLS files cannot be used", "tls://127.0.0.1:1", security=bad)
-        self.refused(
-            "the certificate of the client", "tls://127.0.0.1:1", security=Security(tls_ca_file=path)
-        )
-
-    def test_a_pipe_is_no_certificate_and_nobody_waits_for_it(self, tmp_path):
-        os.mkfifo(tmp_path / "a.pem")
-        path = str(tmp_path / "a.pem")
-        bad = Security(tls_ca_file=path, tls_client_cert=path, tls_client_key=path)
-        self.refused("cannot be used: .*no ordinary file", "tls://127.0.0.1:1", security=bad)
-
-    def test_options_go_together(self, files, tmp_path):
-        from typer.testing import CliRunner
-
-        from anchorlens.cli import app
-
-        done = CliRunner().invoke(app, ["sweep", "--out", str(tmp_path / "a"), *map(str, files[:4])])
-        assert done.exit_code == 2 and "--tls-key is missing" in done.output
+        path = tmp_path / "a.pem"
+        for bad in (path, tmp_path / "none.pem"):
+            with config.set(configuration({"ca-file": bad, "client.cert": path, "client.key": path})):
+                self.refused("distributed.comm.tls .* must be PEM files", "tls://127.0.0.1:1")
+        with config.set(configuration({"ca-file": path})):
+            self.refused("distributed.comm.tls.client.cert", "tls://127.0.0.1:1")

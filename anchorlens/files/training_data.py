@@ -105,13 +105,13 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         if entries:
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
-            arrays = [_Npy(archive, entry) for entry in _named(named)]
-            unpacked = _check_count(*(array.shape for array in arrays))
+            pair = _named(named)
+            unpacked = _check_count(*(_shape(archive, entry) for entry in pair))
             if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
                 raise ValueError(
                     f"unsafe: its numbers would have {unpacked:,} bytes, and it has {len(data):,}; refused"
                 )
-            tokens, targets = (array.numbers() for array in arrays)
+            tokens, targets = (_array(archive, entry) for entry in pair)
             return tokens, targets
     return _named(read_torch_zip(data))
 
@@ -127,39 +127,35 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     return _BYTES * numbers
 
 
-class _Npy:
-    """An array in a zip: the header is read and checked at once, the numbers on demand."""
+def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
+    """The shape that an array's header claims, checked against the size of the entry; no number is read."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
+    with archive.open(entry) as packed:
+        file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
+    try:
+        version, format = np.lib.format.read_magic(file), np.lib.format
+        read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except Exception as error:  # of Python's tokenizer too
+        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+    if dtype.kind not in "iu":
+        raise ValueError(f"training data must be integers, got {safe_repr(str(dtype))}")
+    whole = all(type(n) is int and n >= 0 for n in shape)  # True is an int to NumPy
+    if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
+        raise ValueError(
+            f"truncated or damaged: {safe_repr(entry.filename)} has not the bytes of {safe_repr(shape)}"
+        )
+    return shape
 
-    def __init__(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
-        self._archive, self._entry = archive, entry
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """An array whose `_shape` was checked."""
+    try:
         with archive.open(entry) as packed:
-            file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
-        try:
-            version, format = np.lib.format.read_magic(file), np.lib.format
-            read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
-            self.shape, self._by_columns, self._dtype = read(file)
-        except Exception as error:  # of Python's tokenizer too
-            raise ValueError(f"truncated or damaged: {first_line(error)}") from None
-        if self._dtype.kind not in "iu":
-            raise ValueError(f"training data must be integers, got {safe_repr(str(self._dtype))}")
-        self._start = file.tell()
-        n_bytes = entry.file_size - self._start
-        whole = all(type(n) is int and n >= 0 for n in self.shape)  # True is an int to NumPy
-        if not whole or self._dtype.itemsize * math.prod(self.shape) != n_bytes:
-            raise ValueError(
-                f"truncated or damaged: {safe_repr(entry.filename)} has not the bytes of "
-                f"{safe_repr(self.shape)}"
-            )
-
-    def numbers(self) -> np.ndarray:
-        with self._archive.open(self._entry) as packed:
-            data = packed.read(self._entry.file_size)  # never more, whatever follows
-        if len(data) != self._entry.file_size:
-            raise EOFError("it ends too early")
-        order = "F" if self._by_columns else "C"
-        return np.ndarray(self.shape, self._dtype, buffer=data, offset=self._start, order=order)
+            return np.lib.format.read_array(packed, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
 
 
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,15 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 import anchorlens
+from anchorlens.files.csv_file import CsvFile
+from anchorlens.files.tables import write_rows
 
 ROOT = Path(anchorlens.__file__).parent
 PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
-MOST = 21
+MOST = 20
 PINNED_BY = {"pydantic_core": "pydantic", "dask": "distributed"}
 """A library whose exact version another one pins, and that other one."""
 NEVER_NEEDED = {"ipython", "wandb"}
@@ -48,3 +52,12 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
     assert found - declared - optional - NEVER_NEEDED == set()
     assert declared - found == set()
     assert len(declared) <= MOST
+
+
+def test_without_pyarrow_data_are_read_and_a_table_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.csv", None)
+    assert CsvFile(b"x0,target\n1,2\n300,4\n").rows().tolist() == [[1, 2], [300, 4]]
+    with pytest.raises(ValueError, match=r"needs pyarrow: pip install 'anchorlens\[export\]'"):
+        write_rows([{"a": 1}], tmp_path / "a.csv")
+    assert not list(tmp_path.iterdir())

@@ -14,6 +14,7 @@ from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
 from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
 from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
+from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.sweep.grids import ALIASES, axis_values, grid
 from anchorlens.texts import safe_repr
@@ -175,7 +176,6 @@ def diagram_command(
         anchorlens diagram sweeps/a
         anchorlens diagram sweeps/a --x gamma --y weight_decay --table runs.csv
     """
-    from anchorlens.files.tables import TABLES
     from anchorlens.show.diagram.page import write_diagram
     from anchorlens.sweep.export import write_table
 

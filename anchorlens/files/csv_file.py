@@ -100,9 +100,10 @@ class CsvFile:
 
     def _rows_of_integers(self) -> np.ndarray | None:
         """The rows, fast; None if anything is unusual, which `_rows_of_values` reads or names."""
-        import pyarrow
-        import pyarrow.csv
-
+        try:
+            import pyarrow.csv
+        except ImportError:
+            return None
         kinds = {f"f{i}": pyarrow.int64() for i in range(len(self.fields))}
         skipped = self.first_line - (not self.names)
         read = pyarrow.csv.ReadOptions(

@@ -6,13 +6,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pyarrow
-import pyarrow.csv
-import pyarrow.parquet
+from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.writing import atomic_write, check_can_write
+
+if TYPE_CHECKING:
+    import pyarrow
 
 TABLES = (".csv", ".parquet")
 """Suffixes of tables."""
@@ -30,11 +29,15 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
         path: `.csv` or `.parquet`; a file that is there is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, no row, or the path is no ordinary file.
+        ValueError: another suffix, no such folder, no row, the path is no ordinary file, or there is no
+            pyarrow.
         OSError: the disk refuses; a file that was there before is untouched.
     """
     path = check_can_write(path, "a table's name", TABLES)
     table = table_of_rows(rows)
+    import pyarrow.csv
+    import pyarrow.parquet
+
     with atomic_write(path) as file:
         if path.suffix == ".csv":
             pyarrow.csv.write_csv(_without_formulas(table), file)
@@ -46,8 +49,13 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     """The table that `write_rows` writes.
 
     Raises:
-        ValueError: no row.
+        ValueError: no row, or there is no pyarrow.
     """
+    try:
+        import pyarrow
+    except ImportError:
+        raise ValueError("a table needs pyarrow: pip install 'anchorlens[export]'") from None
+
     if not rows:
         raise ValueError("a table must have at least one row, got none")
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -56,6 +64,8 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
 
 def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
     """The table with an apostrophe before each text and name that a spreadsheet would take for a formula."""
+    import pyarrow
+
     columns = [
         pyarrow.array([text and _no_formula(text) for text in column.to_pylist()], pyarrow.string())
         if column.type == pyarrow.string()
@@ -80,6 +90,8 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 def _column(values: list[Any]) -> pyarrow.Array:
     """A column of one type; values of several types, nested or too large become JSON text."""
+    import pyarrow
+
     present = [value for value in values if value is not None]
     kinds = {type(value) for value in present}
     if kinds == {int, float}:

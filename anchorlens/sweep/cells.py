@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anchorlens.configuration import documented
+from anchorlens.files.tables import table_of_rows
 from anchorlens.runs.identity import execution_fields, identity, same_value
 from anchorlens.runs.run_config import RunConfig
 from anchorlens.sweep.cell_json import CellContent
@@ -271,8 +272,6 @@ class SweepResult:
         Raises:
             ValueError: no cell.
         """
-        from anchorlens.files.tables import table_of_rows  # late, since it imports pyarrow, which is slow
-
         return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from rich.table import Table
 
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.verdict.calibration import FORMAT_VERSION, from_dict
+from anchorlens.verdict.calibration import FORMAT_VERSION, Calibration
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
@@ -159,7 +159,7 @@ def said_and_tables(
     zoo: Any, calibrated: dict[str, Any], left: LeftOut
 ) -> tuple[dict[str, list[Said]], dict[str, Table]]:
     """What the verdicts say of each run in `reasoning`, and the tables of the page by their names."""
-    model = from_dict(calibrated)
+    model = Calibration.from_dict(calibrated)
     ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
     fitted = ends[ends["group"].isin(FITTED)].reset_index(drop=True)
     said: dict[tuple[str, str], list[Said]] = {}

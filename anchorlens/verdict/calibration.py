@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,12 @@ from importlib import resources
 from typing import Any
 
 from anchorlens.configuration import documented
+from anchorlens.records import Record
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.question_model import QuestionModel, Regime
 
 FORMAT_VERSION = 3
+"""Version of the JSON file."""
 
 
 @documented
@@ -31,7 +32,7 @@ class OfRegime:
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(Record):
     """Everything fitted: verdicts by probes and decoding, early verdicts, and the range of the zoo."""
 
     regimes: Mapping[Regime, OfRegime]
@@ -93,22 +94,6 @@ class Calibration:
 @functools.cache
 def calibration() -> Calibration:
     """The calibration that this version ships."""
-    content = json.loads(
-        resources.files("anchorlens.verdict").joinpath("calibration.json").read_text("utf-8")
-    )
-    assert content["format_version"] == FORMAT_VERSION
-    return from_dict(content)
-
-
-def from_dict(content: Mapping[str, Any]) -> Calibration:
-    """Read a calibration from the JSON file's content."""
-    regimes: dict[Regime, OfRegime] = {
-        regime: OfRegime(**{name: QuestionModel.from_dict(fit) for name, fit in fits.items()})
-        for regime, fits in content["regimes"].items()
-    }
-    return Calibration(
-        regimes=regimes,
-        early={float(moment): QuestionModel.from_dict(fit) for moment, fit in content["early"].items()},
-        known=content["known"],
-        provenance=content["provenance"],
+    return Calibration.from_json(
+        resources.files("anchorlens.verdict").joinpath("calibration.json").read_bytes()
     )

@@ -177,7 +177,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
         label, weight = max(odds.items(), key=lambda item: item[1])
         speaks = weight > SAYS_NOTHING
         value = values[reading.name]
-        votes = {which: answer.votes.get(reading.name) for which, answer in fitted.answers.items()}
+        votes = {which: answer.votes.get(reading.name) for which, answer in fitted.questions.items()}
         found.append(
             Evidence(
                 reading=reading.name,

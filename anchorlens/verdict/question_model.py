@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal
 
 from anchorlens.configuration import documented
+from anchorlens.records import Record
 from anchorlens.tasks.shared.phases import LABELS
 
 Question = Literal[
@@ -140,10 +141,10 @@ class QuestionFit:
 
 @documented
 @dataclass(frozen=True)
-class QuestionModel:
+class QuestionModel(Record):
     """One fitted verdict: a model of each question, and the ranges of the readings."""
 
-    answers: Mapping[Question, QuestionFit]
+    questions: Mapping[Question, QuestionFit]
     """Question -> its model; a missing question counts as answered with yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
     """Reading -> label -> range of the middle 80 % of the fitted checkpoints of that label."""
@@ -153,9 +154,9 @@ class QuestionModel:
     @property
     def ends(self) -> Ends:
         """Label -> the questions that lead to it; solutions if the model asks for them, else phases."""
-        if "inferential" in self.answers:
+        if "inferential" in self.questions:
             return SOLUTIONS
-        return ENDS if "commutative" in self.answers else WHERE_ORDER_MATTERS
+        return ENDS if "commutative" in self.questions else WHERE_ORDER_MATTERS
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -163,13 +164,13 @@ class QuestionModel:
         return tuple(
             label
             for label, steps in self.ends.items()
-            if all(yes or which in self.answers for which, yes in steps)
+            if all(yes or which in self.questions for which, yes in steps)
         )
 
     def without_commutativity(self) -> Self:
         """The same verdict for a task in which the order of two anchors matters."""
-        answers = {which: answer for which, answer in self.answers.items() if which != "commutative"}
-        return replace(self, answers=answers)
+        questions = {which: fit for which, fit in self.questions.items() if which != "commutative"}
+        return replace(self, questions=questions)
 
     def probabilities(self, values: Values, distance: float = 0.0) -> dict[str, float]:
         """Label -> probability, 0..1, sum 1.
@@ -179,7 +180,7 @@ class QuestionModel:
             distance: distance of the model from the zoo, >= 0; it makes the probabilities less extreme.
         """
         return self._probabilities(
-            {which: answer.log_odds(values, distance) for which, answer in self.answers.items()}
+            {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}
         )
 
     def raised(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
@@ -189,7 +190,7 @@ class QuestionModel:
         """
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}
-        for which, answer in self.answers.items():
+        for which, answer in self.questions.items():
             odds[which] = answer.log_odds(values, distance)
             without[which] = odds[which] - answer.part(values, reading, distance)
         before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
@@ -218,23 +219,6 @@ class QuestionModel:
             largest = max(others)
             found[label] = value - largest - math.log(sum(math.exp(other - largest) for other in others))
         return found
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Read it from the JSON file's content."""
-        answers: dict[Question, QuestionFit] = {
-            which: QuestionFit(
-                one["intercept"],
-                {reading: Vote(**vote) for reading, vote in one["votes"].items()},
-                one["widening"],
-            )
-            for which, one in content["questions"].items()
-        }
-        ranges = {
-            reading: {label: (low, high) for label, (low, high) in of_labels.items()}
-            for reading, of_labels in content["ranges"].items()
-        }
-        return cls(answers, ranges, content.get("least_probability", 0.5))
 
 
 def _log_sigmoid(x: float) -> float:

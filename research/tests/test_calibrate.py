@@ -10,7 +10,7 @@ import pytest
 
 import calibrate
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.calibration import calibration, from_dict
+from anchorlens.verdict.calibration import Calibration, calibration
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from anchorlens.verdict.readings import READINGS
 from calibration import fit, held_out, page, votes, weights
@@ -194,12 +194,12 @@ class TestFit:
 class TestCalibrate:
     def test_it_is_whole_and_fit_on_its_groups(self, everything):
         zoo, (content, left) = everything
-        calibrated = from_dict(json.loads(json.dumps(content)))
+        calibrated = Calibration.from_dict(json.loads(json.dumps(content)))
         n_fit = zoo[zoo["group"].isin(FITTED)]["name"].nunique()
         assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
         assert content["known"]["variant"] == ["gpt2", "postnorm"]
         assert calibrated.distance({"variant": "released"}) == 1
-        answers = calibrated.regimes["reasoning"].by_probes.answers.values()
+        answers = calibrated.regimes["reasoning"].by_probes.questions.values()
         assert all(answer.widening >= 1.05 for answer in answers)
         assert set(calibrated.early) == {0.1, 0.25, 0.5}
         assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())

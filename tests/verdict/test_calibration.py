@@ -59,7 +59,7 @@ class TestProbabilities:
 
     def test_widened_is_less_sure_and_keeps_the_order(self, model):
         values = {READING: 0.75, OTHER: 0.9}
-        wide = {which: replace(answer, widening=1.5) for which, answer in model.answers.items()}
+        wide = {which: replace(answer, widening=1.5) for which, answer in model.questions.items()}
         model = QuestionModel(wide, {})
         sure, less = model.probabilities(values), model.probabilities(values, distance=3.0)
         odds = wide["generalises"].log_odds(values)
@@ -74,7 +74,7 @@ class TestProbabilities:
         assert model.raised({}, READING) == dict.fromkeys(LABELS, 0.0)
 
     def test_a_run_may_come_to_no_phase(self, model):
-        early = QuestionModel({**model.answers, "comes to a phase": QuestionFit(-1.0, {})}, {})
+        early = QuestionModel({**model.questions, "comes to a phase": QuestionFit(-1.0, {})}, {})
         assert model.labels == LABELS and early.labels == (*LABELS, UNDECIDED)
         assert early.probabilities({})[UNDECIDED] == pytest.approx(sigmoid(1))
 
@@ -200,11 +200,11 @@ class TestShipped:
         shipped, readings = calibration(), {reading.name: reading for reading in READINGS}
         models = [getattr(one, by) for one in shipped.regimes.values() for by in ("by_probes", "by_decoding")]
         for model in models:
-            for which, answer in model.answers.items():
+            for which, answer in model.questions.items():
                 for reading, vote in answer.votes.items():
                     assert vote.slope * readings[reading].sign(which) > 0
         for model in (*models, *shipped.early.values()):
-            votes = [vote for answer in model.answers.values() for vote in answer.votes.values()]
+            votes = [vote for answer in model.questions.values() for vote in answer.votes.values()]
             assert all(vote.weight >= 0 and vote.low <= vote.high for vote in votes)
 
     def test_by_the_probes_goes_by_no_unseen_pair(self):
@@ -212,4 +212,4 @@ class TestShipped:
         for of_regime in calibration().regimes.values():
             model = of_regime.by_probes
             assert unseen and not unseen & set(model.ranges)
-            assert not any(unseen & set(answer.votes) for answer in model.answers.values())
+            assert not any(unseen & set(answer.votes) for answer in model.questions.values())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from anchorlens.configuration import documented
+from anchorlens.records import Record
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -103,7 +104,7 @@ def stand_out(
 
 @documented
 @dataclass(frozen=True)
-class Score:
+class Score(Record):
     """How a ranking and its flags compare with the known violations of the rule."""
 
     n: int
@@ -121,10 +122,6 @@ class Score:
     """Share of the flagged ones that violate, 0..1; None where nothing is flagged."""
     recall: float | None
     """Share of the violating ones that are flagged, 0..1; None where none violates."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        return asdict(self)
 
 
 def score(

@@ -10,7 +10,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import loky
@@ -25,6 +25,7 @@ from anchorlens.engine.interventions import check_interventions
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
+from anchorlens.records import Record
 from anchorlens.runs.run_config import RunConfig, check_parts
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
@@ -42,7 +43,7 @@ PROCESS_BYTES = 500_000_000
 
 @documented
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """The estimated cost of a training."""
 
     device: str
@@ -65,10 +66,6 @@ class Plan:
     """Estimated time of the whole training, evaluations included, if nothing else uses the machine."""
     on_the_way: Mapping[str, str] = field(default_factory=dict)
     """Field of the recipe (of the first run) -> the change it makes during training, in words."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
-        return asdict(self)
 
 
 def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:

@@ -35,13 +35,17 @@ def _training_views() -> None:
 
 def _all_views() -> None:
     """Import everything that shows a result."""
-    from anchorlens.audit import picture  # noqa: F401
-    from anchorlens.benchmarking import picture as benchmark_picture  # noqa: F401
+    from anchorlens.extras.audit import notebook as audit  # noqa: F401
+    from anchorlens.extras.audit import picture  # noqa: F401
+    from anchorlens.extras.benchmark import notebook as benchmark  # noqa: F401
+    from anchorlens.extras.benchmark import picture as benchmark_picture  # noqa: F401
+    from anchorlens.extras.control import notebook as control  # noqa: F401
+    from anchorlens.extras.summary import page as summary_page  # noqa: F401
+    from anchorlens.extras.sweep import notebook as sweep  # noqa: F401
+    from anchorlens.extras.sweep.diagram import page  # noqa: F401
     from anchorlens.show import frame  # noqa: F401
-    from anchorlens.show.diagram import page  # noqa: F401
-    from anchorlens.show.notebook import audit, benchmark, control, gamma, probe, sweep, verdict  # noqa: F401
+    from anchorlens.show.notebook import gamma, probe, verdict  # noqa: F401
     from anchorlens.show.report import page as report_page  # noqa: F401
-    from anchorlens.show.summary import page as summary_page  # noqa: F401
 
 
 rooms += [_light_views, _training_views, _all_views]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.safe import read_bytes
+from anchorlens.files.safe import read_bytes
 from anchorlens.texts import safe_repr, safe_text
 
 

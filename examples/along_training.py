@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorlens import figures, preset, probes, train_many
+from anchorlens import preset, probes, train_many
+from anchorlens.show import figures
 
 GAMMAS, SEEDS = (0.3, 0.5, 0.8), (0, 1, 2)
 PROBES = ("q_condensation", "stable_rank", "embedding_pca")

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
-from anchorlens.audit import audit, corrupted
-from anchorlens.audit.lateness import score
+from anchorlens.extras.audit import audit, corrupted
+from anchorlens.extras.audit.lateness import score
 
 DATASETS = {
     "one broken group": AnchorTask(complexity=1),

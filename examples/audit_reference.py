@@ -32,10 +32,10 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
-from anchorlens.audit import Mappings, mappings_of
-from anchorlens.audit.lateness import Score, fit_steps, lateness, ranks, score
-from anchorlens.audit.watching import watch
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.extras.audit import Mappings, mappings_of
+from anchorlens.extras.audit.lateness import Score, fit_steps, lateness, ranks, score
+from anchorlens.extras.audit.watching import watch
+from anchorlens.training.recipes.run_config import RunConfig
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import torch
 
-from anchorlens import checkpoints, load_checkpoint
+from anchorlens import load_checkpoint
 from anchorlens.models.hooks import assert_live, attention_masks, last_logits, masked_attention
+from anchorlens.training import checkpoints
 
 
 def main(checkpoint: Path) -> dict[tuple[int, str], float]:

@@ -16,11 +16,12 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens import AnchorEvaluation, Checkpoint, evaluate, figures, load_checkpoint
-from anchorlens.checkpoints import shipped
+from anchorlens import AnchorEvaluation, Checkpoint, evaluate, load_checkpoint
 from anchorlens.probes import mask_key_token
-from anchorlens.probes.mask_key_token import MaskKeyToken
+from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
+from anchorlens.show import figures
 from anchorlens.tasks.shared.phases import Phase
+from anchorlens.training.checkpoints import shipped
 
 WORDS = {
     "Phase 1": "memorises",

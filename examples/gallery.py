@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorlens import checkpoints, figures, load_checkpoint
+from anchorlens import load_checkpoint
 from anchorlens.probes import PROBES, compare, probe_named
+from anchorlens.show import figures
+from anchorlens.training import checkpoints
 
 LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
 """What the shipped checkpoints are called, in their order."""

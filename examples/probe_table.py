@@ -19,10 +19,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens import Checkpoint, figures, load_checkpoint, preset, train_many
+from anchorlens import Checkpoint, load_checkpoint, preset, train_many
 from anchorlens.probes import PROBES, apply, compare, probe_named
-from anchorlens.probes.result import ProbeResult
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.show import figures
+from anchorlens.training.recipes.run_config import RunConfig
 
 COLUMNS = {
     "phase1": "Phase 1",

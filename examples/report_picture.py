@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from anchorlens import classify
-from anchorlens.checkpoints import shipped
+from anchorlens.training.checkpoints import shipped
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTH, HEIGHT = 1280, 1215

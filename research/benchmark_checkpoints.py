@@ -3,8 +3,8 @@
     python research/benchmark_checkpoints.py                # all three, one after the other
     python research/benchmark_checkpoints.py reference page # what changes where a reading does
 
-    checkpoints   anchorlens/benchmarking/checkpoints.zip, from the zoo's table and archive (research/zoo.py)
-    reference     anchorlens/benchmarking/reference.json: our readings, and WeightWatcher's alpha
+    checkpoints   anchorlens/extras/benchmark/checkpoints.zip, from the zoo's table and archive (research/zoo.py)
+    reference     anchorlens/extras/benchmark/reference.json: our readings, and WeightWatcher's alpha
     page          docs/benchmark.md, from benchmark.md.jinja beside this file
 
 The models are those of held-out runs alone, by a rule that asks no reading (`choose`). On one core the
@@ -27,7 +27,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from anchorlens.benchmarking import (
+from anchorlens.extras.benchmark import (
     Benchmark,
     BenchmarkModel,
     reference,
@@ -35,12 +35,12 @@ from anchorlens.benchmarking import (
     score_models,
     shipped_models,
 )
-from anchorlens.benchmarking.auc import LEAST_TASKS, N_DRAWS
-from anchorlens.benchmarking.questions import ENDINGS, QUESTIONS, Ending
-from anchorlens.benchmarking.shipped import CHECKPOINTS, REFERENCE
+from anchorlens.extras.benchmark.auc import LEAST_TASKS, N_DRAWS
+from anchorlens.extras.benchmark.questions import ENDINGS, QUESTIONS, Ending
+from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents
+from anchorlens.files.safe import tensors_in
 from anchorlens.files.writing import atomic_write
-from anchorlens.safe import tensors_in
 from anchorlens.tasks.shared.phases import CLEAR, FIT_THRESHOLD
 from anchorlens.verdict import READINGS, take_readings
 from calibration.numbers import at_end

@@ -26,9 +26,10 @@ from foreign_checkpoints import (
     write_released,
 )
 
-from anchorlens import checkpoints, classify
+from anchorlens import classify
 from anchorlens.files.checkpoint import Checkpoint, check_whole, load_checkpoint
 from anchorlens.files.importers import Opened, open_checkpoint
+from anchorlens.training import checkpoints
 
 LONGEST = 10.0
 """Seconds of computing that opening one file may take; a busy machine does not count."""

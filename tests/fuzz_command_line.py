@@ -19,8 +19,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from anchorlens import checkpoints
 from anchorlens.cli import app
+from anchorlens.training import checkpoints
 
 COMMANDS = {str(one.name): one.callback for one in app.registered_commands if one.callback is not None}
 

@@ -27,11 +27,11 @@ from rich.console import Console
 from sweeping import tiny
 
 from anchorlens import train
+from anchorlens.extras.sweep import open_sweep, sweep, write_table
+from anchorlens.extras.sweep import terminal as printing
+from anchorlens.extras.sweep.diagram.page import diagram_html
 from anchorlens.files import container
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.show.diagram.page import diagram_html
-from anchorlens.show.terminal import sweep as printing
-from anchorlens.sweep import open_sweep, sweep, write_table
 from anchorlens.training.run_folder import read_log, stored_run
 
 MOST_MEGABYTES = 300

@@ -23,23 +23,15 @@ from typing import Any, NamedTuple
 from known_cells import cell
 from typer.testing import CliRunner
 
-from anchorlens import (
-    AnchorTask,
-    Checkpoint,
-    ModelConfig,
-    TrainConfig,
-    build_model,
-    figures,
-    save_checkpoint,
-)
-from anchorlens.audit import audit
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.cli import app
+from anchorlens.extras.audit import audit
+from anchorlens.extras.sweep import write_table
+from anchorlens.extras.sweep.cells import SweepResult
 from anchorlens.files.container import SUFFIXES
 from anchorlens.files.writing import PAGES, PICTURES, SUMMARIES
 from anchorlens.probes import stable_rank
-from anchorlens.show import write_diagram, write_report
-from anchorlens.sweep import write_table
-from anchorlens.sweep.cells import SweepResult
+from anchorlens.show import figures, write_diagram, write_report
 from anchorlens.verdict import classify
 
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)

@@ -4,7 +4,7 @@ import os
 
 from sweeping import tiny
 
-from anchorlens.sweep.sweep_folder import SweepFolder
+from anchorlens.extras.sweep.sweep_folder import SweepFolder
 
 
 def hard_linked(out, content, n_cells):

@@ -3,8 +3,8 @@
 import torch
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
-from anchorlens.benchmarking import BenchmarkModel
-from anchorlens.benchmarking.questions import ENDINGS
+from anchorlens.extras.benchmark import BenchmarkModel
+from anchorlens.extras.benchmark.questions import ENDINGS
 
 TINY = ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8, gamma=0.5)
 TASKS = ("task a", "task b", "task c")

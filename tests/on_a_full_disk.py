@@ -17,11 +17,12 @@ from known_cures import IDLE, damaged
 from sweeping import tiny
 from typer.testing import CliRunner
 
-from anchorlens import control, figures, load_checkpoint, save_checkpoint
+from anchorlens import control, load_checkpoint, save_checkpoint
 from anchorlens.cli import app
+from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
-from anchorlens.sweep import open_sweep, sweep
+from anchorlens.show import figures
 
 BLOCK = 4096
 TRAIN = "--n-layers 1 --d-model 16 --d-head 8 --d-mlp 16 --key-max 40 --n-samples 512 --steps 6 --log-every 1"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from anchorlens.sweep import grid
+from anchorlens.extras.sweep import grid
 
 ROOT = Path(__file__).parents[1]
 TINY = {

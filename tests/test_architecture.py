@@ -165,22 +165,22 @@ def test_what_others_wrote_is_read_by_the_face_of_safe_alone():
 
 ROOMS_THAT_READ = ("anchorlens.files", "anchorlens.show", "anchorlens.cli", "anchorlens.plugins")
 OTHERS_THAT_READ = (
-    "anchorlens.audit.files",
-    "anchorlens.benchmarking.shipped",
-    "anchorlens.controlling.tries",
-    "anchorlens.engine.evaluation_cost",  # refuses a file's model that costs too much
+    "anchorlens.extras.audit.files",
+    "anchorlens.extras.benchmark.shipped",
+    "anchorlens.extras.control.tries",
+    "anchorlens.training.engine.evaluation_cost",  # refuses a file's model that costs too much
     "anchorlens.probes.along",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
-    "anchorlens.runs.start",
-    "anchorlens.sweep.cell_json",
-    "anchorlens.sweep.clusters",
-    "anchorlens.sweep.engines",
-    "anchorlens.sweep.grids",  # axes as JSON text
-    "anchorlens.sweep.sweep_folder",
-    "anchorlens.sweep.work",  # cells whose files are damaged
-    "anchorlens.tasks.cogs.files",
-    "anchorlens.tasks.text.corpus",
-    "anchorlens.tasks.text.documents",
+    "anchorlens.training.recipes.start",
+    "anchorlens.extras.sweep.cell_json",
+    "anchorlens.extras.sweep.clusters",
+    "anchorlens.extras.sweep.engines",
+    "anchorlens.extras.sweep.grids",  # axes as JSON text
+    "anchorlens.extras.sweep.sweep_folder",
+    "anchorlens.extras.sweep.work",  # cells whose files are damaged
+    "anchorlens.extras.cogs.files",
+    "anchorlens.extras.text.corpus",
+    "anchorlens.extras.text.documents",
     "anchorlens.training.run_folder",
 )
 """Modules of other rooms that read what others wrote."""

@@ -9,9 +9,10 @@ import pytest
 import torch
 from browser import needs_chromium
 
-from anchorlens import Checkpoint, build_model, checkpoints, load_checkpoint, preset, train_many
+from anchorlens import Checkpoint, build_model, load_checkpoint, preset, train_many
+from anchorlens.extras.sweep import grid
 from anchorlens.probes import OF_MIXTURES, PROBES, REPORT_PROBES
-from anchorlens.sweep import grid
+from anchorlens.training import checkpoints
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

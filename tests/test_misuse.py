@@ -6,7 +6,7 @@ import torch
 
 import anchorlens
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, classify, probes
-from anchorlens.sweep import grid, sweep
+from anchorlens.extras.sweep import grid, sweep
 
 TASK, SMALL = AnchorTask(), ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 MODEL = build_model(SMALL)

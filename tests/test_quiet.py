@@ -19,9 +19,9 @@ import torch
 
 from anchorlens import *
 from anchorlens import audit, figures, files, probes, show, sweep, verdict
-from anchorlens.audit import audit
+from anchorlens.extras.audit import audit
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.sweep import grid, sweep
+from anchorlens.extras.sweep import grid, sweep
 from sklearn.manifold import TSNE
 
 TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the pictures

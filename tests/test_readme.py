@@ -10,8 +10,9 @@ import pytest
 import typer.main
 from test_architecture import FOLDERS
 
-from anchorlens import AnchorTask, checkpoints, classify
+from anchorlens import AnchorTask, classify
 from anchorlens.cli.commands import app
+from anchorlens.training import checkpoints
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = {f"anchorlens/checkpoints/{p}.pt" for p in ("phase1", "phase2", "phase2-commutative", "phase3")}
+SHIPPED = {
+    f"anchorlens/training/checkpoints/{p}.pt" for p in ("phase1", "phase2", "phase2-commutative", "phase3")
+}
 BENCHMARK = {
-    "anchorlens/benchmarking/checkpoints.zip": 12_000_000,
-    "anchorlens/benchmarking/reference.json": 150_000,
+    "anchorlens/extras/benchmark/checkpoints.zip": 12_000_000,
+    "anchorlens/extras/benchmark/reference.json": 150_000,
 }
 """Files of the benchmark, and the bytes that each may have."""
 

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.audits import audit_command
-from anchorlens.cli.benchmarks import benchmark_command
-from anchorlens.cli.controls import control_command
 from anchorlens.cli.help import EVERYTHING, HelpCommand
 from anchorlens.cli.models import evaluate_command, probe_command
-from anchorlens.cli.sweeps import diagram_command, status_command, sweep_command
 from anchorlens.cli.training import train_command
 from anchorlens.cli.usage import BoundedGroup
 from anchorlens.cli.verdicts import classify_command, demo_command
+from anchorlens.extras.audit.commands import audit_command
+from anchorlens.extras.benchmark.commands import benchmark_command
+from anchorlens.extras.control.commands import control_command
+from anchorlens.extras.sweep.commands import diagram_command, status_command, sweep_command
 
 app = typer.Typer(
     cls=BoundedGroup,

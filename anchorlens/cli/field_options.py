@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from anchorlens import safe
 from anchorlens.cli.help import Entry, Section, value_name
 from anchorlens.configuration import field_docs, field_types
+from anchorlens.files import safe
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
-    from anchorlens.runs.run_config import Parts
     from anchorlens.tasks.shared.base import Task
+    from anchorlens.training.recipes.run_config import Parts
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
@@ -60,7 +60,7 @@ def with_field_options(
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
     """Name -> option, for the task's kind and every field of the tasks, the models and TrainConfig."""
-    from anchorlens.runs.run_config import part_classes
+    from anchorlens.training.recipes.run_config import part_classes
 
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (if left out)", *others])
@@ -87,7 +87,7 @@ def _sections(
     axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
 ) -> list[Section]:
     """The help of every field of these tasks (None: all tasks), their models and TrainConfig."""
-    from anchorlens.runs.run_config import part_classes
+    from anchorlens.training.recipes.run_config import part_classes
 
     sections = []
     for part, cls in part_classes(tasks):
@@ -139,7 +139,7 @@ def _is_json(types: tuple[Any, ...]) -> bool:
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the given options; JSON is parsed where a field needs it, and paths are joined."""
-    from anchorlens.runs.run_config import part_classes
+    from anchorlens.training.recipes.run_config import part_classes
 
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     values = {}

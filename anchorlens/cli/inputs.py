@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
-from anchorlens.runs.identity import places
+from anchorlens.files import safe
 from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.recipes.identity import places
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -42,7 +42,7 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
     """
     if preset is None and start is not None:
         return _parts_of_start(start)
-    from anchorlens.runs.presets import preset_parts
+    from anchorlens.training.recipes.presets import preset_parts
 
     return preset_parts(preset or "quick")
 
@@ -59,8 +59,8 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     if not isinstance(start, str) or not start:
         raise ValueError(f"start must be the path of a checkpoint or run, got {safe_repr(start)}")
     from anchorlens.files.checkpoint import from_contents
-    from anchorlens.runs.start import checkpoint_in, read_start
-    from anchorlens.runs.train_config import TrainConfig
+    from anchorlens.training.recipes.start import checkpoint_in, read_start
+    from anchorlens.training.recipes.train_config import TrainConfig
 
     path = checkpoint_in(start)
     checkpoint = from_contents(path, read_start(path).values)
@@ -134,8 +134,8 @@ def training_sets(
     if train_data is None:
         return {}
     from anchorlens.files.importers.inputs import resolve
+    from anchorlens.files.safe import CheckpointError
     from anchorlens.files.training_data import read_training_data
-    from anchorlens.safe import CheckpointError
     from anchorlens.tasks.registry import task_or_default
 
     tasks, unreadable = {}, False

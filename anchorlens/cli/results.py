@@ -14,7 +14,7 @@ def draw_and_print(
 ) -> None:
     """Write the picture of a result if `plot` is given, and print the result, as JSON if asked for."""
     if plot is not None:
-        from anchorlens import figures
+        from anchorlens.show import figures
 
         figures.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")

@@ -13,7 +13,7 @@ from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
-from anchorlens.runs.presets import PRESETS
+from anchorlens.training.recipes.presets import PRESETS
 
 
 @functools.partial(with_field_options, short={"from": "start"})
@@ -52,7 +52,7 @@ def train_command(
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a
         anchorlens train --preset scan --split jump --out runs/scan
     """
-    from anchorlens.runs.run_config import RunConfig, merged, sorted_by_part
+    from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
@@ -76,7 +76,7 @@ def train_command(
 
         print_plan(plan([run]), as_json)
         return
-    from anchorlens.logging import TensorBoard
+    from anchorlens.training.logging import TensorBoard
     from anchorlens.training.plan import check_runs
     from anchorlens.training.progress import COMMAND_LINE_SECONDS
     from anchorlens.training.result import OnLogError, TrainingDiverged

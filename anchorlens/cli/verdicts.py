@@ -145,7 +145,7 @@ def demo_command(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
         f"{page}; this takes {'minutes' if train else 'about a minute'}"
     )
-    from anchorlens.checkpoints import MODELS, shipped, trained
+    from anchorlens.training.checkpoints import MODELS, shipped, trained
 
     paths = trained(out, COMMAND_LINE_SECONDS) if train else shipped()
     from anchorlens.probes import REPORT_PROBES, with_own

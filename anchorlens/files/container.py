@@ -13,8 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.files.writing import atomic_write, check_suffix
-from anchorlens.safe import (
+from anchorlens.files.safe import (
     HEADER,
     LARGEST_HEADER,
     MOST_VALUES_OF_HEADER,
@@ -22,6 +21,7 @@ from anchorlens.safe import (
     read_json,
     read_tensors,
 )
+from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it

@@ -7,22 +7,17 @@ model, `OF_MIXTURES` those for mixtures of experts, `REPORT_PROBES` those that t
 one probe's results for several models side by side; `own_probes` reads the probes of your own Python file.
 """
 
-from anchorlens.probes.activation_patching import activation_patching
+from anchorlens.extras.expert_use.probe import expert_use
+from anchorlens.extras.survival.probe import survival
 from anchorlens.probes.along import Along, along
-from anchorlens.probes.attention_patterns import attention_patterns
+from anchorlens.probes.any_model.activation_patching import activation_patching
+from anchorlens.probes.any_model.attention_patterns import attention_patterns
+from anchorlens.probes.any_model.embedding_pca import embedding_pca
+from anchorlens.probes.any_model.q_condensation import q_condensation
+from anchorlens.probes.any_model.stable_rank import stable_rank
+from anchorlens.probes.any_model.training_regime import training_regime
 from anchorlens.probes.compare import Comparison, compare
-from anchorlens.probes.embedding_pca import embedding_pca
-from anchorlens.probes.expert_use import expert_use
-from anchorlens.probes.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.from_file import own_probes, with_own
-from anchorlens.probes.fusion_similarity import fusion_similarity
-from anchorlens.probes.gradient_sharing import gradient_sharing
-from anchorlens.probes.information_flow import information_flow
-from anchorlens.probes.interchange import interchange
-from anchorlens.probes.mask_key_token import mask_key_token
-from anchorlens.probes.mask_second_anchor import mask_second_anchor
-from anchorlens.probes.nearest_neighbours import nearest_neighbours
-from anchorlens.probes.q_condensation import q_condensation
 from anchorlens.probes.registry import (
     COSTLY,
     OF_MIXTURES,
@@ -32,12 +27,17 @@ from anchorlens.probes.registry import (
     apply,
     probe_named,
 )
-from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import needs_initial, needs_task
-from anchorlens.probes.stable_rank import stable_rank
-from anchorlens.probes.survival import survival
-from anchorlens.probes.training_regime import training_regime
-from anchorlens.probes.v_similarity import v_similarity
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
+from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
+from anchorlens.probes.two_anchor.gradient_sharing import gradient_sharing
+from anchorlens.probes.two_anchor.information_flow import information_flow
+from anchorlens.probes.two_anchor.interchange import interchange
+from anchorlens.probes.two_anchor.mask_key_token import mask_key_token
+from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
+from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
+from anchorlens.probes.two_anchor.v_similarity import v_similarity
 
 __all__ = [
     "COSTLY",

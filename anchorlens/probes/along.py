@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures.along import Point
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.files.safe import CheckpointError, check_inside, reading
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
 from anchorlens.probes.registry import apply, checked_probes
-from anchorlens.probes.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.runs.identity import execution_fields
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.safe import CheckpointError, check_inside, reading
+from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
+from anchorlens.show.figures.along import Point
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import progress_bar
+from anchorlens.training.recipes.identity import execution_fields
+from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.views import html
@@ -109,7 +109,7 @@ class Along:
         The band reaches from the smallest to the largest value over seeds. With several probes, only the
         first reading of each is drawn.
         """
-        from anchorlens.figures.along import along_figure
+        from anchorlens.show.figures.along import along_figure
 
         return along_figure(self.readings, self.metrics, self.over_seeds)
 

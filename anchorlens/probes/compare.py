@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.figures import complete, in_words
-from anchorlens.figures.picture import plotly_text
-from anchorlens.figures.side_by_side import distinct, side_by_side
 from anchorlens.files.checkpoint import origin
 from anchorlens.files.importers.inputs import Input, ModelInput
 from anchorlens.files.titles import titles
 from anchorlens.probes.registry import apply, probe_named
-from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.calling import given_for, needs_task
-from anchorlens.runs.identity import identity
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.show.figures import complete, in_words
+from anchorlens.show.figures.picture import plotly_text
+from anchorlens.show.figures.side_by_side import distinct, side_by_side
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.recipes.identity import identity
+from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.views import html
 
 if TYPE_CHECKING:

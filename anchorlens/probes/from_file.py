@@ -13,7 +13,7 @@ from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes.registry import SHIPPED
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.texts import safe_repr
 
 WHAT_A_PROBE_IS = (

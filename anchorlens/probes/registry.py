@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
-from anchorlens.probes.activation_patching import activation_patching
-from anchorlens.probes.attention_patterns import attention_patterns
-from anchorlens.probes.embedding_pca import embedding_pca
-from anchorlens.probes.expert_use import expert_use
-from anchorlens.probes.first_layer_tsne import first_layer_tsne
-from anchorlens.probes.fusion_similarity import fusion_similarity
-from anchorlens.probes.gradient_sharing import gradient_sharing
-from anchorlens.probes.information_flow import information_flow
-from anchorlens.probes.interchange import interchange
-from anchorlens.probes.mask_key_token import mask_key_token
-from anchorlens.probes.mask_second_anchor import mask_second_anchor
-from anchorlens.probes.nearest_neighbours import nearest_neighbours
-from anchorlens.probes.q_condensation import q_condensation
-from anchorlens.probes.result import ProbeResult
+from anchorlens.extras.expert_use.probe import expert_use
+from anchorlens.extras.survival.probe import survival
+from anchorlens.probes.any_model.activation_patching import activation_patching
+from anchorlens.probes.any_model.attention_patterns import attention_patterns
+from anchorlens.probes.any_model.embedding_pca import embedding_pca
+from anchorlens.probes.any_model.q_condensation import q_condensation
+from anchorlens.probes.any_model.stable_rank import stable_rank
+from anchorlens.probes.any_model.training_regime import training_regime
 from anchorlens.probes.shared.calling import call
-from anchorlens.probes.stable_rank import stable_rank
-from anchorlens.probes.survival import survival
-from anchorlens.probes.training_regime import training_regime
-from anchorlens.probes.v_similarity import v_similarity
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
+from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
+from anchorlens.probes.two_anchor.gradient_sharing import gradient_sharing
+from anchorlens.probes.two_anchor.information_flow import information_flow
+from anchorlens.probes.two_anchor.interchange import interchange
+from anchorlens.probes.two_anchor.mask_key_token import mask_key_token
+from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
+from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
+from anchorlens.probes.two_anchor.v_similarity import v_similarity
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import Any
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from anchorlens.figures import complete
-from anchorlens.figures.in_notebook import source
-from anchorlens.figures.picture import QUIET, script_json
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
+from anchorlens.show.figures import complete
+from anchorlens.show.figures.in_notebook import source
+from anchorlens.show.figures.picture import QUIET, script_json
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page
@@ -105,7 +105,7 @@ def picture_page(figure: go.Figure, result: Any = None) -> str:
 
 def _captions(result: Any) -> list[str]:
     """What a probe's picture shows about this model, and how to read it."""
-    from anchorlens.probes.result import ProbeResult
+    from anchorlens.probes.shared.result import ProbeResult
 
     if not isinstance(result, ProbeResult):
         return []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import singledispatch
 
-from anchorlens.probes.embedding_pca import EmbeddingPCA
-from anchorlens.probes.information_flow import InformationFlow
-from anchorlens.probes.mask_key_token import MaskKeyToken
-from anchorlens.probes.q_condensation import QCondensation
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.any_model.embedding_pca import EmbeddingPCA
+from anchorlens.probes.any_model.q_condensation import QCondensation
 from anchorlens.probes.shared.clusters import groups_apart
-from anchorlens.probes.v_similarity import VSimilarity
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.two_anchor.information_flow import InformationFlow
+from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
+from anchorlens.probes.two_anchor.v_similarity import VSimilarity
 from anchorlens.show.formats import number
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 

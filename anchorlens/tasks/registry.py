@@ -13,16 +13,16 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from anchorlens.configuration import field_types, suggestion
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.cogs.task import CogsTask
+from anchorlens.extras.concept_graphs.task import ConceptGraphsTask
+from anchorlens.extras.prontoqa.task import PrOntoQATask
+from anchorlens.extras.scan.task import ScanTask
+from anchorlens.extras.text.task import TextTask
 from anchorlens.plugins import defined_in, installed
-from anchorlens.tasks.addition import AdditionTask
-from anchorlens.tasks.cogs.task import CogsTask
-from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
-from anchorlens.tasks.prontoqa.task import PrOntoQATask
-from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 

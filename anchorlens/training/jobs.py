@@ -11,12 +11,12 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from anchorlens.models.devices import choose_device
-from anchorlens.runs.run_config import RunConfig
 from anchorlens.training.channel import listening, training_there
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import members_at_once, processes
 from anchorlens.training.progress import Lines, Show, progress_bar
+from anchorlens.training.recipes.run_config import RunConfig
 
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]

@@ -19,18 +19,18 @@ import psutil
 import torch
 
 from anchorlens.configuration import documented
-from anchorlens.engine import engine_of, numeric_settings
-from anchorlens.engine.base import Engine
-from anchorlens.engine.interventions import check_interventions
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.records import Record
-from anchorlens.runs.run_config import RunConfig, check_parts
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 from anchorlens.texts import safe_repr
+from anchorlens.training.engine import engine_of, numeric_settings
+from anchorlens.training.engine.base import Engine
+from anchorlens.training.engine.interventions import check_interventions
+from anchorlens.training.recipes.run_config import RunConfig, check_parts
 from anchorlens.training.update_cost import Cost, count_cost
 
 MOST_WORKERS = 1024

@@ -68,7 +68,7 @@ class TrainResult:
 
     def plot(self) -> go.Figure:
         """Plot accuracies and loss against optimizer steps; the figure is returned, not shown or saved."""
-        from anchorlens.figures import training_curve  # late, since it imports plotly, which is slow
+        from anchorlens.show.figures import training_curve  # late, since it imports plotly, which is slow
 
         return training_curve.training_curve(self.log)
 

@@ -14,19 +14,19 @@ from typing import Any, Protocol
 import torch
 
 from anchorlens.configuration import as_path, check_number, checked_arguments
-from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
-from anchorlens.runs.run_config import RunConfig, field_advice
-from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.engine import numeric_settings
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
 from anchorlens.training.progress import Lines
+from anchorlens.training.recipes.run_config import RunConfig, field_advice
+from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
@@ -66,7 +66,7 @@ def train(
             those of a run that was never interrupted.
         progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; False shows nothing.
-        on_log: is called with each line of the log, or its method `log` is (`anchorlens.logging` has some): a
+        on_log: is called with each line of the log, or its method `log` is (`anchorlens.training.logging` has some): a
             dict of `step`, `epoch` (passes over the data made so far, a float), and what `TrainResult.log`
             has. All values are numbers, or None where a task could not measure one. A resumed run reports
             only new lines; steps after its last saved state are trained, and reported, again.
@@ -146,7 +146,7 @@ def train_many(
             something is due; resume continues from there.
 
     Example:
-        >>> from anchorlens.runs.presets import preset
+        >>> from anchorlens.training.recipes.presets import preset
         >>> small = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "steps": 2}
         >>> runs = [preset("quick", gamma=gamma, **small) for gamma in (0.3, 0.7)]
         >>> [result.checkpoint.model_config.gamma for result in train_many(runs, workers=1)]

@@ -30,10 +30,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
-from anchorlens.files.writing import atomic_write, naming
-from anchorlens.runs.identity import execution_fields, identity, places
-from anchorlens.runs.run_config import PARTS, RunConfig
-from anchorlens.safe import (
+from anchorlens.files.safe import (
     MOST_DIGITS,
     CheckpointError,
     check_inside,
@@ -42,8 +39,11 @@ from anchorlens.safe import (
     read_json,
     reading,
 )
+from anchorlens.files.writing import atomic_write, naming
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.texts import LONGEST, safe_repr
+from anchorlens.training.recipes.identity import execution_fields, identity, places
+from anchorlens.training.recipes.run_config import PARTS, RunConfig
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1

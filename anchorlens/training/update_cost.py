@@ -17,14 +17,14 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from anchorlens.configuration import documented
-from anchorlens.engine import engine_of
-from anchorlens.engine.forward import logits_at_end
-from anchorlens.engine.kernels import products_to_count
-from anchorlens.engine.optimizers import MOMENTS
-from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
-from anchorlens.runs.run_config import RunConfig
+from anchorlens.training.engine import engine_of
+from anchorlens.training.engine.forward import logits_at_end
+from anchorlens.training.engine.kernels import products_to_count
+from anchorlens.training.engine.optimizers import MOMENTS
+from anchorlens.training.engine.stack import Stack
+from anchorlens.training.engine.transformer import Transformer
+from anchorlens.training.recipes.run_config import RunConfig
 
 _ROW_COPIES = 1 + len(MOMENTS) + 2 + 2
 """Copies of a model's parameters in memory: weights, moments, gradients by parameter and as one row, and two

@@ -16,9 +16,9 @@ import torch
 
 from anchorlens import probes
 from anchorlens.configuration import documented
-from anchorlens.probes.fusion_similarity import mirror_comparisons
-from anchorlens.probes.result import ProbeResult
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.two_anchor.fusion_similarity import mirror_comparisons
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.question_model import Question
 

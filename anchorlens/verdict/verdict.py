@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.models.library import HookedTransformer
-    from anchorlens.probes.result import ProbeResult
+    from anchorlens.probes.shared.result import ProbeResult
 else:
     HookedTransformer = Checkpoint = Any  # reading a stored verdict need not import them
 

@@ -33,7 +33,7 @@ def write(path: Path, n_rows: int) -> None:
 
 def load(path: Path) -> None:
     """Read a file; print seconds and MB as JSON."""
-    from anchorlens.audit import read_csv
+    from anchorlens.extras.audit import read_csv
 
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     mappings = read_csv(path)

@@ -35,7 +35,7 @@ SETTINGS = {
 }
 """Name -> what is in the environment; the first is what the others are compared with."""
 CONCERNED = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
-SHIPPED = Path(__file__).parents[2] / "anchorlens/checkpoints/phase3.pt"
+SHIPPED = Path(__file__).parents[2] / "anchorlens/training/checkpoints/phase3.pt"
 CLASSIFY = ["classify", str(SHIPPED), "--report", "{folder}/report.html"]
 
 

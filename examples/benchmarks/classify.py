@@ -24,7 +24,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens import checkpoints
+from anchorlens.training import checkpoints
 
 IMPORTS = "import anchorlens.verdict, transformer_lens, sklearn.metrics, plotly.graph_objects"
 N_MANY = 10

@@ -31,7 +31,7 @@ from transformer_lens import patching
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, load_checkpoint, preset
 from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, apply
-from anchorlens.probes.activation_patching import SITES
+from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared import edge_effects
 from anchorlens.probes.shared.edge_effects import causal_edges
 from anchorlens.probes.shared.patches import patch_effects, sequences_that_differ

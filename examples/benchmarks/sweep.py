@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import train_many
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import grid, sweep
+from anchorlens.extras.sweep import grid, sweep
+from anchorlens.training.recipes.run_config import RunConfig
 
 ENGINES = ("serial", "local")
 

@@ -49,7 +49,7 @@ def changed(value: Any, chance: random.Random) -> Any:
 
 def trained_cells(source: Path | None) -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
     """Configuration, content of `cell.json` and log of every trained cell of a sweep."""
-    from anchorlens.sweep import open_sweep
+    from anchorlens.extras.sweep import open_sweep
 
     if source is None:
         return shipped_cells()
@@ -63,9 +63,9 @@ def trained_cells(source: Path | None) -> list[tuple[Any, dict[str, Any], list[d
 def shipped_cells() -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
     """The same of the four shipped models; their logs are made up."""
     from anchorlens import classify
-    from anchorlens.checkpoints import runs, shipped
     from anchorlens.probes import embedding_pca, q_condensation, stable_rank
     from anchorlens.probes.registry import apply
+    from anchorlens.training.checkpoints import runs, shipped
 
     found = []
     for path, run in zip(shipped(), runs().values(), strict=True):
@@ -89,7 +89,7 @@ def shipped_cells() -> list[tuple[Any, dict[str, Any], list[dict[str, Any]]]]:
 
 def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
     """Write a sweep of so many cells."""
-    from anchorlens.sweep.sweep_folder import SweepFolder
+    from anchorlens.extras.sweep.sweep_folder import SweepFolder
 
     trained = trained_cells(source)
     side = max(1, round((n_cells / n_seeds) ** 0.5))

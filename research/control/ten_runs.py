@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorlens import TrainResult, control, preset, train_many
-from anchorlens.controlling import Attempt, Control
+from anchorlens.extras.control import Attempt, Control
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
 

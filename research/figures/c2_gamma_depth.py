@@ -30,8 +30,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.figures import COSINE, SHARE, styled
-from anchorlens.sweep import Cell
+from anchorlens.extras.sweep import Cell
+from anchorlens.show.figures import COSINE, SHARE, styled
 from shared import common
 from shared.readings import MOST
 from shared.solutions import GAMMAS, answers, conflict_runs

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anchorlens.extras.sweep import Cell
 from anchorlens.probes import first_layer_tsne, information_flow
-from anchorlens.sweep import Cell
 from shared import common, solutions
 
 SEQUENCE = (35, 63, 40, 4, 3, 38, 42, 36, 62)

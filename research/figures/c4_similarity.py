@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anchorlens.extras.sweep import Cell
 from anchorlens.probes import fusion_similarity, v_similarity
-from anchorlens.sweep import Cell
 from shared import common, solutions
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anchorlens.extras.sweep import Cell
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
-from anchorlens.sweep import Cell
 from shared import common, solutions
 
 

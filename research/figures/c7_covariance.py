@@ -20,9 +20,9 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
 from anchorlens import load_checkpoint
-from anchorlens.figures import GREY, styled
+from anchorlens.extras.sweep import Cell
 from anchorlens.probes import embedding_pca
-from anchorlens.sweep import Cell
+from anchorlens.show.figures import GREY, styled
 from shared import common
 from shared.solutions import GAMMAS, conflict_runs
 

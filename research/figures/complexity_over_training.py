@@ -22,10 +22,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import load_checkpoint
-from anchorlens.figures import styled
+from anchorlens.extras.sweep import Cell
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import Cell
+from anchorlens.show.figures import styled
+from anchorlens.training.recipes.run_config import RunConfig
 from c7_covariance import components_for
 from shared import common
 from shared.solutions import answers, conflict_runs

@@ -25,9 +25,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import transfer
-from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import Cell, grid
+from anchorlens.extras.sweep import Cell, grid
+from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
+from anchorlens.training.recipes.run_config import RunConfig
 from shared.common import options, trained, write
 
 GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)

@@ -18,11 +18,11 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from anchorlens.figures import cosine_heatmap, styled
+from anchorlens.extras.sweep import Cell
+from anchorlens.extras.sweep.diagram.outcomes import outcome
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import apply, q_condensation
-from anchorlens.show.diagram.outcomes import outcome
-from anchorlens.sweep import Cell
+from anchorlens.show.figures import cosine_heatmap, styled
 from shared.common import options, trained, write
 from shared.phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens.figures import BLUE, GREY, ORANGE, styled
-from anchorlens.show.diagram.maps import number_map, phase_map
-from anchorlens.sweep import Cell
+from anchorlens.extras.sweep import Cell
+from anchorlens.extras.sweep.diagram.maps import number_map, phase_map
+from anchorlens.show.figures import BLUE, GREY, ORANGE, styled
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, OOD_THRESHOLD
 from shared.common import options, trained, write
 from shared.ordering import order

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anchorlens.extras.sweep import Cell
+from anchorlens.extras.sweep.diagram.maps import rank_map
 from anchorlens.probes import Comparison
-from anchorlens.show.diagram.maps import rank_map
-from anchorlens.sweep import Cell
 from shared.common import options, trained, write
 from shared.phases_grid import SEEDS, Group, cell_numbers, compare_typical, labelled, main_runs, summary
 

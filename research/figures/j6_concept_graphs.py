@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from anchorlens.figures import styled
-from anchorlens.figures.from_specs import figure_of
+from anchorlens.extras.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
+from anchorlens.extras.sweep import Cell, grid
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import stable_rank
-from anchorlens.sweep import Cell, grid
-from anchorlens.tasks.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
+from anchorlens.show.figures import styled
+from anchorlens.show.figures.from_specs import figure_of
 from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
 from shared.common import add_means, as_trained, on_its_way, options, trained, write
 from shared.trends import by_value

@@ -22,8 +22,8 @@ import argparse
 
 import plotly.graph_objects as go
 
-from anchorlens import figures
-from anchorlens.sweep import grid
+from anchorlens.extras.sweep import grid
+from anchorlens.show import figures
 from shared.arms import (
     FIT,
     add_arms,

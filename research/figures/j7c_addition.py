@@ -19,11 +19,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens.figures.from_specs import figure_of
-from anchorlens.figures.side_by_side import side_by_side
+from anchorlens.extras.sweep import Cell, grid
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.runs.presets import Parts, preset_parts
-from anchorlens.sweep import Cell, grid
+from anchorlens.show.figures.from_specs import figure_of
+from anchorlens.show.figures.side_by_side import side_by_side
+from anchorlens.training.recipes.presets import Parts, preset_parts
 from shared import arms
 from shared.arms import FIT, add_options, heatmap, means, summary
 from shared.both_orders import AdditionBothOrders

@@ -18,9 +18,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens.figures import styled
-from anchorlens.runs.presets import PRESETS
-from anchorlens.sweep import Cell, grid
+from anchorlens.extras.sweep import Cell, grid
+from anchorlens.show.figures import styled
+from anchorlens.training.recipes.presets import PRESETS
 from anchorlens.training.update_cost import count_cost
 from shared.arms import COMPLEXITY
 from shared.common import add_means, network, on_its_way, options, trained, write

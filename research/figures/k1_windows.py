@@ -17,8 +17,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from anchorlens import figures, preset
-from anchorlens.runs.schedule import learning_rate
+from anchorlens import preset
+from anchorlens.show import figures
+from anchorlens.training.recipes.schedule import learning_rate
 from shared.control_arms import (
     SETTING,
     best_by_others,

@@ -2,7 +2,7 @@
 
     python research/figures/k6_retrieval.py [--seed 0 1 2] [--suffix .png]
 
-A model with small initial weights (gamma .8) alone and with retrieval (`anchorlens.retrieval`), and one with
+A model with small initial weights (gamma .8) alone and with retrieval (`anchorlens.extras.retrieval`), and one with
 large ones (gamma .5) alone. Layer and threshold of the retrieval are chosen on training data alone.
 """
 
@@ -14,9 +14,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens import TrainResult, figures
-from anchorlens.figures.side_by_side import side_by_side
-from anchorlens.retrieval import with_retrieval
+from anchorlens import TrainResult
+from anchorlens.extras.retrieval import with_retrieval
+from anchorlens.show import figures
+from anchorlens.show.figures.side_by_side import side_by_side
 from shared.common import add_means
 from shared.control_arms import Row, command_line, finish, measured, over_seeds
 

@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 from scipy.stats import spearmanr
 
-from anchorlens import figures
+from anchorlens.show import figures
 from shared.control_arms import best_by_others, command_line, finish, measured
 
 GAMMA = 0.5

@@ -2,8 +2,8 @@
 
 import pytest
 
-from anchorlens.sweep import grid
-from anchorlens.tasks.addition import AdditionTask
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.sweep import grid
 from j7c_addition import of_both_orders
 from shared.both_orders import AdditionBothOrders
 

@@ -19,10 +19,10 @@ import c7_covariance
 import complexity_over_training
 import gamma_across_widths
 from anchorlens import preset
-from anchorlens.runs.schedule import trajectory_steps
-from anchorlens.sweep import Cell, open_sweep
+from anchorlens.extras.sweep import Cell, open_sweep
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.two_anchor.by_position import PositionAnswers
+from anchorlens.training.recipes.schedule import trajectory_steps
 from shared import common, complexity, solutions
 from shared.complexity import Time
 

@@ -26,12 +26,12 @@ import j7e_prontoqa
 import j8_convergence
 import j10_condensation
 from anchorlens import classify, load_checkpoint, preset
+from anchorlens.extras.concept_graphs.images import TRAINED
+from anchorlens.extras.sweep import Cell, sweep
+from anchorlens.extras.sweep.cells import cell_id
+from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.files.checkpoint import training_set
 from anchorlens.probes import apply, embedding_pca, mask_key_token, q_condensation, stable_rank
-from anchorlens.sweep import Cell, sweep
-from anchorlens.sweep.cells import cell_id
-from anchorlens.sweep.sweep_folder import SweepFolder
-from anchorlens.tasks.concept_graphs.images import TRAINED
 from anchorlens.tasks.shared.phases import PHASES, Phase
 from claims.side_claims_j import larger
 from shared import arms, common, pair_fit, phases_grid
@@ -205,7 +205,7 @@ class TestTheGrid:
 
 
 def test_clusters_are_counted():
-    checkpoint = load_checkpoint(ROOT / "anchorlens/checkpoints/phase1.pt")
+    checkpoint = load_checkpoint(ROOT / "anchorlens/training/checkpoints/phase1.pt")
     found = apply(mask_key_token, checkpoint, perplexity=None, n_sequences=4)
     noise = np.random.default_rng(0).normal(0, 0.01, found.logits.shape)
     corners = np.eye(12, found.logits.shape[1])
@@ -308,7 +308,7 @@ def test_the_summary_of_figure_8b_is_that_of_the_accuracies_that_are_stored():
 @cache
 def shipped(name):
     """What `cell.json` holds of a shipped model, and its file."""
-    path = ROOT / f"anchorlens/checkpoints/{name}.pt"
+    path = ROOT / f"anchorlens/training/checkpoints/{name}.pt"
     checkpoint = load_checkpoint(path)
     probes = {
         f"{probe.__name__}.{reading}": value

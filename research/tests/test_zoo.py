@@ -10,7 +10,7 @@ import pytest
 
 import zoo
 from anchorlens import AnchorTask, ModelConfig
-from anchorlens.runs.schedule import trajectory_steps
+from anchorlens.training.recipes.schedule import trajectory_steps
 from calibration.family import COMMUTE, Draw, drawn
 from calibration.runs import AGAIN, FITTED, GROUPS, MOMENTS, PAPERS, runs
 

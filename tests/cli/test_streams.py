@@ -13,7 +13,7 @@ import anchorlens
 from anchorlens.cli import interruption
 
 ROOT = Path(anchorlens.__file__).parents[1]
-SHIPPED = ROOT / "anchorlens/checkpoints/phase3.pt"
+SHIPPED = ROOT / "anchorlens/training/checkpoints/phase3.pt"
 INTERRUPTED = f"anchorlens: {interruption.INTERRUPTED}\n".encode()
 FULL = b"anchorlens: cannot write the output: No space left on device\n"
 ROOM = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "TERM")}
@@ -143,7 +143,9 @@ def at_import(module, *arguments, what="signal.raise_signal(signal.SIGINT)", int
 
 
 class TestInterruption:
-    @pytest.mark.parametrize("module", ["anchorlens.cli.streams", "typer", "anchorlens.cli.sweeps", "torch"])
+    @pytest.mark.parametrize(
+        "module", ["anchorlens.cli.streams", "typer", "anchorlens.extras.sweep.commands", "torch"]
+    )
     def test_in_an_import_is_one_line_and_exit_130(self, module):
         process = at_import(module, "classify", str(SHIPPED))
         assert (*process.communicate(), process.returncode) == (b"", INTERRUPTED, 130)

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
-from anchorlens.safe import FACTOR
-from anchorlens.sweep import open_sweep, sweep
-from anchorlens.sweep.sweep_folder import LARGEST_CELL, SweepFolder
+from anchorlens.extras.sweep import open_sweep, sweep
+from anchorlens.extras.sweep.sweep_folder import LARGEST_CELL, SweepFolder
+from anchorlens.files.safe import FACTOR
 
 N_CELLS = 60
 MOST_MEGABYTES = 300
@@ -22,8 +22,8 @@ READING = """
 import json, sys
 sys.path.insert(0, "tests")
 from malicious_files import _peak
-from anchorlens.show.diagram.page import diagram_html
-from anchorlens.sweep import open_sweep
+from anchorlens.extras.sweep.diagram.page import diagram_html
+from anchorlens.extras.sweep import open_sweep
 
 before, found = _peak(), []
 for out in sys.argv[1:]:

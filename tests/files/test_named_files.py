@@ -22,14 +22,14 @@ from anchorlens import (
     preset,
     save_checkpoint,
 )
+from anchorlens.extras.sweep import open_sweep
+from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.probes import training_regime
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.runs.train_config import TrainConfig
-from anchorlens.sweep import open_sweep
-from anchorlens.sweep.sweep_folder import SweepFolder
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.recipes.train_config import TrainConfig
 
 SMALL = {
     "n_layers": 1,

@@ -9,8 +9,8 @@ import pytest
 from anchorlens_command import call
 from fuzz_output_paths import fuzz
 
-from anchorlens import checkpoints
 from anchorlens.files.writing import atomic_write, check_can_write
+from anchorlens.training import checkpoints
 
 GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 

@@ -32,11 +32,11 @@ from anchorlens import (
     load_checkpoint,
     save_checkpoint,
 )
-from anchorlens.checkpoints import shipped
 from anchorlens.cli import app
 from anchorlens.files import training_data
 from anchorlens.files.training_data import read_training_data
 from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.training.checkpoints import shipped
 
 TASK = AnchorTask()
 DATA = TASK.sample(40, seed=0)

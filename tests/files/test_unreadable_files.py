@@ -12,7 +12,7 @@ import pytest
 from anchorlens_command import call
 from fuzz_command_line import in_time
 
-from anchorlens import checkpoints
+from anchorlens.training import checkpoints
 
 GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from anchorlens import preset
-from anchorlens.runs.presets import PRESETS, preset_parts
-from anchorlens.tasks.cogs import files
+from anchorlens.extras.cogs import files
+from anchorlens.training.recipes.presets import PRESETS, preset_parts
 
 SIZES = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 24}
 RECIPE = {"batch_size": 16, "steps": 5, "epochs": None, "warmup_steps": 2, "log_every": 3, "eval_every": 5}

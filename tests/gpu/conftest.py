@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def few_questions(monkeypatch):
-    from anchorlens.tasks.concept_graphs import task as concept_graphs
+    from anchorlens.extras.concept_graphs import task as concept_graphs
     from anchorlens.tasks.shared import evaluator
 
     monkeypatch.setattr(evaluator, "_A_FEW_MORE", 2)  # tokens of an answer in words, before it is cut off

@@ -10,13 +10,13 @@ from known_models import user_built
 from torch.nn import functional
 
 from anchorlens import AnchorTask, Checkpoint, gamma_init_, load_checkpoint, preset, save_checkpoint
+from anchorlens.extras.sweep.grids import grid
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.gamma import init_table, initial_weights, parameter_shapes, part_of_matrices
 from anchorlens.models.hooked import build_model
 from anchorlens.models.hooks import routing, without_expert
-from anchorlens.runs.identity import identity, recipe
-from anchorlens.sweep.grids import grid
+from anchorlens.training.recipes.identity import identity, recipe
 
 SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=24, d_head=8, d_mlp=40, num_experts=3, gamma=0.5)
 TOKENS = AnchorTask().sample(16).tokens

@@ -85,7 +85,7 @@ def test_tables(runs, tmp_path):
 
 
 def test_a_task_without_anchors(tmp_path):
-    from anchorlens.tasks.addition import AdditionTask
+    from anchorlens.extras.arithmetic.task import AdditionTask
 
     task = AdditionTask(largest=9, square_min=4, square_max=5, n_held_out=20)
     config = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=task.d_vocab)

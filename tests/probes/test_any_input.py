@@ -22,9 +22,9 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
+from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.probes import PROBES, compare, needs_initial, needs_task, stable_rank
-from anchorlens.tasks.addition import AdditionTask
 
 TASK = AnchorTask(key_min=20, key_max=49)
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=TASK.d_vocab, gamma=0.5)

@@ -12,17 +12,10 @@ import pytest
 import torch
 from known_models import ARCHITECTURES, only_on_3, user_built
 
-from anchorlens import (
-    AnchorTask,
-    Checkpoint,
-    ModelConfig,
-    TrainConfig,
-    build_model,
-    figures,
-    save_checkpoint,
-)
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
+from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.probes import PROBES, SHIPPED, embedding_pca, q_condensation, stable_rank, training_regime
-from anchorlens.tasks.addition import AdditionTask
+from anchorlens.show import figures
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 LOGITS = '''
@@ -255,7 +248,7 @@ import sys
 sys.modules["kaleido"] = None
 import plotly.graph_objects as go
 from pathlib import Path
-from anchorlens.figures import save
+from anchorlens.show.figures import save
 try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 import pytest
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
-from anchorlens.figures.side_by_side import side_by_side
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
+from anchorlens.show.figures.side_by_side import side_by_side
 
 OPTIONS = {
     "mask_key_token": {"n_sequences": 4},

@@ -12,6 +12,7 @@ from known_models import ARCHITECTURES, LINE, as_bridge, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.configuration import field_docs
+from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.models import hooks
 from anchorlens.probes import (
     OF_MIXTURES,
@@ -27,7 +28,6 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
-from anchorlens.tasks.addition import AdditionTask
 
 TASK = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)

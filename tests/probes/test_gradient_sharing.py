@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
+from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import gradient_sharing
-from anchorlens.probes.gradient_sharing import RELATIONS
 from anchorlens.probes.shared import pair_gradients
+from anchorlens.probes.two_anchor.gradient_sharing import RELATIONS
+from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5)

@@ -21,7 +21,7 @@ from anchorlens.probes.shared.interchanges import (
 )
 
 PAPER = AnchorTask()
-module = sys.modules["anchorlens.probes.interchange"]  # the function of that name hides it
+module = sys.modules["anchorlens.probes.two_anchor.interchange"]  # the function of that name hides it
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 
 

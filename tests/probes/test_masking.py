@@ -9,8 +9,8 @@ from sklearn.manifold import TSNE
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
 from anchorlens.probes import mask_key_token, mask_second_anchor
-from anchorlens.probes.mask_second_anchor import inputs_of_equal_result
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.two_anchor.mask_second_anchor import inputs_of_equal_result
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)

@@ -5,10 +5,11 @@ import pytest
 import torch
 from known_models import TASK, gathering, memorising, parallel, reasoning
 
-from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
+from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import nearest_neighbours
-from anchorlens.probes.nearest_neighbours import RESULTS, _Comparisons, _Inputs
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences
+from anchorlens.probes.two_anchor.nearest_neighbours import RESULTS, _Comparisons, _Inputs
+from anchorlens.training import checkpoints
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)

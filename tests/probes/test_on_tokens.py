@@ -8,9 +8,9 @@ import torch
 from known_models import ARCHITECTURES, KEY, TASK, reasoning, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.models import hooks
 from anchorlens.probes import SHIPPED, activation_patching, apply, attention_patterns, needs_task
-from anchorlens.tasks.addition import AdditionTask
 
 WITH_TOKENS = (attention_patterns, activation_patching)
 CLEAN = [[7, 0, 3, 40], [7, 5, 3, 1]]

@@ -10,7 +10,7 @@ from known_models import user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank, training_regime
-from anchorlens.probes.embedding_pca import rule_lags, step_cosine
+from anchorlens.probes.any_model.embedding_pca import rule_lags, step_cosine
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 
 CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)

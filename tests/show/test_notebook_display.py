@@ -10,14 +10,14 @@ from browser import Browser, needs_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model
-from anchorlens.figures import in_notebook
 from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, stable_rank
+from anchorlens.show.figures import in_notebook
 
 START = """
 from sklearn.manifold import TSNE
 
 from anchorlens import load_checkpoint, probes
-from anchorlens.checkpoints import shipped
+from anchorlens.training.checkpoints import shipped
 
 TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the points
 models = [load_checkpoint(path) for path in shipped()[:2]]

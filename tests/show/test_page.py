@@ -10,6 +10,7 @@ from html_page import Page
 from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 
 from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED, embedding_pca
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
@@ -18,7 +19,6 @@ from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
 from anchorlens.show.words import CAPTIONS, beside, caption_of
-from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.readings import READINGS
 from anchorlens.verdict.verdict import Posterior

@@ -20,11 +20,15 @@ from known_verdicts import bare_verdict, whole_verdict
 from rich.cells import cell_len
 
 from anchorlens import ModelConfig, TrainConfig
-from anchorlens.audit import Audit, mappings_of
-from anchorlens.benchmarking import QUESTIONS, Benchmark, QuestionScore, ReadingScore
+from anchorlens.extras.audit import Audit, mappings_of
+from anchorlens.extras.audit import terminal as audit
+from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, ReadingScore
+from anchorlens.extras.benchmark import terminal as benchmark
+from anchorlens.extras.control import terminal as control
+from anchorlens.extras.sweep import terminal as sweep
 from anchorlens.show import terminal
 from anchorlens.show.tables import Table
-from anchorlens.show.terminal import audit, benchmark, control, sweep, training, verdict
+from anchorlens.show.terminal import training, verdict
 from anchorlens.show.terminal.console import FittedTable, Terminal
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.plan import Plan

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, ModelConfig, evaluate
 from anchorlens.cli import app
+from anchorlens.extras.sweep.engines import SweepEngine
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
 from anchorlens.show.terminal.training import print_behaviour
-from anchorlens.sweep.engines import SweepEngine
 from anchorlens.training.run import train_many
 
 NAME = "x\x1b]52;c;a\x07:smile:"

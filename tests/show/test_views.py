@@ -34,30 +34,30 @@ from anchorlens import (
     TrainConfig,
     TrainResult,
     build_model,
-    figures,
     gamma_table,
     preset,
 )
-from anchorlens.audit import Audit, Planted, mappings_of
-from anchorlens.benchmarking import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.configuration import settings
-from anchorlens.figures.training_curve import LOSS, metric_styles
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.audit import Audit, Planted, mappings_of
+from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, ReadingScore
+from anchorlens.extras.cogs.task import CogsTask
+from anchorlens.extras.concept_graphs.task import ConceptGraphsTask
+from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+from anchorlens.extras.prontoqa.task import PrOntoQATask
+from anchorlens.extras.scan.task import ScanTask
+from anchorlens.extras.text.task import TextTask
 from anchorlens.models.gamma import initial_weights
-from anchorlens.models.unet.config import UNetConfig
 from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.show import figures
+from anchorlens.show.figures.training_curve import LOSS, metric_styles
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
-from anchorlens.tasks.addition import AdditionTask
-from anchorlens.tasks.cogs.task import CogsTask
-from anchorlens.tasks.concept_graphs.task import ConceptGraphsTask
-from anchorlens.tasks.prontoqa.task import PrOntoQATask
-from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.text.task import TextTask
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 

@@ -7,11 +7,11 @@ import torch
 from anchorlens_command import call
 
 from anchorlens import evaluate, load_checkpoint, train
+from anchorlens.extras.text.task import TextTask
 from anchorlens.models.config import ModelConfig
-from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks import own_tasks, registry
 from anchorlens.tasks.shared.asking import evaluated
-from anchorlens.tasks.text.task import TextTask
+from anchorlens.training.recipes.train_config import TrainConfig
 
 FILE = '''
 import sys

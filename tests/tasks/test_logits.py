@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, evaluate
-from anchorlens.tasks.scan import ScanTask
+from anchorlens.extras.scan.task import ScanTask
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.logits import logits_in
 

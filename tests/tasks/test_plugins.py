@@ -23,12 +23,12 @@ from sweeping import start
 from anchorlens import ModelConfig, TrainConfig, load_checkpoint, plugins, register_task, train, train_many
 from anchorlens.cli import app
 from anchorlens.configuration import field_types
-from anchorlens.models.unet.config import UNetConfig
+from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+from anchorlens.extras.sweep import grid
+from anchorlens.extras.sweep.grids import ALIASES, axis_values
 from anchorlens.probes import with_own
-from anchorlens.runs.run_config import RunConfig, part_classes
-from anchorlens.sweep import grid
-from anchorlens.sweep.grids import ALIASES, axis_values
 from anchorlens.tasks import Metric, TaskConfig, own_tasks, registry
+from anchorlens.training.recipes.run_config import RunConfig, part_classes
 
 PACKAGE = Path(__file__).parents[1] / "third_party" / "modular"
 FILE = PACKAGE / "modular" / "task.py"
@@ -236,7 +236,10 @@ class TestRegistering:
     @pytest.mark.parametrize(
         ("members", "message"),
         [
-            ({"kind": "addition"}, r"the kind addition is that of the task anchorlens.tasks.addition.Additi"),
+            (
+                {"kind": "addition"},
+                r"the kind addition is that of the task anchorlens.extras.arithmetic.task.Additi",
+            ),
             ({"kind": "A coin"}, "kind must be a name of lower-case letters, digits and _, .* got 'A coin'"),
             ({"metrics": ()}, r"metrics of Mine must be a tuple of Metric, got \(\)"),
             ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have a name each, got train, train"),

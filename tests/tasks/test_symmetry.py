@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens.tasks.addition import AdditionTask
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.scan.task import ScanTask
 from anchorlens.tasks.registry import read_evaluation
-from anchorlens.tasks.scan import ScanTask
 from anchorlens.tasks.shared.phases import passed_at
 from anchorlens.tasks.two_anchor.behaviour import evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from anchorlens.runs.presets import preset
+from anchorlens.training.recipes.presets import preset
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import _train_together, train, train_many
 from anchorlens.training.run_folder import read_log

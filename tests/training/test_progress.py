@@ -18,10 +18,10 @@ from anchorlens_command import call
 from nbclient import NotebookClient
 from sweeping import tiny
 
-from anchorlens.sweep import grid, sweep
-from anchorlens.sweep.engines import SweepEngine
-from anchorlens.sweep.run import _Driver
-from anchorlens.sweep.sweep_folder import SweepFolder
+from anchorlens.extras.sweep import grid, sweep
+from anchorlens.extras.sweep.engines import SweepEngine
+from anchorlens.extras.sweep.run import _Driver
+from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import Progress
 from anchorlens.training.run import train
 from anchorlens.training.run_folder import last_step, read_log
@@ -69,8 +69,8 @@ def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, co
 
 SETTINGS = """
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, preset, train, train_many
-from anchorlens.audit import audit
-from anchorlens.sweep import grid, sweep
+from anchorlens.extras.audit import audit
+from anchorlens.extras.sweep import grid, sweep
 tiny = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 600, "steps": 6}
 runs = grid("quick", {"seed": [0, 1]}, eval_every=2, log_every=1, **tiny)
 """

@@ -11,7 +11,7 @@ import pytest
 from hostile_folder import make_hostile
 from sweeping import ROOT, flags, tiny
 
-from anchorlens.sweep import sweep
+from anchorlens.extras.sweep import sweep
 from anchorlens.training.child_processes import SAFE_PATH, safe_children
 
 TINY = flags({})
@@ -115,9 +115,9 @@ import os, sys
 import beside
 from sweeping import tiny
 from anchorlens import AnchorTask, train_many
-from anchorlens.audit import audit, mappings_of
-from anchorlens.sweep import sweep
-from anchorlens.runs.train_config import TrainConfig
+from anchorlens.extras.audit import audit, mappings_of
+from anchorlens.extras.sweep import sweep
+from anchorlens.training.recipes.train_config import TrainConfig
 if __name__ == "__main__":
     before = dict(os.environ), list(sys.path)
     runs = tiny({"seed": "0:2"}, steps=2)

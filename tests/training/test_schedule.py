@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from anchorlens.models.config import ModelConfig
-from anchorlens.runs.schedule import epoch_order, has_converged, learning_rate, trajectory_steps
-from anchorlens.runs.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.training.recipes.schedule import epoch_order, has_converged, learning_rate, trajectory_steps
+from anchorlens.training.recipes.train_config import TrainConfig
 
 
 class TestLearningRate:

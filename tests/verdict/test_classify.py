@@ -14,7 +14,6 @@ from anchorlens import (
     ModelConfig,
     TrainConfig,
     build_model,
-    checkpoints,
     classify,
     load_checkpoint,
     save_checkpoint,
@@ -22,6 +21,7 @@ from anchorlens import (
 )
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.tasks.shared.phases import LABELS, Phase
+from anchorlens.training import checkpoints
 from anchorlens.verdict import ByProbes
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.explanation import explain

@@ -8,8 +8,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, checkpoints, probes, save_checkpoint
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model, probes, save_checkpoint
 from anchorlens.cli import app
+from anchorlens.training import checkpoints
 
 SHIPPED = {path.stem: str(path) for path in checkpoints.shipped()}
 TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)

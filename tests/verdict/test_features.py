@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, evaluate, load_checkpoint
+from anchorlens import AnchorTask, ModelConfig, build_model, evaluate, load_checkpoint
+from anchorlens.training import checkpoints
 from anchorlens.verdict import READINGS, inside
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.inside import features, margin_is_of_training, read_inside

@@ -16,7 +16,6 @@ from anchorlens import (
     PrOntoQATask,
     ScanTask,
     build_model,
-    checkpoints,
     classify,
     evaluate,
     load_checkpoint,
@@ -25,6 +24,7 @@ from anchorlens import (
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.other_targets import compared
+from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
 OTHER = AnchorTask(anchors={1: 4, 2: 2, 3: -1, 4: -6})

@@ -16,7 +16,6 @@ from anchorlens import (
     PrOntoQATask,
     ScanTask,
     build_model,
-    checkpoints,
     classify,
     evaluate,
     load_checkpoint,
@@ -24,6 +23,7 @@ from anchorlens import (
 )
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.two_anchor.overlap import overlap_with_training
+from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
 CAUSE = "held-out questions were trained"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from known_models import LINE, as_bridge
 
-from anchorlens import checkpoints, classify, evaluate, load_checkpoint
+from anchorlens import classify, evaluate, load_checkpoint
+from anchorlens.training import checkpoints
 
 
 @pytest.fixture(scope="module")

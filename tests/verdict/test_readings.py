@@ -5,8 +5,9 @@ import functools
 import pytest
 import torch
 
-from anchorlens import AnchorTask, ModelConfig, build_model, checkpoints, load_checkpoint
+from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.training import checkpoints
 from anchorlens.verdict import READINGS, readings, take_readings
 from anchorlens.verdict.readings import MEASURED, reading_positions
 

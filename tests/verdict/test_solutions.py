@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from anchorlens import AnchorTask, checkpoints, classify, load_checkpoint
+from anchorlens import AnchorTask, classify, load_checkpoint
 from anchorlens.tasks.shared.phases import SOLUTION_LABELS, Phase
+from anchorlens.training import checkpoints
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.verdict import ByProbes
 

@@ -15,7 +15,6 @@ from anchorlens import (
     CheckpointError,
     ModelConfig,
     build_model,
-    checkpoints,
     classify,
     evaluate,
     load_checkpoint,
@@ -24,6 +23,7 @@ from anchorlens import (
 )
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.phases import Phase
+from anchorlens.training import checkpoints
 from anchorlens.verdict import ByProbes
 from anchorlens.verdict.explanation import explain
 

@@ -17,7 +17,7 @@ from anchorlens.files.importers.registry import IMPORTERS, Kind
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
 from anchorlens.files.importers.source import ImportedModel, Source
 from anchorlens.files.importers.wrappers import unknown, unwrapped
-from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading
+from anchorlens.files.safe import CheckpointError, check_inside, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
 

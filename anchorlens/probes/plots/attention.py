@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from anchorlens.figures import SHARE, styled
+from anchorlens.show.figures import SHARE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

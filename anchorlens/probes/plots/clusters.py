@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from anchorlens.figures import CATEGORIES, styled
+from anchorlens.show.figures import CATEGORIES, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float
 
-from anchorlens.figures import box_cells, cosine_heatmap, styled
+from anchorlens.show.figures import box_cells, cosine_heatmap, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from anchorlens.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
+from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

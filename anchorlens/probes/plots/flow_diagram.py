@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from anchorlens.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
+from anchorlens.show.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,7 +9,7 @@ import numpy as np
 from einops import rearrange
 from jaxtyping import Float
 
-from anchorlens.figures import SHARE, styled
+from anchorlens.show.figures import SHARE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from anchorlens.extras.concept_graphs.unet.network import UNet
     from anchorlens.models.library import HookedTransformer
-    from anchorlens.models.unet.network import UNet
 
 
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:

@@ -9,7 +9,7 @@ import numpy as np
 from anchorlens.configuration import field_docs
 from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
-from anchorlens.probes.result import ProbeResult
+from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.formats import number, short, ticks
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view

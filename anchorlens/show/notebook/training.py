@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anchorlens.configuration import settings
-from anchorlens.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.show.figures.training_curve import LOSS, measured, metric_styles, thinned
 from anchorlens.show.formats import number
 from anchorlens.show.templating import view
 from anchorlens.tasks.registry import logged_metrics

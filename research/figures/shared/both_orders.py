@@ -15,10 +15,10 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.shared.split_task import at_random, split_rows
 from anchorlens.randomness import generator
-from anchorlens.tasks.addition import AdditionTask
 from anchorlens.tasks.registry import register_task
-from anchorlens.tasks.shared.split_task import at_random, split_rows
 
 
 @register_task

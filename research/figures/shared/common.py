@@ -12,12 +12,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens import figures
+from anchorlens.extras.sweep import Cell, grid, open_sweep, sweep
+from anchorlens.extras.sweep.cells import cell_ids
+from anchorlens.extras.sweep.grids import axis_values
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep import Cell, grid, open_sweep, sweep
-from anchorlens.sweep.cells import cell_ids
-from anchorlens.sweep.grids import axis_values
+from anchorlens.show import figures
+from anchorlens.training.recipes.run_config import RunConfig
 
 SHORT: Mapping[str, Any] = {"n_samples": 5000, "batch_size": 256, "steps": 1000, "n_checkpoints": 0}
 """What the scripts change in `quick`, to take minutes; the papers' presets are trained in full.

@@ -18,9 +18,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 from scipy import stats
 
-from anchorlens.figures import CATEGORIES, styled
-from anchorlens.runs.schedule import loss_reached
-from anchorlens.sweep import Cell
+from anchorlens.extras.sweep import Cell
+from anchorlens.show.figures import CATEGORIES, styled
+from anchorlens.training.recipes.schedule import loss_reached
 
 LOSS = 0.05
 """The papers' threshold of the training loss, in nats."""

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from anchorlens import TrainResult, figures, probes, train_many
+from anchorlens import TrainResult, probes, train_many
+from anchorlens.extras.sweep.cells import cell_ids
 from anchorlens.probes import apply
-from anchorlens.runs.run_config import RunConfig
-from anchorlens.sweep.cells import cell_ids
+from anchorlens.show import figures
+from anchorlens.training.recipes.run_config import RunConfig
 from shared.common import add_means, network, options, runs, write
 from shared.numerals import interval
 

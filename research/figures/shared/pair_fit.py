@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from anchorlens.extras.sweep import Cell
 from anchorlens.files.checkpoint import load_checkpoint, training_set
-from anchorlens.sweep import Cell
 from anchorlens.tasks.two_anchor.sequences import Pair
 
 BROKEN: tuple[Pair, ...] = ((1, 2), (2, 1))

@@ -1,0 +1,1 @@
+"""Addition, arXiv 2501.08537 figure 7C."""

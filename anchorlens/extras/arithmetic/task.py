@@ -1,0 +1,323 @@
+"""AdditionTask: a + b over a square of operands, or modulo a number, with pairs left out of training.
+
+Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that of Hu et al., arXiv
+2402.17709, who test whether a model adds by rule or from neighbouring cases. Modular addition with pairs left
+out at random is the task of Power et al., arXiv 2201.02177.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import Curve, FigureSpec, Grid
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+    from torch import Tensor
+
+Split = Literal["train", "id", "ood"]
+_LARGEST = 999
+
+_END = "$"
+_TOKENS = np.zeros(128, dtype=np.int64)
+"""Character of a sum that is written in digits -> its token."""
+_TOKENS[[ord(character) for character in f"0123456789+={_END}"]] = range(13)
+
+METRICS = phase_metrics(
+    meanings=(
+        "sums it was trained on",
+        "sums held out by seed, from where sums are trained",
+        "left-out sums, those of the square or of the random split",
+    ),
+    asks=("every training sum", "held-out sums", "left-out sums"),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class AdditionTask(SplitTask):
+    """Addition of all operands from 0 on, with a square of pairs left out of training.
+
+    An answer is right if each of its tokens is, including the end mark where there is one.
+
+    Raises:
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
+
+    Example:
+        >>> task = AdditionTask(mode="reversed")
+        >>> task.in_words(task.sums("ood")[:2])
+        ['40+40=08', '40+41=18']
+        >>> {split: len(task.sums(split)) for split in ("train", "id", "ood")}
+        {'train': 9159, 'id': 400, 'ood': 441}
+
+    Source: arXiv 2501.08537, figure 7C; arXiv 2402.17709 (the square, and the random split as a control).
+    """
+
+    kind: ClassVar[str] = "addition"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    asks_all_of_train: ClassVar[bool] = True
+
+    mode: Literal["number", "modular", "digits", "reversed"] = "number"
+    """How a sum is written. `number`: a token for each number, `a + b =` and one answer token. `modular`:
+    the same, with the sum modulo largest + 1. `digits`: a token for each digit, `42+57=99` and an end mark.
+    `reversed`: the same, with the last digit of the answer first."""
+    largest: int = number(99, minimum=1, maximum=_LARGEST)
+    """Largest operand; the smallest is 0."""
+    split: Literal["square", "random"] = "square"
+    """Which pairs are left out of training (OOD). `square`: those of a square. `random`: random ones, as a
+    control."""
+    square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
+    """Smallest operand of the left-out square."""
+    square_max: int = number(
+        60, minimum=lambda task: task.square_min, maximum=lambda task: task._largest_of_square
+    )
+    """Largest operand of the left-out square (inclusive)."""
+    random_share: float = number(0.3, above=0, maximum=0.9)
+    """The share of all pairs that the random split leaves out."""
+    n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
+    """How many of the other pairs are held out of training too (ID)."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the held-out pairs, and of the random split."""
+
+    def __post_init__(self) -> None:
+        """Check every field, and that enough is left to train."""
+        super().__post_init__()
+        n_pairs, n_left_out = (self.largest + 1) ** 2, int(self._left_out.sum())
+        if n_pairs - n_left_out - self.n_held_out < 1:
+            raise ValueError(
+                f"the splits must leave a pair to train: of {n_pairs:,} pairs {n_left_out:,} are left out "
+                f"and {self.n_held_out:,} held out; take a smaller square or share, or hold out fewer"
+            )
+
+    @property
+    def _largest_of_square(self) -> int:
+        """The largest operand that the square may have; any in the random split, which has none."""
+        return self.largest if self.split == "square" else _LARGEST
+
+    @cached_property
+    def _left_out(self) -> Bool[np.ndarray, " pair"]:
+        """Whether each pair, a * (largest + 1) + b, is OOD."""
+        side = self.largest + 1
+        if self.split == "random":
+            return at_random(side**2, self.random_share, self.split_seed)
+        inside = (np.arange(side) >= self.square_min) & (np.arange(side) <= self.square_max)
+        return np.outer(inside, inside).ravel()
+
+    @cached_property
+    def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
+        """`train`, `id` and `ood` -> the operands (a, b) of every sum, ascending."""
+        rest = np.flatnonzero(~self._left_out)
+        held_out = generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False)
+        rows = split_rows(self._left_out, held_out)
+        return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
+
+    @property
+    def answered_by_symmetry(self) -> Bool[np.ndarray, " pair"]:
+        """Which left-out sums a + b are trained as b + a: most of the random split, none of the square."""
+        of_row = np.array([self.largest + 1, 1])
+        return np.isin(self.splits["ood"][:, ::-1] @ of_row, self.splits["train"] @ of_row)
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."]:
+        """The targets of sums; -1 for a sequence that is no sum of the task's operands."""
+        import torch
+
+        read = list(map(self._read, tokens.tolist()))
+        known = np.array([pair is not None for pair in read])
+        found = np.array([pair for pair in read if pair], dtype=np.int64).reshape(-1, 2)
+        shape = (len(read),) if self.in_numbers else tuple(tokens.shape)
+        targets = torch.full(shape, -1, dtype=torch.int64, device="cpu")
+        if len(found):
+            targets[torch.from_numpy(known)] = self.sequences(found).targets
+        return targets
+
+    def _read(self, tokens: list[int]) -> tuple[int, int] | None:
+        """The operands of a sequence; None for one that is no sum of the task's."""
+        if self.in_numbers:
+            a, plus, b, equals = tokens
+            is_sum = (plus, equals) == (self._equals - 1, self._equals)
+        else:
+            text = "".join(f"0123456789+={_END}"[token] for token in tokens)
+            found = re.match(r"(0|[1-9]\d*)\+(0|[1-9]\d*)=", text)
+            a, b = map(int, found.groups()) if found else (0, 0)
+            is_sum = found is not None
+        return (a, b) if is_sum and max(a, b) <= self.largest else None
+
+    def sums(self, split: Split) -> Int[np.ndarray, "pair 2"]:
+        """The operands (a, b) of every sum of a split, ascending.
+
+        Args:
+            split: `train`, `id` or `ood`.
+
+        Raises:
+            ValueError: an unknown split.
+        """
+        return self.examples(split)
+
+    @property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary: numbers (or digits), `+`, `=`, and the end mark of digits."""
+        return self._equals + 1 if self.in_numbers else 13
+
+    @property
+    def in_numbers(self) -> bool:
+        """Whether each number is one token."""
+        return self.mode in ("number", "modular")
+
+    @property
+    def _equals(self) -> int:
+        """The token `=` where numbers are tokens; `+` comes right before it, after the largest answer."""
+        return (1 if self.mode == "modular" else 2) * self.largest + 2
+
+    def answers(self, sums: Int[np.ndarray, "pair 2"]) -> Int[np.ndarray, " pair"]:
+        """What a + b is, modulo largest + 1 in mode `modular`."""
+        total = sums.sum(axis=1, dtype=np.int64)
+        return total % (self.largest + 1) if self.mode == "modular" else total
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest sum: `a + b =`, and the answer without its end mark."""
+        if self.in_numbers:
+            return 4
+        return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
+
+    def sequences(self, sums: Int[np.ndarray, "pair 2"]) -> TokenBatch:
+        """Sums as sequences.
+
+        Returns:
+            `number`, `modular`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
+            sums padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits
+            and one end mark.
+        """
+        import torch
+
+        a, b = sums.T.astype(np.int64)
+        if self.in_numbers:
+            plus, equals = np.full_like(a, self._equals - 1), np.full_like(a, self._equals)
+            tokens = np.stack([a, plus, b, equals], axis=1)
+            return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers(sums)))
+        distinct, which = np.unique(sums, axis=0, return_inverse=True)
+        width = self.seq_len + 1
+        text = "".join(word.ljust(width, _END) for word in self.in_words(distinct))
+        whole = _TOKENS[np.frombuffer(text.encode(), dtype=np.uint8)].reshape(-1, width)  # [sum, pos + 1]
+        is_end = whole[:, :-1] == _TOKENS[ord(_END)]
+        asked = (whole[:, :-1] == _TOKENS[ord("=")]).cumsum(axis=1).astype(bool) & ~is_end
+        targets = np.where(asked, whole[:, 1:], IGNORE)
+        tokens, targets = whole[which.ravel(), :-1], targets[which.ravel()]
+        return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
+
+    def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
+        """Sums as a person writes them, digits in the order of the sequence."""
+        order = slice(None, None, -1 if self.mode == "reversed" else 1)
+        pairs = zip(sums.tolist(), self.answers(sums).tolist(), strict=True)
+        return [f"{a}+{b}={str(total)[order]}" for (a, b), total in pairs]
+
+    @property
+    def prompt_end(self) -> int:
+        """The token `=`."""
+        return self._equals if self.in_numbers else int(_TOKENS[ord("=")])
+
+    @property
+    def table_size(self) -> int:
+        """Number of operands in all sums."""
+        return 2 * (self.largest + 1) ** 2
+
+    def training_set(self, n: int, seed: int) -> TokenBatch:
+        """`n` sequences: the training sums in random order, repeated if `n` is larger."""
+        sums = self.splits["train"]
+        return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
+
+    def checked_training_set(self, training_set: Any) -> TokenBatch:
+        """Check that training data from a caller have this task's shape and vocabulary, and return them."""
+        from anchorlens.tasks.shared.checked_batch import token_batch
+
+        return token_batch(
+            training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=not self.in_numbers
+        )
+
+    def pictures(
+        self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
+    ) -> tuple[FigureSpec, ...]:
+        """Every sum as a point of a plane, and accuracy against the distance to the border of the square."""
+        plane = np.zeros((self.largest + 1, self.largest + 1))
+        for name, sums in self.splits.items():
+            plane[tuple(sums.T)] = whole[name]
+        return (_hole(self, plane), *_by_distance(self, plane))
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        n_ood, n_id = len(self.splits["ood"]), len(self.splits["id"])
+        return f"{n_ood:,} sums ({self._left_out_in_words}) and {n_id:,} others, by seed {self.split_seed}"
+
+    @property
+    def _left_out_in_words(self) -> str:
+        if self.split == "random":
+            return f"{self.random_share:.0%} of all pairs at random, asked where (b, a) is not trained"
+        return f"both operands in {self.square_min}..{self.square_max}"
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
+        example = self.in_words(self.splits["train"][-1:])[0]
+        asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}
+        asked["modular"] = f"the answer is one token, modulo {self.largest + 1}"
+        asked["reversed"] = "a token for each digit, the answer's last digit first, then an end mark"
+        return (
+            f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"
+            f"Trained: {n['train']} sums. Held out (ID test): {n['id']} of the others, by seed.\n"
+            f"Never seen (OOD): {n['ood']} sums, {self._left_out_in_words}."
+        )
+
+
+def _hole(task: AdditionTask, plane: np.ndarray) -> Grid:
+    square = task.split == "square"
+    low, high = task.square_min, task.square_max
+    where = "The frame holds the sums that are never trained. " if square else ""
+    return Grid(
+        title="Sums answered right",
+        caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that adds "
+        "by rule has no hole.",
+        x_title="b",
+        y_title="a",
+        x=range(task.largest + 1),
+        y=range(task.largest + 1),
+        values=plane.astype(int).tolist(),
+        frame=(low, low, high, high) if square else None,
+    )
+
+
+def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
+    """Accuracy against the distance to the border of the square: steps inside count upwards from 1."""
+    if task.split != "square":
+        return []
+    operands = np.arange(task.largest + 1)
+    inside = np.minimum(operands - task.square_min, task.square_max - operands) + 1  # <= 0 outside
+    distance = np.minimum.outer(inside, inside)
+    x = np.unique(distance).tolist()
+    shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
+    return [
+        Curve(
+            title="Accuracy against the distance to the border",
+            caption="Steps into the left-out square, where no sum is trained; 0 and below lies outside it. A "
+            "model that goes by neighbouring sums gets worse towards the middle.",
+            x_title="steps into the square",
+            y_title="accuracy",
+            x=x,
+            y=[share.value for share in shares],
+            errors=[share.standard_error for share in shares],
+            mark=0.5,
+        )
+    ]

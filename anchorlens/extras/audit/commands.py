@@ -1,0 +1,91 @@
+"""`anchorlens audit`: find the mappings of a dataset that break the rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.results import draw_and_print
+from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
+from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.texts import safe_text
+
+
+@one_line_errors
+def audit_command(
+    dataset: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A .csv file with columns key, a1, a2, ..., target (and violates, if you know it), or a "
+            ".toml file with a table task. If left out: the papers' task, whose mappings are all right.",
+            readable=False,
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Initialization rate; 0.8 if left out, which makes small weights.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps; 1000 if left out.")] = None,
+    n_samples: Annotated[
+        int | None, typer.Option(help="Training sequences to draw from the dataset.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many models to train, with seeds 0, 1, ...")] = 3,
+    fit: Annotated[
+        float | None,
+        typer.Option(
+            help="A model fits a mapping when it gives the target at least this probability; 0.5 if left out."
+        ),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(help="How many mappings to list; those fit last come first.", min=0)
+    ] = 20,
+    out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
+    plot: Plot = None,
+    device: Device = "auto",
+    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the wrong mappings of a dataset.
+
+    Models with small initial weights learn the rule first and exceptions last. A mapping that they fit late
+    is likely to break the rule, or to be noise. If the dataset says which mappings are wrong, the ranking is
+    compared with that.
+
+    Examples:
+        anchorlens audit noisy.csv --out audits/a
+        anchorlens audit noisy.csv --seeds 5 --top 50 --plot audit.html
+    """
+    from anchorlens.extras.audit import audit, mappings_of, open_dataset
+    from anchorlens.extras.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
+    from anchorlens.extras.audit.terminal import print_audit
+    from anchorlens.models.config import ModelConfig
+    from anchorlens.models.devices import choose_device
+    from anchorlens.tasks.registry import task_or_default
+    from anchorlens.training.progress import COMMAND_LINE_SECONDS
+    from anchorlens.training.recipes.train_config import TrainConfig
+
+    choose_device(device)
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (dataset,))
+    if seeds > MOST_MODELS:
+        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {seeds}")
+    try:
+        the_papers: Any = task_or_default()
+        mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
+    except OSError as error:
+        raise ValueError(f"{safe_text(dataset)}: {error.strerror}; give a .csv or .toml") from None
+    recipe = {"steps": STEPS, "device": device}
+    recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
+    result = audit(
+        mappings,
+        model_config=ModelConfig.for_task(mappings.task, gamma=GAMMA if gamma is None else gamma),
+        train_config=TrainConfig.from_dict(recipe),
+        seeds=range(seeds),
+        fit=FIT if fit is None else fit,
+        out=out,
+        workers=workers,
+        progress=COMMAND_LINE_SECONDS,
+    )
+    draw_and_print(result, as_json, plot, lambda found: print_audit(found, top=top))

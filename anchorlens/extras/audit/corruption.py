@@ -1,0 +1,94 @@
+"""Known label noise: a task in which some mappings are trained on wrong targets."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.audit.mappings import Mappings, mappings_of
+from anchorlens.tasks.two_anchor.sequences import Pair
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+SHARE = 0.05
+"""Share of the mappings that get a wrong target, to measure whether an audit finds these."""
+LEAST, MOST = 20, 200
+"""Fewest mappings that get one where there are enough, and most."""
+MOST_SHARE = 0.2
+"""Largest share of the mappings of a small dataset that gets one."""
+
+
+def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
+    """The task with a share of its mappings trained on wrong targets, which an audit should find.
+
+    Args:
+        task: any task; its own overrides are kept.
+        share: share of the mappings that obey the composition rule, 0..1; these mappings are drawn at random.
+        seed: seed for the mappings and their targets.
+
+    Returns:
+        A task with overrides: the target of a drawn mapping is uniform over all other number tokens.
+
+    Raises:
+        ValueError: a share outside 0..1, or a task with a single number token.
+
+    >>> from anchorlens.extras.audit import mappings_of
+    >>> mappings_of(corrupted(AnchorTask(), 0.05))
+    Mappings(task: 1,120 mappings in 14 groups; 56 violate the rule)
+    """
+    check_number("share", share, minimum=0, maximum=1)
+    if len(task.keys) < 2:
+        raise ValueError("task must have two number tokens or more, got one; widen key_min..key_max")
+    mappings, rng = mappings_of(task), np.random.default_rng(seed)
+    assert mappings.violates is not None
+    obeying = np.flatnonzero(~mappings.violates)
+    ruled = dataclasses.replace(task, n_exceptions=0)  # the result adds its own exceptions again
+    overrides: dict[Pair, Any] = dict(task.overrides or {})
+    for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
+        pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
+        table = overrides.get(pair)
+        if type(table) is not dict:  # a dict is a table of ours; the task's own tables are immutable
+            everywhere = task.product([pair], task.keys, np.zeros_like(task.keys))
+            table = dict(zip(task.keys.tolist(), ruled.targets(everywhere).tolist(), strict=True))
+            overrides[pair] = table
+        table[key] = _another(rng, task.keys, int(mappings.targets[row]))
+    return dataclasses.replace(task, overrides=overrides)
+
+
+def planted(mappings: Mappings, seed: int) -> Mappings | None:
+    """The mappings, some of them with a wrong target: as many as `SHARE`, and more of a small dataset.
+
+    Args:
+        mappings: of any dataset.
+        seed: seed for the mappings, drawn uniformly, and for their targets, drawn from those of the others.
+
+    Returns:
+        The mappings with `planted`; None where there are fewer than 5, or a single target.
+
+    >>> few = planted(mappings_of(AnchorTask()), seed=0)
+    >>> int((few.planted >= 0).sum())
+    56
+    """
+    n, rng = len(mappings), np.random.default_rng(seed)
+    targets = mappings.task.targets(mappings.trials.take(mappings.first_trial))
+    n_wrong = min(max(round(SHARE * n), LEAST), round(MOST_SHARE * n), MOST)
+    if n_wrong == 0 or (targets == targets[0]).all():
+        return None
+    wrong = np.full(n, -1)
+    for row in rng.choice(n, n_wrong, replace=False).tolist():
+        others = targets[targets != targets[row]]
+        wrong[row] = others[rng.integers(len(others))]
+    return dataclasses.replace(mappings, planted=wrong)
+
+
+def _another(rng: np.random.Generator, keys: Int[np.ndarray, " key"], target: int) -> int:
+    """Draw a number token other than the target, uniformly."""
+    at = target - int(keys[0])
+    is_key = 0 <= at < len(keys)
+    drawn = int(rng.integers(0, len(keys) - is_key))
+    return int(keys[drawn + (is_key and drawn >= at)])

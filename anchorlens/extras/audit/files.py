@@ -1,0 +1,200 @@
+"""Read a dataset from a file: a CSV of mappings, or a TOML with a task."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from anchorlens.configuration import suggestion
+from anchorlens.extras.audit.mappings import Mappings, mappings_of
+from anchorlens.files.csv_file import TARGETS, CsvFile
+from anchorlens.files.safe import START, kind_of, read_bytes, read_toml
+from anchorlens.tasks.shared.distinct_rows import distinct_rows
+from anchorlens.tasks.two_anchor.sequences import Trials
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
+
+MOST_BYTES = 50_000_000
+MOST_TOML_BYTES = 10_000_000
+MOST_MAPPINGS = 500_000
+MOST_ROWS = 2_000_000
+"""Largest number of rows of a file, repeated rows included."""
+MOST_QUESTIONS = 2_000_000
+"""Largest number of possible chains of a file's anchors times its keys."""
+N_POSITIONS = 7
+"""Number of positions of the key in a sequence, as in the papers."""
+
+_ANCHOR = re.compile(r"a[1-9][0-9]*")
+_MOST_COLUMNS = 20
+
+
+def open_dataset(path: str | os.PathLike[str]) -> Mappings:
+    """Read a dataset: a `.csv` of mappings (`read_csv`), or a `.toml` whose table `task` is an AnchorTask.
+
+    Raises:
+        ValueError: another suffix, a file that is no dataset, or a TOML with more than the table `task`.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".csv":
+        return replace(read_csv(path), file=path)
+    if path.suffix.lower() != ".toml":
+        raise ValueError(
+            f"a dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
+        )
+    try:
+        content = read_toml(_content(path, MOST_TOML_BYTES))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a TOML file: {error}") from None
+    others = sorted(content.keys() - {"task"})
+    if others or not isinstance(content.get("task"), dict):
+        got = f"{safe_repr(others[0])} too" if others else "no such table"
+        raise ValueError(
+            f"{path}: must hold the table [task] alone, got {got}; the audit brings its own model"
+        )
+    try:
+        return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_csv(path: str | os.PathLike[str]) -> Mappings:
+    """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
+
+    Every row is a mapping: the anchors in order, applied to the key, give the target (which may also be named
+    `label`, `answer` or `y`). All values are integers used as labels only: they may be negative or large, and
+    an anchor may have the number of a key. `violates` (0 or 1) is the known truth; it is used for scoring,
+    and the model never sees it. Columns may be in any order, between commas, semicolons or tabs; repeated
+    rows count once. A chain need not have every key: mappings that are not in the file are neither trained
+    nor evaluated.
+
+    The mappings are presented as the papers' sequences: the key at one of 7 positions, its anchors next, and
+    keys as noise elsewhere. Not supported are chains of different lengths in one file, sequences of another
+    shape, and mappings that occur more often than others.
+
+    Raises:
+        ValueError: no such table (one line with the file, the line in it, and the cause), or one that is
+            too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    data = _content(path, MOST_BYTES)
+    try:
+        file = CsvFile(data)
+        names = _columns(f"line {file.first_line}", file.names)
+        if file.n_lines > MOST_ROWS:
+            raise ValueError(f"must hold at most {MOST_ROWS:,} rows; audit a part of them")
+        rows = file.rows()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
+    column = {name: rows[:, place].astype(np.int64) for place, name in enumerate(names)}
+    if "violates" in column:
+        for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
+            value = column["violates"][odd]
+            raise ValueError(f"{path}: line {file.line(odd)}: violates must be 0 or 1, got {value}")
+    question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
+    first, place = distinct_rows(question)
+    before = first[place]  # the first row with the same question
+    for name in ("target", "violates"):
+        wrong = np.flatnonzero(column[name] != column[name][before]) if name in column else before[:0]
+        for row in wrong[:1].tolist():
+            chain = " ".join(map(str, question[row, :-1]))
+            here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
+            raise ValueError(
+                f"{path}: {name} of key {question[row, -1]} with the anchors {chain} is {here}, and {there}; "
+                "a question must have one answer: keep one of them"
+            )
+    if len(first) > MOST_MAPPINGS:
+        raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
+    chains, keys = question[first, :-1], question[first, -1]
+    violates = column["violates"][first] == 1 if "violates" in column else None
+    return _as_sequences(path, chains, keys, column["target"][first], violates)
+
+
+def _content(path: Path, most: int) -> bytes:
+    try:
+        content = read_bytes(path, most)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; audit a part of it") from None
+    if kind := kind_of(content[:START]):
+        raise ValueError(f"{path}: must be a {path.suffix.lower()} file, got {kind}")
+    return content
+
+
+def _columns(where: str, given: Sequence[str]) -> list[str]:
+    """The names of the columns, checked; a column of answers is `target`, whatever it is called."""
+    if len(given) > _MOST_COLUMNS:
+        raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(given):,}")
+    answers = [name for name in given if name in TARGETS]
+    columns = ["target" if [name] == answers else name for name in given]
+    anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
+    expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
+    if missing := [name for name in expected if name not in columns]:
+        raise ValueError(
+            f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, "
+            f"got no {missing[0]!r}; is the first line a header?"
+        )
+    for name in columns:
+        if name not in expected and name != "violates":
+            hint = suggestion(name[:40], [*expected, "violates"])
+            raise ValueError(f"{where}: the column {name[:40]!r} is unknown; {hint}, or leave it out")
+    return columns
+
+
+def _as_sequences(
+    path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
+) -> Mappings:
+    """Number anchors, keys and targets as tokens, in this order; a target that is also a key has its token.
+
+    The functions of the anchors are unknown, so every chain of the file is an override of the task, and the
+    anchors' shifts of 0 have no meaning. Chains that are not in the file are unseen. Keys that a chain lacks
+    have a placeholder in its table, which no trial uses.
+    """
+    k = chains.shape[1]
+    anchors, chain_tokens = np.unique(chains, return_inverse=True)
+    chain_tokens = chain_tokens.reshape(-1, k)
+    numbers, keys_at = np.unique(keys, return_inverse=True)
+    others = np.setdiff1d(targets, numbers)
+    n_chains = len(anchors) ** k
+    if n_chains * len(numbers) > MOST_QUESTIONS:
+        raise ValueError(
+            f"{path}: {len(anchors):,} anchors in chains of {k} and {len(numbers):,} keys make "
+            f"more than {MOST_QUESTIONS:,} questions; audit fewer anchors or keys at a time"
+        )
+    key_range = range(len(anchors), len(anchors) + len(numbers))
+    at, at_other = np.searchsorted(numbers, targets), np.searchsorted(others, targets)
+    is_key = np.isin(targets, numbers, kind="sort")
+    tokens = len(anchors) + np.where(is_key, at, len(numbers) + at_other)
+    first, table_of = distinct_rows(chain_tokens)
+    trained = np.full((len(first), len(numbers)), key_range.start)
+    trained[table_of, keys_at] = tokens
+    inputs = list(key_range)  # one list, so that all tables share its numbers
+    tables = {
+        tuple(chain): dict(zip(inputs, row.tolist(), strict=True))
+        for chain, row in zip(chain_tokens[first].tolist(), trained, strict=True)
+    }
+    try:
+        task = AnchorTask(
+            anchors=dict.fromkeys(range(len(anchors)), 0),
+            chain_length=k,
+            key_min=key_range.start,
+            key_max=key_range.stop - 1,
+            seq_len=N_POSITIONS + k,
+            unseen_pairs=[c for c in product(range(len(anchors)), repeat=k) if c not in tables],
+            overrides=tables,
+            split_modulus=2,  # any: every position is trained
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    every = np.repeat(np.arange(len(keys)), N_POSITIONS)
+    positions = np.tile(task.positions, len(keys))
+    trials = Trials(chain_tokens[every], key_range.start + keys_at[every], positions)
+    first = N_POSITIONS * np.arange(len(keys))
+    return Mappings(path.name, chains, keys, targets, violates, task, trials, first)

@@ -1,0 +1,24 @@
+"""An audit as a notebook shows it."""
+
+from __future__ import annotations
+
+from anchorlens.extras.audit.result import Audit
+from anchorlens.extras.audit.tables import audit_tables, fit_in_words, overview, summary, suspects
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+MOST_MAPPINGS = 8
+
+
+@html.register
+def audit_html(audit: Audit) -> str:
+    """The outliers, how they compare with the truth, and the latest mappings, without a script."""
+    return view(
+        "audit.html",
+        overview=overview(audit),
+        summary=summary(audit),
+        fit=fit_in_words(audit),
+        suspects=suspects(audit),
+        n_flagged=int(audit.flagged.sum()),
+        shown=[table.shortened(60) for table in audit_tables(audit, MOST_MAPPINGS)],
+    )

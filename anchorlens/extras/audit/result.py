@@ -1,0 +1,311 @@
+"""The result of an audit: how late every mapping is fit, which are outliers, and the score."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.extras.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
+from anchorlens.extras.audit.mappings import Mappings
+from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.writing import atomic_write, check_can_write
+from anchorlens.models.config import ModelConfig
+from anchorlens.training.recipes.train_config import TrainConfig
+from anchorlens.views import figure, html
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from jaxtyping import Bool, Float, Int
+
+FEW = 0.2
+"""If at least this share of the mappings is never fit by some model, the steps were too few."""
+POWER = 0.75
+"""Least AUC of planted wrong mappings at which an audit tells anything."""
+SCHEMA_VERSION = 1
+"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """One more model, trained on the same dataset with wrong targets planted in it."""
+
+    wrong: Bool[np.ndarray, " mapping"]
+    """Which mappings got a wrong target in this model alone."""
+    right: Float[np.ndarray, "evaluation mapping"]
+    """Probability of the target that this model was trained on, 0..1, mean over the draws."""
+
+    def __repr__(self) -> str:
+        return f"Planted({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """How late models with a small initialisation fit every mapping of a dataset.
+
+    Lateness and flags are computed from `right` and `evaluation_steps`, without the truth; `score` and
+    `group_score` compare them with the truth where it is known.
+    """
+
+    mappings: Mappings
+    """The mappings of the dataset."""
+    right: Float[np.ndarray, "seed evaluation mapping"]
+    """Probability of the trained target, 0..1, mean over the draws; the raw measurement."""
+    evaluation_steps: tuple[int, ...]
+    """Steps at which all mappings were evaluated, ascending."""
+    seeds: tuple[int, ...]
+    """The seed of each model."""
+    n_draws: int
+    """Number of sequences of each mapping at every evaluation, at trained positions with fresh noise."""
+    model_config: ModelConfig
+    """Shape and initialisation of the models."""
+    train_config: TrainConfig
+    """The recipe, with the seed of the first model."""
+    fit: float = FIT
+    """Probability of the trained target from which a mapping counts as fit, 0..1."""
+    planted: Planted | None = None
+    """The model that measures what the audit can find; None for a dataset too small to plant anything."""
+
+    @cached_property
+    def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
+        """The first evaluation from which a mapping is answered right until the end; infinite if none.
+
+        Infinite means censored: the time to fit the mapping is unknown, and longer than the run.
+        """
+        return fit_steps(self.right, self.evaluation_steps, self.fit)
+
+    @cached_property
+    def never_fit(self) -> Int[np.ndarray, " mapping"]:
+        """Number of models that had not fit a mapping at their end (censored)."""
+        return (~np.isfinite(self.fit_steps)).sum(axis=0)
+
+    @cached_property
+    def lateness(self) -> Float[np.ndarray, " mapping"]:
+        """Rank by fit step, mean over the models, 0..1; 1 = the last of all. Mappings never fit rank last."""
+        return lateness(self.fit_steps)
+
+    @cached_property
+    def tied(self) -> Int[np.ndarray, " mapping"]:
+        """Number of mappings of the same lateness, itself included; 1 = no tie."""
+        _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
+        return counts[place]
+
+    @cached_property
+    def end_loss(self) -> Float[np.ndarray, " mapping"]:
+        """Cross-entropy of the trained target at the last step, in nats, mean over the models.
+
+        At most 87, from the smallest normal number of float32.
+        """
+        smallest = float(np.finfo(np.float32).tiny)
+        return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
+
+    @cached_property
+    def fences(self) -> tuple[float | None, ...]:
+        """For each model the step after which a fit is an outlier; None where it has not fit its data.
+
+        A fence beyond the last step flags nothing.
+        """
+        return tuple(fence(steps, self.evaluation_steps) for steps in self.fit_steps)
+
+    @property
+    def late_fences(self) -> tuple[float, ...]:
+        """Fences beyond the last step, of models that have not fit every mapping by then."""
+        by_model = zip(self.fences, self.fit_steps, strict=True)
+        unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
+        return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
+
+    @property
+    def too_few_steps(self) -> bool:
+        """Whether a fifth of the mappings or more are never fit by some model, or a fence cannot be reached.
+
+        Late mappings may then only be slow to learn, and the dataset needs more steps.
+        """
+        return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
+
+    @cached_property
+    def power(self) -> Score | None:
+        """How well one model ranks and flags the wrong mappings that were planted; None where none were.
+
+        It is a single model, so the ranking of several is a little better. Wrong mappings of the dataset
+        itself count as right here.
+        """
+        if self.planted is None:
+            return None
+        moments = self.evaluation_steps
+        steps = fit_steps(self.planted.right, moments, self.fit)
+        flagged = stand_out(steps[None], [fence(steps, moments)], moments[-1])
+        return score(ranks(steps), flagged, self.planted.wrong)
+
+    @property
+    def too_few_to_tell(self) -> bool:
+        """Whether planted wrong mappings are ranked at an AUC below .75, so that a silence means nothing."""
+        return self.power is not None and self.power.auc is not None and self.power.auc < POWER
+
+    @cached_property
+    def flagged(self) -> Bool[np.ndarray, " mapping"]:
+        """Whether a mapping is late in more than half of the models, and so predicted to violate the rule."""
+        return stand_out(self.fit_steps, self.fences, self.evaluation_steps[-1])
+
+    @cached_property
+    def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
+        """Whether a mapping's mirror, the anchors in reverse order with the same key, is flagged.
+
+        Models give both orders the same answer at first, so that one exception makes two mappings late: if
+        both are flagged, often only one of them violates.
+        """
+        mirror = self.mappings.mirror
+        return (mirror >= 0) & self.flagged[mirror]
+
+    @cached_property
+    def group_lateness(self) -> Float[np.ndarray, " group"]:
+        """Median lateness of the mappings of each group, 0..1."""
+        return np.array([np.median(self.lateness[rows]) for rows in self.mappings.rows_of])
+
+    @cached_property
+    def group_flagged(self) -> Bool[np.ndarray, " group"]:
+        """Whether more than half of a group's mappings are flagged."""
+        return np.array([self.flagged[rows].mean() > 0.5 for rows in self.mappings.rows_of])
+
+    @cached_property
+    def score(self) -> Score | None:
+        """Score of the mappings' ranking and flags against the truth; None where that is unknown."""
+        violates = self.mappings.violates
+        return None if violates is None else score(self.lateness, self.flagged, violates)
+
+    @cached_property
+    def group_score(self) -> Score | None:
+        """Score of the groups' ranking and flags; a group violates if more than half of its mappings do."""
+        violates = self.mappings.group_violates
+        return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
+
+    @cached_property
+    def auc_by_seed(self) -> tuple[float | None, ...]:
+        """AUC of the mappings for each model alone; None if the truth is unknown or all or none violate."""
+        violates = self.mappings.violates
+        if violates is None:
+            return (None,) * len(self.seeds)
+        return tuple(score(ranks(steps), self.flagged, violates).auc for steps in self.fit_steps)
+
+    @property
+    def order(self) -> Int[np.ndarray, " mapping"]:
+        """Indices of the mappings, the latest first; ties are ordered by `end_loss`, the largest first."""
+        return np.lexsort((-self.end_loss, -self.lateness))
+
+    @property
+    def group_order(self) -> Int[np.ndarray, " group"]:
+        """Indices of the groups, the latest first."""
+        return np.argsort(-self.group_lateness, kind="stable")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One record for each mapping, the latest first.
+
+        `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the number of mappings of that lateness, and
+        `end_loss`, by which ties are ordered; `fit_step <seed>` for each model (None where never fit);
+        `never_fit`, the number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
+        """
+        data = self.mappings
+        for row in self.order.tolist():
+            record: dict[str, Any] = {f"a{k + 1}": a for k, a in enumerate(data.chains[row].tolist())}
+            record |= {"key": int(data.keys[row]), "target": int(data.targets[row])}
+            record |= {"lateness": float(self.lateness[row]), "tied": int(self.tied[row])}
+            record["end_loss"] = float(self.end_loss[row])
+            for seed, step in zip(self.seeds, self.fit_steps[:, row].tolist(), strict=True):
+                record[f"fit_step {seed}"] = int(step) if math.isfinite(step) else None
+            record |= {"never_fit": int(self.never_fit[row]), "flagged": bool(self.flagged[row])}
+            record["mirror_flagged"] = bool(self.mirror_flagged[row])
+            yield {**record, "violates": None if data.violates is None else bool(data.violates[row])}
+
+    def group_rows(self) -> Iterator[dict[str, Any]]:
+        """One record for each group, the latest first."""
+        data = self.mappings
+        for group in self.group_order.tolist():
+            here = data.rows_of[group]
+            steps = float(np.median(self.fit_steps[:, here]))
+            yield {
+                "group": list(data.groups[group]),
+                "n_mappings": len(here),
+                "lateness": float(self.group_lateness[group]),
+                "median_fit_step": steps if math.isfinite(steps) else None,
+                "n_never_fit": int((self.never_fit[here] > 0).sum()),
+                "n_flagged": int(self.flagged[here].sum()),
+                "flagged": bool(self.group_flagged[group]),
+                "n_violating": None if data.violates is None else int(data.violates[here].sum()),
+            }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content without `right`; a step or a fence that does not exist is null."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "dataset": {
+                "name": self.mappings.name,
+                "n_mappings": len(self.mappings),
+                "n_groups": len(self.mappings.groups),
+                "n_violating": None if self.score is None else self.score.n_violating,
+            },
+            "n_flagged": int(self.flagged.sum()),
+            "n_flagged_with_mirror": int((self.flagged & self.mirror_flagged).sum()),
+            "n_never_fit": int((self.never_fit > 0).sum()),
+            "too_few_steps": self.too_few_steps,
+            "power": None if self.power is None else self.power.to_dict(),
+            "too_few_to_tell": self.too_few_to_tell,
+            "score": None if self.score is None else self.score.to_dict(),
+            "group_score": None if self.group_score is None else self.group_score.to_dict(),
+            "seeds": list(self.seeds),
+            "auc_by_seed": list(self.auc_by_seed),
+            "fences": list(self.fences),
+            "evaluation_steps": list(self.evaluation_steps),
+            "n_draws": self.n_draws,
+            "fit": self.fit,
+            "model": self.model_config.to_dict(),
+            "train": self.train_config.to_dict(),
+            "groups": list(self.group_rows()),
+            "mappings": list(self.rows()),
+            "versions": library_versions(),
+        }
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
+
+        Raises:
+            ValueError: the path does not end in .csv, no such folder, or the path is no ordinary file.
+            OSError: writing failed; an existing file is unchanged.
+        """
+        path = check_can_write(path, "a table's name", (".csv",))
+        text = io.StringIO(newline="")
+        rows = list(self.rows())
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
+        with atomic_write(path) as file:
+            file.write(text.getvalue().encode())
+
+    def plot(self) -> go.Figure:
+        """The share of mappings that are fit against the step, a line for each model; lateness by group.
+
+        Mappings that violate the rule (where that is unknown, flagged mappings) are vermilion.
+        """
+        return figure(self)
+
+    _repr_html_ = html
+
+    def __repr__(self) -> str:
+        n, n_flagged = len(self.mappings), int(self.flagged.sum())
+        if all(limit is None for limit in self.fences):
+            return f"Audit({self.mappings.name}: no answer, the models have not fit their data)"
+        words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+        words = f"too few to tell; {words}" if self.too_few_to_tell else words
+        words = f"too few steps; {words}" if self.too_few_steps else words
+        if self.score is not None and self.score.auc is not None:
+            words += f"; AUC {self.score.auc:.3f} ± {self.score.auc_error:.3f}"
+        return f"Audit({self.mappings.name}: {words})"

@@ -1,0 +1,176 @@
+"""`audit`: train models with small initialisation on a dataset, and find the mappings that they fit late."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.audit.corruption import planted
+from anchorlens.extras.audit.files import open_dataset
+from anchorlens.extras.audit.lateness import FIT
+from anchorlens.extras.audit.mappings import Mappings, mappings_of
+from anchorlens.extras.audit.result import Audit, Planted
+from anchorlens.extras.audit.watching import watch
+from anchorlens.files.writing import atomic_write, check_can_write
+from anchorlens.models.config import ModelConfig
+from anchorlens.show import figures
+from anchorlens.texts import safe_repr
+from anchorlens.training.plan import MOST_WORKERS
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.recipes.train_config import TrainConfig
+
+if TYPE_CHECKING:
+    from anchorlens.tasks.two_anchor.task import AnchorTask
+
+GAMMA = 0.8
+"""The initialization rate of an audit: small weights, with which a model learns compositions first."""
+STEPS = 1000
+MOST_MODELS = 1_000
+MOST_EVALUATIONS = 100_000
+MOST_DRAWS = 10_000
+MOST_ASKED = 10_000_000
+"""Largest number of draws times mappings, so that the sequences fit in memory."""
+MOST_ANSWERS = 200_000_000
+"""Largest number of models times evaluations times mappings, so that the result fits in memory."""
+FILES = ("audit.json", "mappings.csv", "audit.html")
+"""Files that are written to the folder."""
+
+
+def audit(
+    dataset: AnchorTask | Mappings | str | os.PathLike[str],
+    *,
+    model_config: ModelConfig | None = None,
+    train_config: TrainConfig | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    n_evaluations: int = 100,
+    n_draws: int = 4,
+    fit: float = FIT,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | float | None = None,
+) -> Audit:
+    """Rank the mappings of a dataset by how late models with small initialisation fit them.
+
+    With small initial weights a model learns compositional mappings first and exceptions late. Every mapping,
+    (chain of anchors, key) -> target, is evaluated at evenly spaced steps of training, at trained positions
+    with fresh noise. Its fit step is the first evaluation from which the mean probability of its trained
+    target stays >= `fit` until the end; mappings that are never fit are censored and rank last. Lateness is
+    the mean rank over the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more
+    than half of the models; that needs no truth, and in a dataset without exceptions it flags nothing.
+
+    One more model is trained on the same data with wrong targets planted in some mappings (`Audit.power`).
+    Where it does not rank these later than the others, the dataset is too small to tell anything.
+
+    Args:
+        dataset: a task (mappings that its overrides change violate its rule), mappings (`mappings_of`,
+            `read_csv`), or a file for `open_dataset`.
+        model_config: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if
+            left out.
+        train_config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, checkpoints and
+            evaluations are not used.
+        seeds: the seed of each model.
+        n_evaluations: number of evaluations, evenly spaced to the last step.
+        n_draws: number of sequences of each mapping at every evaluation.
+        fit: probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
+            chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
+        out: a folder (made if there is none) for `audit.json`, `mappings.csv` and `audit.html`.
+        workers: processes on the CPU; None for one per core.
+        progress: as for `train`.
+
+    Returns:
+        Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.
+
+    Raises:
+        ValueError: an unusable dataset or option, a recipe that stops early, or a file to be written that is
+            no ordinary file or is the dataset.
+        TrainingDiverged: a loss became NaN or infinite.
+        OSError: a file cannot be read or written.
+
+    Example:
+        >>> from anchorlens import AnchorTask
+        >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
+        >>> recipe = TrainConfig(steps=2, n_samples=512)
+        >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
+        Audit(task: no answer, the models have not fit their data)
+
+    Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
+    """
+    seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
+    check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)
+    check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
+    check_number("fit", fit, above=0, maximum=1)
+    if workers is not None:
+        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+    mappings = _as_mappings(dataset)
+    if n_draws * len(mappings) > MOST_ASKED:
+        raise ValueError(
+            f"{n_draws:,} draws of {len(mappings):,} mappings are more than {MOST_ASKED:,}; take fewer draws"
+        )
+    model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
+    train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
+    if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
+        raise ValueError(
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, which needs the whole run; "
+            "take fewer steps"
+        )
+    last = train_config.total_steps
+    steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
+    evaluation_steps = tuple(sorted(steps))
+    if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
+        raise ValueError(
+            f"{len(seeds) + 1} models times {len(evaluation_steps)} evaluations times {len(mappings):,} "
+            f"mappings are {n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer evaluations"
+        )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            check_can_write(folder / name, "out", (Path(name).suffix,), (mappings.file,))
+    another = next(seed for seed in itertools.count() if seed not in seeds)
+    control = planted(mappings, another)
+    data = {seed: mappings for seed in seeds} | ({} if control is None else {another: control})
+    runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in data]
+    right = watch(runs, list(data.values()), evaluation_steps, n_draws, workers=workers, progress=progress)
+    checked = None
+    if control is not None and control.planted is not None:
+        checked = Planted(control.planted >= 0, right[-1])
+    recipe = (seeds, n_draws, model_config, train_config, fit, checked)
+    result = Audit(mappings, right[: len(seeds)], evaluation_steps, *recipe)
+    if folder is not None:
+        values, table, page = (folder / name for name in FILES)
+        with atomic_write(values) as file:
+            file.write(json.dumps(result.to_dict(), allow_nan=False).encode())
+        result.table(table)
+        figures.save(result.plot(), page, result)
+    return result
+
+
+def _as_mappings(dataset: Any) -> Mappings:
+    if isinstance(dataset, Mappings):
+        return dataset
+    if isinstance(dataset, str | os.PathLike):
+        return open_dataset(dataset)
+    if getattr(dataset, "has_anchors", False):
+        return mappings_of(dataset)
+    raise ValueError(f"dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
+
+
+def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
+    some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # it may be very long
+    if not 0 < len(some) <= MOST_MODELS:
+        raise ValueError(
+            f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {safe_repr(seeds)}"
+        )
+    for seed in some:
+        check_number("a seed", seed, minimum=0, integer=True)
+    if len(set(some)) < len(some):
+        raise ValueError(f"seeds must be different from each other, got {safe_repr(list(some))}")
+    return tuple(map(int, some))

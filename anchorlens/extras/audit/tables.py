@@ -1,0 +1,191 @@
+"""An audit in sentences and tables, for terminals and notebooks."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from anchorlens.extras.audit.lateness import FIT, Score
+from anchorlens.extras.audit.result import POWER, Audit
+from anchorlens.show.tables import Table
+from anchorlens.texts import safe_text
+
+MOST_GROUPS = 8
+"""Largest number of groups listed, the latest ones; --json and --out give all."""
+MOST_SUSPECTS = 20
+"""Largest number of flagged mappings described in words, the latest ones."""
+
+
+def overview(audit: Audit) -> str:
+    """One line with the audited data, the model, the steps and the seeds."""
+    data = audit.mappings
+    seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
+    threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
+    return (
+        f"{safe_text(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
+        f"gamma {audit.model_config.gamma:g}, {audit.evaluation_steps[-1]:,} steps, {seeds}{threshold}"
+    )
+
+
+def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
+    """Scores if the truth is known, then the latest mappings and groups; no tables if nothing can be said.
+
+    Args:
+        audit: the audit to show.
+        top: largest number of mappings listed.
+    """
+    if audit.score is not None and audit.group_score is not None:
+        yield _scores(audit.score, audit.group_score)
+    if all(limit is None for limit in audit.fences):
+        return
+    if top > 0:
+        yield _latest_mappings(audit, top)
+    if len(audit.mappings.groups) > 1:
+        yield _latest_groups(audit)
+
+
+def summary(audit: Audit) -> str:
+    """What stands out, in sentences."""
+    n_without = sum(limit is None for limit in audit.fences)
+    if n_without == len(audit.fences):
+        return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
+    sentences = [_too_few(audit)] if audit.too_few_steps else []
+    if audit.power is not None and audit.too_few_to_tell:
+        sentences.append(
+            f"Too few to tell: {_power(audit.power)}, and {POWER} is needed. Give more mappings."
+        )
+    if flagged := int(audit.flagged.sum()):
+        n = len(audit.mappings)
+        sentences.append(f"{flagged:,} of {n:,} mappings stand out: they are fit late, or never.")
+    else:
+        is_open = audit.too_few_steps or audit.too_few_to_tell
+        sentences.append("Nothing is flagged." if is_open else "Nothing stands out.")
+    if mirrored := int((audit.flagged & audit.mirror_flagged).sum()):
+        sentences.append(
+            f"{mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
+            "exception makes both late."
+        )
+    groups = [audit.mappings.groups[k] for k in audit.group_flagged.nonzero()[0]]
+    if names := [f"({', '.join(map(str, group))})" for group in groups]:
+        rest = f" and {len(names) - MOST_GROUPS} more groups" if len(names) > MOST_GROUPS else ""
+        sentences.append(f"Most of {', '.join(names[:MOST_GROUPS])}{rest} do.")
+    if n_without:
+        sentences.append(
+            f"{n_without} of {len(audit.fences)} models have not fit their data and do not count."
+        )
+    return " ".join(sentences)
+
+
+def _power_in_words(audit: Audit) -> str:
+    """How well the audit finds wrong mappings that were planted; empty where none were or it cannot tell."""
+    if audit.power is None or audit.too_few_to_tell:
+        return ""
+    return f"A check of the audit itself: {_power(audit.power)}."
+
+
+def _power(power: Score) -> str:
+    return (
+        f"{power.n_violating:,} wrong mappings planted in one more model are ranked at an AUC of "
+        f"{power.auc:.2f} ± {power.auc_error:.2f} (chance 0.5)"
+    )
+
+
+def suspects(audit: Audit) -> list[str]:
+    """The flagged mappings in words, the latest `MOST_SUSPECTS` of them.
+
+    Each sentence has the question, the answer in the data, the fit step, and whether its mirror is also late.
+    """
+    flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
+    return [
+        f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: "
+        f"{'never fit' if row['never_fit'] == len(audit.seeds) else f'fit at step {_steps(row)}'}"
+        + ("; the other order is late too, one of both may be right" if row["mirror_flagged"] else "")
+        for row in flagged
+    ]
+
+
+def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
+    return between.join(str(value) for name, value in row.items() if name[0] == "a" and name[1:].isdigit())
+
+
+def _too_few(audit: Audit) -> str:
+    """Why the steps are too few, and the number of steps to exceed."""
+    never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
+    causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
+    if late:
+        steps = ", ".join(f"{limit:,.0f}" for limit in late)
+        causes.append(f"{len(late)} of {n} fences lie beyond the last step (at {steps}) and flag nothing")
+    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.evaluation_steps[-1]:,}."
+
+
+def fit_in_words(audit: Audit) -> str:
+    """The steps of the fences, how many mappings were never fit, and what the audit can find."""
+    never = int((audit.never_fit > 0).sum())
+    last = audit.evaluation_steps[-1]
+    fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]
+    late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
+    text = f"Fit later than {late} stands out. " if fences else ""
+    text += f"{never:,} were never fit by some model (censored)." if never else "All were fit."
+    return " ".join(filter(None, (text, _power_in_words(audit))))
+
+
+def _scores(mappings: Score, groups: Score) -> Table:
+    """The scores of mappings and groups, a row each."""
+    rows = []
+    for name, score in (("mappings", mappings), ("groups", groups)):
+        auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
+        shares = ("-" if share is None else f"{share:.2f}" for share in (score.precision, score.recall))
+        rows.append((name, f"{score.n:,}", f"{score.n_violating:,}", auc, f"{score.n_flagged:,}", *shares))
+    columns = ("", "of", "violate", "AUC", "flagged", "precision", "recall")
+    return Table(columns, rows, "lateness and flags against the truth")
+
+
+def _latest_mappings(audit: Audit, top: int) -> Table:
+    """The latest mappings, `top` of them."""
+    truth = audit.mappings.violates is not None
+    latest = list(itertools.islice(audit.rows(), top))
+    rows = []
+    for place, row in enumerate(latest, start=1):
+        numbers = (str(place), _anchors(row), str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
+        answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
+        rows.append((*numbers, _steps(row), f"{row['end_loss'] + 0.0:.2f}", *answers))
+    columns = ("", "anchors", "key", "target", "late", "fit at step", "loss", "flagged", "violates")
+    title = f"the latest {len(rows):,} of {len(audit.mappings):,} mappings"
+    tied = [row["tied"] for row in latest]
+    if (most := max(tied, default=1)) > 1:
+        first = tied.index(most) + 1
+        title += f" ({first:,} to {first + most - 1:,} are equally late: by their loss at the end)"
+    strong = [row["flagged"] for row in latest]
+    return Table(columns[: 8 + truth], rows, title, (0, 2, 3, 4, 6), strong)
+
+
+def _latest_groups(audit: Audit) -> Table:
+    """The latest groups, `MOST_GROUPS` of them."""
+    truth, n_groups = audit.mappings.violates is not None, len(audit.mappings.groups)
+    latest = list(itertools.islice(audit.group_rows(), MOST_GROUPS))
+    rows = []
+    for row in latest:
+        counts = (f"{row[name]:,}" for name in ("n_flagged", "n_violating")[: 1 + truth])
+        anchors, fit = " ".join(map(str, row["group"])), _step(row["median_fit_step"])
+        rows.append((anchors, f"{row['n_mappings']:,}", f"{row['lateness']:.3f}", fit, *counts))
+    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violate")[: 5 + truth]
+    title = f"the latest {MOST_GROUPS} of {n_groups:,} groups" if n_groups > MOST_GROUPS else "groups"
+    return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
+
+
+def _step(step: float | None) -> str:
+    return "never" if step is None else f"{step:,.0f}"
+
+
+def _steps(row: Mapping[str, Any]) -> str:
+    """The fit steps of all models: one if they agree, median and range if there are more than four."""
+    steps = [value for name, value in row.items() if name.startswith("fit_step ")]
+    if len(set(steps)) == 1:
+        return _step(steps[0])
+    if len(steps) <= 4:
+        return ", ".join(map(_step, steps))
+    fit = [step for step in steps if step is not None]
+    never = f"; never in {len(steps) - len(fit)}" if len(fit) < len(steps) else ""
+    return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}"

@@ -1,0 +1,22 @@
+"""An audit in the terminal."""
+
+from __future__ import annotations
+
+from anchorlens.extras.audit.result import Audit
+from anchorlens.extras.audit.tables import audit_tables, fit_in_words, overview, summary
+from anchorlens.show.terminal.console import FittedTable, Terminal
+
+
+def print_audit(audit: Audit, *, top: int = 20) -> None:
+    """Print the outliers, how they compare with the truth, and the latest mappings and groups.
+
+    Args:
+        audit: the audit to print.
+        top: largest number of mappings listed, the latest ones.
+    """
+    console = Terminal()
+    console.print(overview(audit))
+    console.print(summary(audit), style="bold")
+    console.print(fit_in_words(audit))
+    for table in audit_tables(audit, top):
+        console.print(FittedTable(table))

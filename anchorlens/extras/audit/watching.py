@@ -1,0 +1,107 @@
+"""Train models and evaluate them on every mapping during training."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from anchorlens.extras.audit.mappings import Mappings
+from anchorlens.models.devices import choose_device
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.training.engine import numeric_settings
+from anchorlens.training.engine.stack import Stack
+from anchorlens.training.jobs import train_in_jobs
+from anchorlens.training.plan import check_runs
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.result import TrainingDiverged
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+_BATCH = 1024
+"""Sequences in one forward pass."""
+
+
+def watch(
+    runs: Sequence[RunConfig],
+    data: Sequence[Mappings],
+    evaluation_steps: Sequence[int],
+    n_draws: int,
+    *,
+    workers: int | None = None,
+    progress: bool | float | None = None,
+) -> Float[np.ndarray, "run evaluation mapping"]:
+    """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
+
+    A run's seed decides its initial weights, its training sequences, their order, and the evaluation
+    sequences, which are the same at every evaluation. On CUDA the runs are members of one stack; on the CPU
+    each has its own process.
+
+    Args:
+        runs: model and recipe of each; the task is that of its mappings.
+        data: the mappings that each run is trained and evaluated on, all of one dataset.
+        evaluation_steps: steps, ascending; training ends after the last.
+        n_draws: number of sequences of each mapping at every evaluation.
+        workers: processes on the CPU; None for one per core.
+        progress: as for `train`.
+
+    Returns:
+        Probability of the trained target, 0..1, mean over the draws.
+
+    Raises:
+        ValueError: runs that cannot be trained here.
+        TrainingDiverged: a loss became NaN or infinite.
+        RuntimeError: a worker process was killed.
+    """
+    watched = functools.partial(_watch_stack, evaluation_steps=evaluation_steps, n_draws=n_draws)
+    return np.stack(train_in_jobs(watched, check_runs(runs), data, workers=workers, progress=progress))
+
+
+def _watch_stack(
+    runs: Sequence[RunConfig],
+    data: Sequence[Mappings],
+    show: Callable[[int, str], None] = lambda done, text: None,
+    *,
+    evaluation_steps: Sequence[int],
+    n_draws: int,
+) -> Float[np.ndarray, "run evaluation mapping"]:
+    """Train and evaluate runs in one stack in this process."""
+    train = runs[0].train_config
+    device = choose_device(train.device)
+    each = [(mappings, run.train_config.seed) for mappings, run in zip(data, runs, strict=True)]
+    trained = [mappings.training_set(train.n_samples, generator(seed, "data")) for mappings, seed in each]
+    questions = [mappings.questions(n_draws, generator(seed, "evaluation")) for mappings, seed in each]
+    right = np.empty((len(runs), len(evaluation_steps), len(data[0])), dtype=np.float32)
+    with numeric_settings(device, train.threads, tf32=train.matmul == "tf32"):
+        stack = Stack(runs, trained, device)
+        show(0, "")
+        for place, evaluation in enumerate(evaluation_steps):
+            updates = stack.advance(evaluation)
+            for k, (run, update) in enumerate(zip(runs, updates, strict=True)):
+                if update.failed_at is not None:
+                    raise TrainingDiverged(
+                        f"training diverged with seed {run.train_config.seed} at step {update.failed_at}; "
+                        "try a smaller lr or weight_decay, or a larger gamma"
+                    )
+                probabilities = _probabilities(stack, k, questions[k])
+                right[k, place] = probabilities.reshape(n_draws, -1).mean(axis=0)
+            losses = sum(update.loss for update in updates) / len(updates)
+            show(len(runs) * evaluation, f"loss {losses:.4f}")
+    return right
+
+
+def _probabilities(stack: Stack, member: int, batch: AnchorBatch) -> Float[np.ndarray, " batch"]:
+    """The probability that a member assigns to the target of each sequence."""
+    model = stack.model(member)
+    probabilities = []
+    with torch.inference_mode():
+        for tokens, targets in zip(batch.tokens.split(_BATCH), batch.targets.split(_BATCH), strict=True):
+            shares = model(tokens)[:, -1].softmax(dim=-1)  # [batch, d_vocab]
+            of_targets = shares.gather(1, targets.to(shares.device).unsqueeze(1))
+            probabilities.append(of_targets.squeeze(1).cpu().numpy())
+    return np.concatenate(probabilities)

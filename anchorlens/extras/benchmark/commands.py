@@ -1,0 +1,76 @@
+"""`anchorlens benchmark`: compare a user's own probe with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.results import draw_and_print
+from anchorlens.cli.shared_options import AsJson, Device, Plot
+from anchorlens.configuration import check_choice, check_number
+from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.texts import safe_text
+
+
+@one_line_errors
+def benchmark_command(
+    probe: Annotated[
+        str,
+        typer.Argument(
+            help="A Python file with a probe of your own (the file is run), or the name of a shipped probe."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--probe", metavar="NAME", help="Which probe of the file, if it holds several."),
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(help="Use only so many of the models, of each kind equally many.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    device: Device = "auto",
+) -> None:
+    """Score a probe of your own on 60 models whose solution is known.
+
+    A probe is a function (model, task) whose return annotation is float, a mapping from names to numbers, or
+    a ProbeResult. Each of its readings is scored on three questions by the AUC, beside our own readings and
+    WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
+
+    Examples:
+        anchorlens benchmark my_probe.py
+        anchorlens benchmark stable_rank --first 12
+    """
+    if first is not None:
+        check_number("--first", first, minimum=1, integer=True)
+    is_file = probe.endswith(".py")
+    if plot is not None:
+        check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
+    if name is not None and not is_file:
+        raise ValueError("--probe chooses among the probes of a Python file; leave it out, or give the file")
+    from anchorlens import benchmark
+    from anchorlens.extras.benchmark import reference
+    from anchorlens.extras.benchmark.terminal import print_benchmark
+    from anchorlens.models.devices import choose_device
+
+    measure = _of_file(Path(probe), name) if is_file else probe
+    result = benchmark(measure, first=first, device=choose_device(device))
+    draw_and_print(result, as_json, plot, lambda found: print_benchmark(found, reference()))
+
+
+def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
+    """The only probe of a file, or the one with that name."""
+    from anchorlens.probes.from_file import own_readings
+
+    probes = {probe.__name__: probe for probe in own_readings(path)}
+    if name is None and len(probes) > 1:
+        raise ValueError(
+            f"{safe_text(path)} holds {len(probes)} probes; choose one: --probe {' or '.join(probes)}"
+        )
+    if name is not None:
+        check_choice("--probe", name, tuple(probes))
+    return probes[name or next(iter(probes))]

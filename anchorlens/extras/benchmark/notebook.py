@@ -1,0 +1,30 @@
+"""A benchmark as a notebook shows it."""
+
+from __future__ import annotations
+
+from anchorlens.extras.benchmark.result import Benchmark
+from anchorlens.extras.benchmark.shipped import reference
+from anchorlens.extras.benchmark.tables import benchmark_table, notes, overview
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+MOST_OTHERS = 8
+"""Largest number of our readings shown for comparison, those that tell most."""
+ALPHA = "weightwatcher_alpha"
+"""This reading is always shown for comparison."""
+
+
+@html.register
+def benchmark_html(result: Benchmark) -> str:
+    """The AUC of every reading together with the best of ours, without a script."""
+    ours = reference()
+    if ours is not None:
+        best = sorted(ours.readings, key=lambda reading: -reading.telling)
+        shown = [one for k, one in enumerate(best) if k < MOST_OTHERS or one.name == ALPHA]
+        ours = Benchmark(ours.probe, tuple(shown), ours.models, {})
+    return view(
+        "benchmark.html",
+        overview=overview(result),
+        table=benchmark_table(result, ours).shortened(60),
+        notes=list(notes(result, ours)),
+    )

@@ -1,0 +1,145 @@
+"""What ships with the package: the benchmark's models, and the scores of our own readings on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel
+from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
+from anchorlens.files.safe import read_bytes, reading, tensors_in, zip_in
+from anchorlens.files.writing import atomic_write, check_suffix
+from anchorlens.records import Record, limits
+from anchorlens.texts import safe_text
+
+FOLDER = Path(str(resources.files("anchorlens"))) / "benchmarking"
+CHECKPOINTS = FOLDER / "checkpoints.zip"
+"""Our checkpoints, NAME.safetensors, and a manifest."""
+REFERENCE = FOLDER / "reference.json"
+"""The `Benchmark` of our own readings."""
+MANIFEST = "models.json"
+MOST_MODELS = 1_000
+MOST_BYTES = 100 * 2**20
+"""Largest size of the zip file."""
+MOST_BYTES_OF_MODEL = 16 * 2**20
+"""Largest size of each file in it."""
+_HOW_TO_MAKE = (
+    "in a clone of the repository `python research/zoo.py` trains them, and `python "
+    "research/benchmark_checkpoints.py` makes the file"
+)
+
+
+@dataclass(frozen=True)
+class BenchmarkManifest(Record):
+    """The models of a benchmark's file, in their order."""
+
+    models: Annotated[tuple[BenchmarkModel, ...], limits(min_length=1, max_length=MOST_MODELS)]
+
+
+def shipped_models(
+    first: int | None = None, *, path: str | os.PathLike[str] | None = None
+) -> list[tuple[BenchmarkModel, Checkpoint]]:
+    """Read the models of the benchmark.
+
+    Args:
+        first: number of models, >= 1; the kinds take turns, so that any number is balanced. None for all.
+        path: a file that `save_models` wrote; None for that of the package.
+
+    Returns:
+        Description and checkpoint of each model.
+
+    Raises:
+        ValueError: the file is missing; the message says how it is made.
+        CheckpointError: it is damaged or unsafe; no code in it was run.
+
+    Example:
+        >>> about, checkpoint = shipped_models(1)[0]  # doctest: +SKIP
+        >>> about.ending, checkpoint  # doctest: +SKIP
+        ('Phase 1', Checkpoint(gpt2, 2 layers, gamma 0.35, seed 2017, step 1000))
+    """
+    if first is not None:
+        check_number("first", first, minimum=1, integer=True)
+    path = CHECKPOINTS if path is None else path
+    if not Path(path).exists():
+        raise ValueError(f"the models of the benchmark are not in {safe_text(path)}; {_HOW_TO_MAKE}")
+    with reading(path), zip_in(read_bytes(path, MOST_BYTES), MOST_MODELS + 1) as archive:
+        about = BenchmarkManifest.from_json(_member(archive, MANIFEST)).models[:first]
+        return [(one, _checkpoint(path, archive, one.name)) for one in about]
+
+
+def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkModel, Checkpoint]]) -> None:
+    """Write models and their descriptions to one file.
+
+    Args:
+        path: ends in .zip.
+        models: description and checkpoint of each, in order, at least one, with different names.
+
+    Raises:
+        ValueError: another suffix, no models, two of one name, or weights that do not fit their config.
+        OSError: writing failed; an existing file is unchanged.
+    """
+    path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
+    with tempfile.TemporaryDirectory() as folder:
+        packed, member = Path(folder) / "packed.zip", Path(folder) / "model.safetensors"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for about, checkpoint in models:
+                if about.name in {one.name for one in known}:
+                    raise ValueError(f"models must have a name each, got {safe_text(about.name)} twice")
+                save_checkpoint(member, checkpoint)
+                _pack(archive, f"{about.name}.safetensors", member.read_bytes())
+                known.append(about)
+            manifest = BenchmarkManifest.from_dict({"models": [about.to_dict() for about in known]})
+            _pack(archive, MANIFEST, json.dumps(manifest.to_dict(), indent=1).encode())
+        data = packed.read_bytes()
+    with atomic_write(path) as file:
+        file.write(data)
+
+
+def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add a file without a date; LZMA best compresses the zeros of weights rounded to 16 bits."""
+    archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_LZMA)
+
+
+def reference() -> Benchmark | None:
+    """The scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
+
+    Returns:
+        Their AUCs and values; None if `research/benchmark_checkpoints.py` has not measured them yet.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    if not REFERENCE.exists():
+        return None
+    with reading(REFERENCE):
+        return Benchmark.from_json(read_bytes(REFERENCE))
+
+
+def _checkpoint(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: str) -> Checkpoint:
+    member = f"{name}.safetensors"
+    with reading(f"{os.fspath(path)}/{member}"):
+        content = tensors_in(_member(archive, member)).values
+    return from_contents(f"{os.fspath(path)}/{member}", content)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The content of a file in the archive, with its checksum verified.
+
+    Raises:
+        ValueError: it is missing, or larger than allowed.
+    """
+    try:
+        entry = archive.getinfo(name)
+    except KeyError:
+        raise ValueError(f"not the models of a benchmark: {safe_text(name)} is missing") from None
+    if entry.file_size > MOST_BYTES_OF_MODEL:
+        raise ValueError(f"unsafe: {safe_text(name)} has more than {MOST_BYTES_OF_MODEL:,} bytes; refused")
+    return archive.read(entry)

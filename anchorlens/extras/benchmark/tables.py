@@ -1,0 +1,63 @@
+"""A benchmark in sentences and a table, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anchorlens.extras.benchmark.questions import QUESTIONS
+from anchorlens.extras.benchmark.result import Benchmark, ReadingScore
+from anchorlens.show.tables import Table, TableCell
+from anchorlens.texts import safe_text
+
+MOST_FAILURES = 3
+"""Largest number of failures described in full."""
+
+
+def overview(result: Benchmark) -> str:
+    """Which models were measured, and how to read an AUC."""
+    n_tasks = len({model.task for model in result.models})
+    return (
+        f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95 % "
+        "interval that draws tasks; .5 tells nothing, below .5 the sign is the other way round."
+    )
+
+
+def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Table:
+    """A row for every reading; those whose AUCs are farthest from .5 on average come first.
+
+    Args:
+        result: the benchmark whose readings are emphasised.
+        reference: a benchmark whose readings are listed too; None for none.
+    """
+    readings = [(reading, "yours") for reading in result.readings]
+    columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")
+    if reference is not None:
+        readings += [(reading, "ours") for reading in reference.readings]
+        columns += ("whose",)
+    readings.sort(key=lambda item: -item[0].telling)
+    rows = [(*_row(reading), whose)[: len(columns)] for reading, whose in readings]
+    strong = [reference is not None and whose == "yours" for _, whose in readings]
+    return Table(columns, rows, "AUC of each reading", range(1, 2 + len(QUESTIONS)), strong)
+
+
+def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
+    n_missing = sum(value is None for value in reading.values.values())
+    scores = (reading.scores[name].in_words for name in QUESTIONS)
+    return (TableCell(safe_text(reading.name), code=True), *scores, str(n_missing or ""))
+
+
+def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
+    """The meaning of each question and its number of models, the failures, and the source of other rows."""
+    for name, question in QUESTIONS.items():
+        n_no, n_yes = (sum(m.ending in side for m in result.models) for side in (question.no, question.yes))
+        yield f"{name}: {question.asks} {n_yes} against {n_no} models."
+    if result.failures:
+        shown = list(result.failures.items())[:MOST_FAILURES]
+        said = "; ".join(f"{safe_text(model)}: {safe_text(why)}" for model, why in shown)
+        more = len(result.failures) - len(shown)
+        rest = f"; and {more:,} more" if more else ""
+        yield f"It failed on {len(result.failures):,} of {len(result.models):,} models: {said}{rest}."
+    if reference is not None:
+        asked = len(reference.models)
+        here = "" if asked == len(result.models) else f", on all {asked:,} models"
+        yield f"Ours are the readings of the verdict, and WeightWatcher's alpha{here} (docs/benchmark.md)."

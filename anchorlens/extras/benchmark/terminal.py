@@ -1,0 +1,21 @@
+"""A benchmark in the terminal."""
+
+from __future__ import annotations
+
+from anchorlens.extras.benchmark.result import Benchmark
+from anchorlens.extras.benchmark.tables import benchmark_table, notes, overview
+from anchorlens.show.terminal.console import FittedTable, Terminal
+
+
+def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> None:
+    """Print how well each reading answers each question, together with the readings of a reference.
+
+    Args:
+        result: the benchmark to print; its rows are bold if there is a reference.
+        reference: a benchmark to compare with; None for none.
+    """
+    console = Terminal()
+    console.print(overview(result), style="bold")
+    console.print(FittedTable(benchmark_table(result, reference)))
+    for line in notes(result, reference):
+        console.print(line)

@@ -1,0 +1,137 @@
+"""The published COGS files: read from a folder, or fetched once into the user's cache; checked by hash.
+
+Source: Kim & Linzen, arXiv 2010.05465; github.com/najoungkim/COGS (MIT licence).
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from anchorlens.extras.shared.cache import user_cache
+from anchorlens.files.safe import START, CheckpointError, kind_of, read_bytes
+from anchorlens.texts import safe_repr
+
+PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
+
+
+class Content(NamedTuple):
+    """Size and digest of a file's content, unpacked."""
+
+    size: int
+    """Bytes."""
+    sha256: str
+    """64 hexadecimal digits."""
+
+
+FILES = {
+    "train.tsv": Content(4_146_574, "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78"),
+    "dev.tsv": Content(522_121, "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21"),
+    "test.tsv": Content(521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
+    "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
+}
+"""Name -> content of the published files."""
+_LINE_ENDS = 2**15
+"""Bytes that line ends of Windows and a byte order mark may add: no file has as many lines."""
+_GZIP = 2**16
+"""Bytes that gzip may add to content that it cannot compress."""
+
+
+class Line(NamedTuple):
+    """A sentence of a published file, its logical form, and why it is there."""
+
+    sentence: str
+    logical_form: str
+    kind: str
+    """`in_distribution`, `primitive`, `exposure_example_...`, or the case of generalisation."""
+
+
+def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tuple[Line, ...]]:
+    """Read the four files.
+
+    Args:
+        folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty: the
+            user's cache, into which they are fetched if they are not there.
+        url: address that they are fetched from, with a slash at its end.
+
+    Returns:
+        `train`, `dev`, `test` and `gen` -> their lines.
+
+    Raises:
+        ValueError: the folder or a file is missing, or cannot be fetched.
+        CheckpointError: a file cannot be read, or is not the published one.
+    """
+    if folder and not Path(folder).is_dir():
+        raise ValueError(
+            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, and there is no folder "
+            f"{safe_repr(folder)}; name it (--data DIR), or leave it out to have them fetched"
+        )
+    return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
+
+
+@functools.cache
+def _read(folder: str) -> Mapping[str, tuple[Line, ...]]:
+    return {name.removesuffix(".tsv"): _lines(Path(folder), name) for name in FILES}
+
+
+def _lines(folder: Path, name: str) -> tuple[Line, ...]:
+    file, (size, sha256) = folder / name, FILES[name]
+    most = size + _LINE_ENDS
+    try:  # reads little more than the published size; content of another file is neither used nor shown
+        if file.exists():
+            data = read_bytes(file, most)
+        else:
+            file = folder / f"{name}.gz"
+            with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(file, most + _GZIP))) as unpacked:
+                data = unpacked.read(most + 1)
+    except FileNotFoundError:
+        more = folder / name.replace(".tsv", "_100.tsv")
+        other = f"; {more.name} is another training set, with 100 exposures" if more.exists() else ""
+        raise ValueError(
+            f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, and {name} is missing: "
+            f"{safe_repr(str(folder))}{other}"
+        ) from None
+    except ValueError as error:  # no ordinary file, or too large
+        raise CheckpointError(file, f"{error}; the published file of COGS is needed") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise CheckpointError(file, f"cannot be read: {safe_repr(str(error))}") from None
+    plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
+    if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
+        kind = kind_of(data[:START])
+        ends = ", which has line ends of Windows (CRLF) besides" if b"\r\n" in data else ""
+        what = (
+            f"got {kind}." if kind else f"got other contents{ends}; is it cut off, or another author's split?"
+        )
+        raise CheckpointError(
+            file,
+            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Leave "
+            "the folder out to have the published files fetched",
+        )
+    return tuple(Line(*line.split("\t")) for line in plain.decode().split("\n") if line)
+
+
+def _fetched(url: str) -> Path:
+    """The user's cache with all four files in it."""
+    import torch.hub  # late, since torch is slow
+
+    cache = user_cache("cogs")
+    for name, content in FILES.items():
+        file = cache / name
+        try:
+            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != content.sha256:
+                torch.hub.download_url_to_file(url + name, str(file), content.sha256, progress=False)
+        except Exception as error:  # of the network or the disk, or for other content
+            why = str(error).split("\n")[0].split(". ")[0]
+            raise ValueError(
+                f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
+                f"({safe_repr(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
+                "into a folder and name it"
+            ) from None
+    return cache

@@ -1,0 +1,184 @@
+"""CogsTask: sentences to logical forms; 21 cases of generalisation are OOD.
+
+Source: figure 7B of Zhang et al., arXiv 2501.08537; COGS is Kim & Linzen's, arXiv 2010.05465.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import documented
+from anchorlens.extras.cogs.files import Line, published_files
+from anchorlens.extras.shared.split_task import Right
+from anchorlens.extras.shared.word_task import WordTask, word_metrics
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
+
+STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
+"""Cases that ask for a structure never trained; the other 18 ask for a word in a role that it never had."""
+N_WORDS, LONGEST = 832, 543
+"""Words of the training file and `UNKNOWN`; tokens that a model reads of the longest example, in gen."""
+N_TEST = 6000 + 21_000
+"""Sentences of dev, test and gen."""
+MEAN_LENGTH = 74
+"""Mean number of tokens that a model reads of them."""
+METRICS = (
+    *word_metrics(
+        meanings=(
+            "sentences it was trained on",
+            "dev and test sentences, of the kinds that are trained",
+            "sentences of the 21 cases of generalisation",
+        ),
+        asks=("training sentences", "dev and test sentences", "cases of generalisation"),
+    ),
+    Metric("lexical", "lexical", "Lexical generalisation", "mean over the 18 lexical cases"),
+    Metric("structural", "structural", "Structural generalisation", "mean over the 3 structural cases"),
+    Metric("ceiling", "ceiling", "Ceiling", "no model: OOD without words never trained", in_tables=False),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class CogsTask(WordTask):
+    """COGS: say the logical form of a sentence, word by word.
+
+    The published files are read from a folder, or fetched once. No example is cut: the longest, in gen, has
+    543 tokens. 1,634 of its 21,000 logical forms hold a word that no training file has (mostly numbers above
+    18, in the recursion cases), so that 92.2 % is the most that a vocabulary of words can reach.
+
+    Raises:
+        ValueError: an invalid value; once they are needed, files that are missing or not the published ones.
+
+    Source: arXiv 2501.08537, figure 7B; arXiv 2010.05465.
+    """
+
+    kind: ClassVar[str] = "cogs"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    data: str = dataclasses.field(default="", compare=False)
+    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz). If empty, they are fetched once
+    into the user's cache. The path becomes an absolute one."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        if self.data:
+            object.__setattr__(self, "data", os.path.abspath(self.data))
+
+    @cached_property
+    def _files(self) -> Mapping[str, tuple[Line, ...]]:
+        return published_files(self.data)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the training file, ascending, and `UNKNOWN`."""
+        words = {word for line in self._files["train"] for part in line[:2] for word in part.split()}
+        return Vocabulary((*sorted(words), UNKNOWN), self.bos)
+
+    @property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary, which is known without the files."""
+        return N_WORDS + len(SPECIAL)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest example, which is known without the files."""
+        return LONGEST - (not self.bos)
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Tokens that are read, as a number of sequences of the greatest length; known without the files."""
+        n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
+        return round(n_asked * MEAN_LENGTH / LONGEST)
+
+    @property
+    def table_size(self) -> int:
+        """0: the examples are in the files, and are not stored with the task."""
+        return 0
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`train`; `id`: dev and test; `ood`: gen."""
+        files, words = self._files, set(self.vocabulary.words)
+
+        def readable(text: str) -> str:
+            return " ".join(word if word in words else UNKNOWN for word in text.split())
+
+        parts = {"train": files["train"], "id": files["dev"] + files["test"], "ood": files["gen"]}
+        return {
+            name: Examples(*([readable(line[column]) for line in lines] for column in (0, 1)))
+            for name, lines in parts.items()
+        }
+
+    @cached_property
+    def cases(self) -> tuple[str, ...]:
+        """The case of each example of `ood`."""
+        return tuple(line.kind for line in self._files["gen"])
+
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+        """`n` training examples: the 143 primitives and 12 exposures always, the others at random.
+
+        Without them the lexical cases would need words that were never seen. If `n` is more than there are,
+        examples are repeated.
+
+        Raises:
+            ValueError: `n` below 156.
+        """
+        train = self.splits["train"]
+        common = np.array([line.kind == "in_distribution" for line in self._files["train"]])
+        fixed, rest = np.flatnonzero(~common), np.flatnonzero(common)
+        if n <= len(fixed):
+            raise ValueError(
+                f"n_samples must be more than {len(fixed)}, the primitives and exposures of COGS, got {n}"
+            )
+        rounds, last = divmod(n, len(train))
+        every = [np.arange(len(train))] * rounds
+        if last:
+            chosen = rng.permutation(rest)[: max(0, last - len(fixed))]
+            every.append(np.concatenate([fixed[:last], chosen]))
+        return train[rng.permutation(np.concatenate(every))]
+
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
+        """Lexical and structural means over cases, and the best OOD accuracy that the vocabulary allows."""
+        structural = np.isin(self.cases, STRUCTURAL)
+        shares = {
+            "lexical": whole["ood"][~structural],  # cases are of equal size: the mean over them
+            "structural": whole["ood"][structural],
+            "ceiling": np.array([UNKNOWN not in text.split() for text in self.splits["ood"].answers]),
+        }
+        measures = {name: Accuracy.of_some(right, of=len(right)) for name, right in shares.items()}
+        return super().further_measures(whole, but_the_end) | measures
+
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
+        """Exact match by case, and by length."""
+        cases = np.array(self.cases)
+        ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
+        bars = Bars(
+            title="Exact match by case",
+            caption="Whole logical forms right, of 1,000 sentences of each case of generalisation; the last "
+            "three are structural.",
+            x_title="exact match",
+            y={case.replace("_", " "): float(whole["ood"][cases == case].mean()) for case in ordered},
+        )
+        return (bars, *super().charts(whole))
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        return (
+            "COGS: the logical form of a sentence, such as `A rose was helped .` -> `rose ( x _ 1 ) AND "
+            "...`, word by word.\n"
+            "Trained: of 24,155 sentences, the 143 bare words and 12 exposures always. Held out (ID test): "
+            "6,000.\n"
+            "Never seen (OOD): 21,000 sentences of 21 cases of generalisation, 18 lexical and 3 structural."
+        )

@@ -1,0 +1,256 @@
+"""The metrics of a model's samples: concepts by a linear classifier, and by a rule on masks for comparison.
+
+Source: the classifier of the released code of arXiv 2501.08537, one linear layer for each concept on the
+pixels, trained on images of all eight tuples. The rule is our own: it does not depend on the classifier, and
+a blurred image does not mislead it in the same way.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchorlens.extras.concept_graphs.images import (
+    COLOURS,
+    CONCEPTS,
+    RADII,
+    SMALL_CIRCLES,
+    TRAINED,
+    TUPLES,
+    draw,
+    marked,
+)
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
+from anchorlens.tasks.shared.metric import Metric
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+MUST_KNOW = 0.99
+"""Accuracy that the classifier must reach on held-out drawn images, for each concept."""
+N_TRAINED, N_HELD_OUT = 4_500, 500
+"""Images that it is trained and tested on."""
+FILL = 0.71
+"""A shape that fills more than this share of its bounding box is taken for a circle. A circle fills pi / 4, a
+triangle half. Pixels at the edges count by the share that is covered: drawn small triangles in images of 24
+pixels fill .57 to .66, circles .76 and more."""
+_GROUND = 0.3
+"""Pixels with less ink than this share of full ink belong to the background."""
+_LEAST_INK = 0.2
+"""An image whose full ink is below this holds no shape."""
+_FULL = 0.9
+"""Ink of a fully covered pixel in the nominal colours."""
+_DARKEST = 5
+"""Full ink of an image is the mean over this many of its darkest pixels."""
+_CIRCLE, _TRIANGLE = 0, 1
+_PRESENT = 0.5
+"""A sample shows a shape if it covers this share of a small shape's area; the smallest trained has .64."""
+_SHOWN = 6
+"""Samples of each tuple that a picture shows."""
+
+_BY_CLASSIFIER = (
+    Metric(
+        "train",
+        "trained",
+        "Trained tuples drawn right",
+        "samples of trained tuples that are there, with the right shape, size and colour",
+        logged_as="train_accuracy",
+        map_caption="Samples of trained tuples whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "unseen",
+        "unseen",
+        "Unseen tuples drawn right",
+        "samples of tuples that were never trained, that are there, with all three concepts right",
+        logged_as="unseen_accuracy",
+        map_caption="Samples of tuples that were never trained whose shape, size and colour are all right.",
+    ),
+    Metric(
+        "failure",
+        "failure",
+        "Small circles drawn as triangles",
+        "samples of small circles, which are never trained, that are triangles",
+        logged_as="failure_rate",
+        map_caption="Samples of small circles that are triangles. In training every small shape was one.",
+        higher_is_better=False,
+    ),
+)
+METRICS = (
+    *_BY_CLASSIFIER,
+    Metric(
+        "circles",
+        "circles",
+        "Small circles drawn as circles",
+        "samples of small circles that both rules take for circles, and that are there at all",
+        logged_as="circles",
+        map_caption="Samples of small circles that both rules take for circles, and that are there at all.",
+    ),
+    Metric(
+        "present",
+        "present",
+        "Small circles that are there at all",
+        "samples of small circles that cover at least half of a small shape's area; of the others neither "
+        "rule can say what they are",
+        logged_as="present",
+        map_caption="Samples of small circles that cover at least half of a small shape's area.",
+    ),
+    *(
+        Metric(
+            f"{one.name}_by_mask",
+            f"{one.name}, mask",
+            f"{one.heading}, by the rule on masks",
+            "the same by the filled share of the bounding box, area and mean colour",
+            in_tables=False,
+            higher_is_better=one.higher_is_better,
+        )
+        for one in _BY_CLASSIFIER
+    ),
+)
+
+
+@functools.lru_cache(maxsize=8)
+def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
+    """The classifier of images of a given size: a linear map of the pixels for each concept, fit once.
+
+    Args:
+        side: pixels of an image's side.
+        shift: how far from the middle images are drawn, as for `draw`.
+
+    Returns:
+        A function of images [image, 3, y, x] that gives shape, size and colour of each, 0 or 1.
+
+    Raises:
+        ValueError: for some concept its accuracy on held-out images is below .99.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    rng = generator(0, "evaluation", 7)
+    images = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
+    pixels, truth = images.pixels.numpy().reshape(len(images), -1), images.tuples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its accuracy is checked below
+        models = [
+            LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
+            for concept in truth[:N_TRAINED].T
+        ]
+
+    def concepts_of(images: np.ndarray) -> np.ndarray:
+        return np.stack([model.predict(images.reshape(len(images), -1)) for model in models], axis=1)
+
+    shares = (concepts_of(pixels[N_TRAINED:]) == truth[N_TRAINED:]).mean(axis=0)
+    for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
+        if share < MUST_KNOW:
+            raise ValueError(
+                f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
+                f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
+            )
+    return concepts_of
+
+
+def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
+    """Shape, size and colour of each image, 0 or 1, from the pixels unlike the border; -1 without any.
+
+    The shape is a circle if it fills more than .71 of its bounding box. The size is the nearer one by the
+    covered area, the colour the nearer one by the mean colour.
+    """
+    concepts = np.full((len(pixels), 3), -1)
+    for row, image in enumerate(pixels):
+        ink = _ink(image)
+        full = np.sort(ink, axis=None)[-_DARKEST:].mean()
+        if full < _LEAST_INK:
+            continue
+        covered = np.clip(ink / full, 0, 1)
+        covered[covered < _GROUND] = 0
+        n_pixels, box = covered.sum(), covered.max(axis=0).sum() * covered.max(axis=1).sum()
+        radius = math.sqrt(n_pixels / math.pi) * 2 / pixels.shape[-1]
+        colour = image[:, covered > 0.5].mean(axis=1)
+        concepts[row] = (
+            n_pixels / box <= FILL,
+            np.argmin(np.abs(radius - np.array(RADII))),
+            np.argmin(((colour - np.array(COLOURS)) ** 2).sum(axis=1)),
+        )
+    return concepts
+
+
+def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
+    """Covered area of each image over that of a small shape: about 1 for a small one, 4 for a large one.
+
+    A pixel counts by its ink over that of full colour, or not at all if that is near the background's; so a
+    faint shape covers little. A linear classifier gives an answer for any image: an area far from 1 and 4
+    shows that the image holds no such shape.
+
+    >>> from anchorlens.randomness import generator
+    >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
+    >>> [round(float(area(images.pixels.numpy()).mean())) for images in drawn]
+    [1, 4]
+    """
+    covered = np.stack([np.clip(_ink(image) / _FULL, 0, 1) for image in pixels])
+    covered[covered < _GROUND] = 0
+    return covered.sum(axis=(1, 2)) / (math.pi * (RADII[1] * pixels.shape[-1] / 2) ** 2)
+
+
+def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
+    """How much darker than the border each pixel is, in the colour that it lacks most."""
+    ink = (1 - image).max(axis=0)
+    return ink - np.median(np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]]))
+
+
+def scored(
+    drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
+) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
+    """Every metric of given samples, by a classifier and by the rule on masks, and pictures of them.
+
+    A sample that shows no shape is not right, whatever the rules say; `failure` uses the answer of the rule
+    alone, as published.
+
+    Args:
+        drawn: every tuple -> its samples, equally many of each.
+        classifier: gives shape, size and colour of each image.
+    """
+    there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]
+    truth = np.array([[int(digit) for digit in name] for name in TUPLES])[:, None]
+    trained, small_circle = np.isin(TUPLES, TRAINED), np.isin(TUPLES, SMALL_CIRCLES)
+    measures: dict[str, Accuracy | None] = {"present": Accuracy.of_some(there[small_circle].ravel())}
+    right, circles = {}, there[small_circle]
+    for suffix, rule in (("", classifier), ("_by_mask", by_mask)):
+        says = np.stack([rule(drawn[name]) for name in TUPLES])  # [tuple, sample, concept]
+        right[suffix] = (says == truth) & there[..., None]
+        joint, shapes = right[suffix].all(axis=-1), says[small_circle, :, 0]
+        circles = circles & (shapes == _CIRCLE)
+        shares = {"train": joint[trained], "unseen": joint[~trained], "failure": shapes == _TRIANGLE}
+        measures |= {f"{name}{suffix}": Accuracy.of_some(share.ravel()) for name, share in shares.items()}
+    measures["circles"] = Accuracy.of_some(circles.ravel())
+    return measures, (_by_tuple(right[""]), _mosaic(drawn))
+
+
+def _mosaic(drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]]) -> ImageGrid:
+    """Some samples of each tuple."""
+    return ImageGrid.of(
+        "Samples",
+        "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
+        "in every row.",
+        {marked(name): drawn[name][:_SHOWN] for name in TUPLES},
+    )
+
+
+def _by_tuple(right: Bool[np.ndarray, "tuple sample 3"]) -> Grid:
+    """The share of samples with the right shape, size and colour, and all of them, of each tuple."""
+    rows = np.column_stack([right.mean(axis=1), right.all(axis=-1).mean(axis=1)])
+    return Grid(
+        title="Concepts drawn right",
+        caption="Share of samples that are there and have the right shape, size and colour, and all three, "
+        "by the classifier; * marks tuples that were never trained.",
+        x_title="concept",
+        y_title="tuple",
+        x=[*CONCEPTS, "all"],
+        y=[marked(name) for name in reversed(TUPLES)],
+        values=rows[::-1].tolist(),
+    )

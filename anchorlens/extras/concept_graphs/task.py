@@ -1,0 +1,296 @@
+"""ConceptGraphsTask: draw a shape of some size and colour; half of the combinations are never trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number, documented, number
+from anchorlens.extras.concept_graphs import images
+from anchorlens.extras.concept_graphs.diffusion import Schedule
+from anchorlens.extras.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
+from anchorlens.extras.concept_graphs.scoring import METRICS, classifier, scored
+from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.base import TaskConfig
+from anchorlens.tasks.shared.batch import on_device
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_repr
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+N_SAMPLES, QUICKLY = 64, 8
+"""Samples of each tuple that `evaluate` draws by default, and that `measure` draws."""
+_BN_BATCHES, _BN_BATCH = 16, 128
+"""Batches on which BatchNorm is updated, and images in each."""
+_AT_ONCE = 256
+"""Samples drawn at a time by a model whose size is not known."""
+_WHITE = 1.0
+
+
+@documented
+@dataclass(frozen=True)
+class ConceptGraphsTask(TaskConfig):
+    """Concept Graphs: a diffusion model draws a circle or a triangle, large or small, red or blue.
+
+    Tuples are written as in the paper: shape (0 circle, 1 triangle), size (0 large, 1 small), colour (0 red,
+    1 blue). Trained are 000, 100, 001 and 111, unseen 010, 011, 101 and 110, so that "small" is seen with a
+    triangle alone. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are the same four
+    trained ones.) A model that answers "small" with "triangle" draws a small circle as a triangle.
+
+    A training example is an image with its conditions, and in every update new noise of a random step; the
+    loss is the mean squared error of the predicted noise. There is no accuracy on held-out images of trained
+    tuples, and so no phase.
+
+    Raises:
+        ValueError: an invalid value.
+
+    Example:
+        >>> task = ConceptGraphsTask(image_side=24)
+        >>> images = task.training_set(8, seed=0)
+        >>> images.pixels.shape, images.conditions.shape
+        (torch.Size([8, 3, 24, 24]), torch.Size([8, 6]))
+
+    Source: arXiv 2501.08537, figure 6, and its released code; the concepts are those of arXiv 2406.19370.
+    """
+
+    kind: ClassVar[str] = "concept_graphs"
+    model_class: ClassVar[type[UNetConfig]] = UNetConfig
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    d_vocab = 0
+    n_channels: ClassVar[int] = N_CHANNELS
+
+    image_side: int = number(32, minimum=8, maximum=128)
+    """Width and height of an image in pixels, a multiple of 4. Below 20 the masks cannot tell some small
+    triangles from circles."""
+    n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
+    """T: steps from an image to noise, and back (500 in the released code)."""
+    shift: float = number(0.0, minimum=0, maximum=0.3)
+    """The centre is drawn from U(-shift, shift), in units of half the side. 0 as published."""
+    centred: bool = True
+    """Whether the network sees pixels as -1..1, not as 0..1. It learns faster with -1..1; 0..1 is as
+    published."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        if self.image_side % 4:
+            raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
+
+    @property
+    def seq_len(self) -> int:
+        """Numbers of an example: pixels and conditions."""
+        return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of one sample: one for each step."""
+        return self.n_diffusion_steps
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The noise of each step."""
+        return Schedule(self.n_diffusion_steps)
+
+    # -- training --------------------------------------------------------------------------------------
+
+    def training_set(self, n: int, seed: int) -> Images:
+        """`n` images of the trained tuples, in equal parts.
+
+        Raises:
+            ValueError: fewer than there are tuples, or images in which the classifier cannot tell the
+                concepts.
+        """
+        if n < len(TRAINED):
+            raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
+        classifier(self.image_side, self.shift)  # to fail early, as they are scored by it
+        return self._images(n, generator(seed, "data"))
+
+    def _images(self, n: int, rng: np.random.Generator) -> Images:
+        return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
+
+    def checked_training_set(self, training_set: Any) -> Images:
+        """Check that a caller gives images of this task's size, and return them.
+
+        Raises:
+            ValueError: they are something else, or of another size.
+        """
+        if not isinstance(training_set, Images):
+            raise ValueError(
+                "the training data must be Images, as training_set gives them, got "
+                f"{safe_repr(type(training_set).__name__)}"
+            )
+        expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
+        if tuple(given) != expected:
+            raise ValueError(
+                f"images must be of {list(expected)} numbers each (channels, height, width), got "
+                f"{list(given)}; is it the data of this model's task?"
+            )
+        return training_set
+
+    def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
+        """Mean squared error of the predicted noise.
+
+        Args:
+            model: predicts the noise from noisy images, times 0..1 and conditions.
+            batch: images with their conditions.
+            generator: draws a step 1..T for each image, and the noise.
+        """
+        import torch
+
+        *inputs, noise = self._noisy(batch, generator)
+        predicted = model(*inputs)
+        return torch.nn.functional.mse_loss(predicted, noise.to(predicted))
+
+    def _noisy(self, batch: Images, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Noisy images, times, conditions, and the noise."""
+        import torch
+
+        pixels = 2 * batch.pixels - 1 if self.centred else batch.pixels
+        steps = generator.integers(1, self.n_diffusion_steps + 1, len(batch))
+        drawn = torch.from_numpy(generator.standard_normal(pixels.shape, dtype=np.float32))
+        times = torch.as_tensor(steps / self.n_diffusion_steps, dtype=torch.float32, device="cpu")
+        noise, times = (on_device(tensor, pixels.device) for tensor in (drawn, times))
+        return self.schedule.noisy(pixels, steps, noise), times, batch.conditions, noise
+
+    # -- sampling --------------------------------------------------------------------------------------
+
+    def ready(self, model: Any, seed: int = 0) -> Any:
+        """Prepare a network for sampling: set BatchNorm by noisy images of the trained tuples.
+
+        Args:
+            model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm has seen no
+                images (`Checkpoint.build_model`); anything else is left alone.
+            seed: of the images and their noise.
+        """
+        if not hasattr(model, "updated_bn"):
+            return model
+        rngs = (generator(seed, "evaluation", 3, k) for k in range(_BN_BATCHES))
+        return model.updated_bn(self._noisy(self._images(_BN_BATCH, rng), rng)[:3] for rng in rngs)
+
+    def samples(
+        self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
+    ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
+        """Draw samples by ancestral sampling, with the conditions of each tuple without jitter.
+
+        Args:
+            model: as `ready` gives it.
+            tuples: what is drawn, in the paper's order.
+            n: samples of each.
+            seed: of the noise, which is the same for every tuple.
+
+        Returns:
+            Tuple -> images, 0..1.
+
+        Raises:
+            ValueError: there is no such tuple, or n is less than 1.
+        """
+        from anchorlens.models.running import BATCH_BYTES
+
+        check_number("n", n, minimum=1, limit=10_000, integer=True)
+        conditions = {name: images.nominal(name) for name in tuples}
+        size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
+        at_once = max(1, int(BATCH_BYTES // size))
+        parts = [slice(first, min(n, first + at_once)) for first in range(0, n, at_once)]
+        return {
+            name: np.concatenate([self._drawn(model, told, n, rows, seed) for rows in parts])
+            for name, told in conditions.items()
+        }
+
+    def _drawn(
+        self, model: Any, told: Float[np.ndarray, " 6"], n: int, rows: slice, seed: int
+    ) -> Float[np.ndarray, "image 3 y x"]:
+        """Some of the `n` samples of one tuple."""
+        import torch
+
+        own = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+        like = torch.empty(0, device="cpu") if own is None else own
+        shape = (n, N_CHANNELS, self.image_side, self.image_side)
+
+        def noise(step: int) -> Tensor:
+            rng = generator(seed, "evaluation", 4, step)
+            return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)[rows]).to(like)
+
+        def noise_in(pixels: Tensor, step: int) -> Tensor:
+            times = like.new_full((len(pixels),), step / self.n_diffusion_steps)
+            return model(pixels, times, like.new_tensor(told).expand(len(pixels), -1))
+
+        steps = range(self.n_diffusion_steps, 1, -1)
+        with torch.inference_mode():
+            start = noise(self.n_diffusion_steps + 1)
+            pixels = self.schedule.sample(noise_in, start, (noise(step) for step in steps))
+        pixels = (pixels + 1) / 2 if self.centred else pixels
+        return pixels.clamp(0, 1).float().cpu().numpy()
+
+    # -- measuring -------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        model: Any,
+        *,
+        training_set: Any = None,
+        seed: int = 0,
+        n_samples: int = N_SAMPLES,
+        quick: bool = False,
+    ) -> Evaluation:
+        """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
+
+        A classifier gives an answer for any image. So two further metrics are measured: how many samples of
+        small circles cover enough to be a shape (`present`), and how many of them both rules call circles
+        (`circles`).
+
+        Args:
+            model: as for `ready`.
+            training_set: checked, but not used: every sample is new.
+            seed: of the noise.
+            n_samples: of each tuple.
+            quick: draw only 8 of each.
+
+        Raises:
+            ValueError: an unusable option, a model of another size, or images in which the classifier cannot
+                tell the concepts.
+        """
+        n_samples = QUICKLY if quick else n_samples
+        check_number("seed", seed, minimum=0, integer=True)
+        check_number("n_samples", n_samples, minimum=1, limit=10_000, integer=True)
+        if training_set is not None:
+            self.checked_training_set(training_set)
+        config = getattr(model, "config", None)
+        if isinstance(config, UNetConfig):
+            config.check_task(self)
+        drawn = self.samples(self.ready(model, seed), n=n_samples, seed=seed)
+        finite = all(bool(np.isfinite(samples).all()) for samples in drawn.values())
+        drawn = {name: np.nan_to_num(samples, nan=_WHITE) for name, samples in drawn.items()}
+        measures, pictures = scored(drawn, classifier(self.image_side, self.shift))
+        options = {"n_samples": n_samples, "task": self.describe().split("\n")[0]}
+        return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Images that pass through the network: a sample does so at every step."""
+        n_bn_batches = _BN_BATCHES * _BN_BATCH
+        return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory of training images, samples, and the images that the classifier is fit on."""
+        return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
+
+    @property
+    def held_out(self) -> str:
+        """The tuples that are left out of training, in words."""
+        return ", ".join(map(images.in_words, UNSEEN))
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is left out."""
+        return (
+            f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
+            f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"
+            f"Trained: {', '.join(map(images.in_words, TRAINED))}.\n"
+            f"Never trained: {self.held_out}."
+        )

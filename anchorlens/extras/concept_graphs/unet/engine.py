@@ -1,0 +1,112 @@
+"""The initialization, memory layout and forward pass of the U-Net that a UNetConfig describes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+from anchorlens.extras.concept_graphs.unet.network import UNet
+from anchorlens.models.gamma import initial_generator
+from anchorlens.training.engine.flat_layout import FlatLayout, Parameters
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    Inputs = tuple[Tensor, Tensor, Tensor]
+
+PYTORCHS = 0.5
+"""The gamma of PyTorch's default initialisation of these layers."""
+
+
+class UNetArchitecture(FlatLayout):
+    """A U-Net's parameters, in the memory of a stack, and its forward pass.
+
+    BatchNorm's running statistics are no parameters. Training uses the statistics of the batch; before a
+    trained network is evaluated they are computed on training images (`UNet.updated_bn`). So only the weights
+    need to be stored.
+    """
+
+    def __init__(self, config: UNetConfig) -> None:
+        """Lay out every parameter."""
+        shapes = {name: tuple(value.shape) for name, value in _blank(config).named_parameters()}
+        super().__init__(shapes)
+
+    def initial_weights(self, config: UNetConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Initial parameters: weights and biases U(-b, b), b = fan_in^-gamma; norms have scale 1, shift 0."""
+        generator = initial_generator(seed)
+        weights = {
+            name: torch.full(shape, float(name.endswith("weight")), dtype=dtype, device="cpu")
+            for name, shape in self.shapes.items()
+        }
+        for name, bound in bounds(config).items():
+            for part in ("weight", "bias"):
+                weights[f"{name}.{part}"].uniform_(-bound, bound, generator=generator)
+        return weights
+
+    def function(self, config: UNetConfig, parameters: Parameters) -> UNetFunction:
+        """One member as a function from noisy images, times and conditions to the noise."""
+        return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
+
+    def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:
+        """The module with these weights, in evaluation mode; BatchNorm's statistics are still initial."""
+        model = UNet(config).to(next(iter(weights.values())).dtype)
+        model.load_state_dict(dict(weights), strict=False)  # all but BatchNorm's statistics
+        return model.to(device).eval()
+
+
+class UNetFunction:
+    """A U-Net as a function of its parameters; BatchNorm uses the statistics of the batch."""
+
+    def __init__(self, config: UNetConfig, parameters: Mapping[str, Tensor]) -> None:
+        """Take the parameters of one network; they are not copied."""
+        self.config, self._parameters = config, parameters
+        self._dtype = next(iter(parameters.values())).dtype
+        self.device = next(iter(parameters.values())).device
+
+    def __call__(
+        self,
+        pixels: Float[Tensor, "image channel y x"],
+        time: Float[Tensor, " image"],
+        conditions: Float[Tensor, "image condition"],
+    ) -> Float[Tensor, "image channel y x"]:
+        """Predict the noise in each image, as `UNet.forward`."""
+        module = _blank(self.config)
+        counts = {}
+        for name, value in module.named_buffers():
+            dtype = self._dtype if value.is_floating_point() else value.dtype
+            counts[name] = torch.zeros(value.shape, device=self.device, dtype=dtype)
+        inputs = [value.to(self.device, self._dtype) for value in (pixels, time, conditions)]
+        return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
+
+    def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
+        """The network with BatchNorm's statistics computed on these inputs, as by `UNet.updated_bn`."""
+        model = UNet(self.config).to(self.device, self._dtype)
+        model.load_state_dict(dict(self._parameters), strict=False)
+        return model.updated_bn(batches)
+
+
+@functools.lru_cache(maxsize=8)
+def _blank(config: UNetConfig) -> UNet:
+    """The modules on torch's `meta` device, without memory, in training mode."""
+    with torch.device("meta"):
+        return UNet(config)
+
+
+def bounds(config: UNetConfig) -> dict[str, float]:
+    """Convolution, transposed convolution or linear layer -> the b of U(-b, b), in the order of drawing.
+
+    The fan-in is PyTorch's; for a transposed convolution it is output channels times kernel size.
+    """
+    factors = {}
+    for name, module in _blank(config).named_modules():
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
+            inside = name.startswith(("time.", "concepts.")) and name.endswith(".2")
+            gamma = config.gamma if config.gamma_scope == "all" or inside else PYTORCHS
+            factors[name] = float(module.weight[0].numel()) ** -gamma
+    return factors

@@ -1,0 +1,157 @@
+"""The conditional U-Net of arXiv 2501.08537, figure 6: two scales, BatchNorm, a condition at each scale.
+
+With F = n_feat and images of side s, (a, b) being a and b concatenated along the channels:
+
+| module   | what it does                                                                      |
+|----------|-----------------------------------------------------------------------------------|
+| first    | residual block, channels -> F: twice 3x3 convolution, BatchNorm, GELU; the sum    |
+| down1    | block F -> F, max pooling: s / 2                                                  |
+| down2    | block F -> 2F, max pooling: s / 4                                                 |
+| to_vec   | mean over what is left, GELU: 2F numbers                                          |
+| up0      | transposed convolution to s / 4, GroupNorm (8 groups), ReLU                       |
+| up1      | of (condition * up0 + time, down2): transposed convolution to s / 2, two blocks   |
+| up2      | of (condition * up1 + time, down1): the same to s                                 |
+| out      | of (up2, first): 3x3 convolution, GroupNorm, ReLU, 3x3 convolution to channels    |
+
+At each scale, each concept (shape, size, colour) has an MLP of two layers with GELU; the condition is the sum
+of their outputs. The time has an MLP of its own at each scale.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+
+N_GROUPS = 8
+"""Groups of each GroupNorm."""
+
+
+class UNet(nn.Module):
+    """Predicts the noise in an image from the noisy image, the time and the conditions."""
+
+    def __init__(self, config: UNetConfig) -> None:
+        """The modules, their weights not yet drawn."""
+        super().__init__()
+        self.config = config
+        channels, width = config.n_channels, config.n_feat
+        self.first = ResidualBlock(channels, width)
+        self.down1 = nn.Sequential(Block(width, width), nn.MaxPool2d(2))
+        self.down2 = nn.Sequential(Block(width, 2 * width), nn.MaxPool2d(2))
+        left = config.input_side // 4
+        self.to_vec = nn.Sequential(nn.AvgPool2d(left), nn.GELU())
+        self.up0 = nn.Sequential(
+            nn.ConvTranspose2d(2 * width, 2 * width, left, left), nn.GroupNorm(N_GROUPS, 2 * width), nn.ReLU()
+        )
+        self.up1 = _up(4 * width, width)
+        self.up2 = _up(2 * width, width)
+        self.out = nn.Sequential(
+            nn.Conv2d(2 * width, width, 3, padding=1),
+            nn.GroupNorm(N_GROUPS, width),
+            nn.ReLU(),
+            nn.Conv2d(width, channels, 3, padding=1),
+        )
+        scales = (2 * width, width)
+        self.time = nn.ModuleList(_mlp(1, size) for size in scales)
+        self.concepts = nn.ModuleList(
+            nn.ModuleDict({name: _mlp(n, size) for name, n in config.conditions.items()}) for size in scales
+        )
+
+    def forward(
+        self,
+        pixels: Float[Tensor, "image channel y x"],
+        time: Float[Tensor, " image"],
+        conditions: Float[Tensor, "image condition"],
+    ) -> Float[Tensor, "image channel y x"]:
+        """The noise that is in each image.
+
+        Args:
+            pixels: noisy images.
+            time: t / T, 0..1.
+            conditions: shape, size and colour of each image, concatenated.
+        """
+        first = self.first(pixels)
+        down1 = self.down1(first)
+        down2 = self.down2(down1)
+        image = self.up0(self.to_vec(down2))
+        own = dict(zip(self.config.conditions, self._split(conditions), strict=True))
+        for scale, (up, skip) in enumerate(((self.up1, down2), (self.up2, down1))):
+            told = self._condition(scale, own)[:, :, None, None]
+            when = self.time[scale](time.unsqueeze(1))[:, :, None, None]
+            image = up(torch.cat([told * image + when, skip], dim=1))
+        return self.out(torch.cat([image, first], dim=1))
+
+    def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
+        """The network with BatchNorm statistics that are fixed to those of these inputs.
+
+        Args:
+            batches: noisy images, times and conditions, enough for a good estimate.
+
+        Returns:
+            A copy in evaluation mode; the network itself where BatchNorm has seen images already.
+        """
+        if any(int(norm.num_batches_tracked or 0) for norm in _norms(self)):
+            return self
+        model = copy.deepcopy(self).train()
+        for norm in _norms(model):
+            norm.momentum = None  # the mean over all batches, with equal weights
+        like = next(model.parameters())
+        with torch.no_grad():
+            for inputs in batches:
+                model(*(value.to(like) for value in inputs))
+        return model.eval()
+
+    def _split(self, conditions: Tensor) -> tuple[Tensor, ...]:
+        return conditions.split(list(self.config.conditions.values()), dim=1)
+
+    def _condition(self, scale: int, own: Mapping[str, Tensor]) -> Tensor:
+        every = self.concepts[scale]
+        assert isinstance(every, nn.ModuleDict)
+        return torch.stack([every[name](value) for name, value in own.items()]).sum(dim=0)
+
+
+class Block(nn.Sequential):
+    """3x3 convolution, BatchNorm and GELU, twice."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        """A block from `n_in` to `n_out` channels."""
+        super().__init__(*_convolved(n_in, n_out), *_convolved(n_out, n_out))
+
+
+class ResidualBlock(nn.Module):
+    """The same, with the output of the first half added to that of the second."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        """A block from `n_in` to `n_out` channels."""
+        super().__init__()
+        self.half1 = nn.Sequential(*_convolved(n_in, n_out))
+        self.half2 = nn.Sequential(*_convolved(n_out, n_out))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """The sum of the outputs of both halves."""
+        half = self.half1(pixels)
+        return half + self.half2(half)
+
+
+def _norms(model: UNet) -> list[nn.BatchNorm2d]:
+    return [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+
+
+def _convolved(n_in: int, n_out: int) -> tuple[nn.Module, ...]:
+    return nn.Conv2d(n_in, n_out, 3, padding=1), nn.BatchNorm2d(n_out), nn.GELU()
+
+
+def _up(n_in: int, n_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.ConvTranspose2d(n_in, n_out, 2, 2), Block(n_out, n_out), Block(n_out, n_out))
+
+
+def _mlp(n_in: int, n_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(n_in, n_out), nn.GELU(), nn.Linear(n_out, n_out))

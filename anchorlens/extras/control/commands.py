@@ -1,0 +1,93 @@
+"""`anchorlens control`: take a run to a later phase."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli.inputs import moved
+from anchorlens.cli.shared_options import AsJson, NoiseSeed, OwnTasks, TaskFiles, path_option
+from anchorlens.configuration import check_number
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
+
+
+@one_line_errors
+def control_command(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a run, or a checkpoint that says how it was trained.", readable=False
+        ),
+    ],
+    out: Annotated[
+        Path | None, path_option("Folder of the attempts. Attempts that ended there are not trained again.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="How long it may take altogether.")] = 20.0,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Try everything that the time allows, even after an attempt reached Phase 3."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Train nothing; print what would be tried, in order.")
+    ] = False,
+    as_json: AsJson = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|cuda|cuda:N|mps",
+            help="Where to train; the device in the run's recipe if left out.",
+        ),
+    ] = None,
+    seed: NoiseSeed = 0,
+    data: TaskFiles = None,
+    tasks: OwnTasks = None,
+) -> None:
+    """Take a run from Phase 1 or 2 to Phase 3: try what might help.
+
+    It says what helped. Some attempts start from the run's checkpoint and rescale, decay or penalise its
+    weights. Others train the run anew with a larger gamma or decay. Cheap and likely ones come first, and the
+    first that reaches Phase 3 ends the search. One half of the left-out questions chooses the best attempt,
+    and the other half judges it. Its folder is a run like any other. The same command again continues.
+
+    Examples:
+        anchorlens control runs/a --out runs/controlled
+        anchorlens control runs/a --dry-run
+    """
+    check_number("--minutes", minutes, above=0)
+    if out is None and not dry_run:
+        raise ValueError(
+            "--out is missing: name the folder of the attempts, for example --out runs/controlled"
+        )
+    from anchorlens.extras.control import control
+    from anchorlens.extras.control.terminal import print_control, print_plan_of_control
+    from anchorlens.files.importers import open_checkpoint
+    from anchorlens.show.terminal.console import print_json
+
+    task = moved(open_checkpoint(run).checkpoint.task, data) if data else None
+    if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead
+        say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
+    found = control(
+        run,
+        out,
+        task=task,
+        minutes=minutes,
+        every=every,
+        dry_run=dry_run,
+        workers=workers,
+        device=device,
+        seed=seed,
+        progress=COMMAND_LINE_SECONDS,
+    )
+    if as_json:
+        print_json(found.to_dict())
+    elif dry_run:
+        print_plan_of_control(found)
+    else:
+        print_control(found)

@@ -1,0 +1,185 @@
+"""The interventions that `control` tries, in this order: cheap and promising ones first, training anew last.
+
+Figures k1 to k4 (docs/complexity_control.md) are the reason for this choice: weight decay and rescaling help
+if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the complexity
+penalties that were tried.
+
+To change what is tried, change this list. Each entry has a name, a reason, a source, and its changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anchorlens.configuration import check_number, documented, field_types
+from anchorlens.models.config import PARTS
+from anchorlens.texts import safe_repr
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.recipes.train_config import TrainConfig
+
+SHORT, LONGER = 0.2, 0.5
+"""Steps of attempts from the checkpoint, as a share of the run's steps."""
+
+
+@documented
+@dataclass(frozen=True)
+class Intervention:
+    """A change of recipe or model that may take a run to a later phase.
+
+    Raises:
+        ValueError: a name that cannot be the name of a folder, or an unusable share of steps.
+    """
+
+    name: str
+    """Name of the attempt and its folder: lower-case letters, digits, `_`."""
+    why: str
+    """Why it may help, in one sentence."""
+    source: str
+    """Its source: a paper, a figure, or `ours`."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the recipe or the model -> value, as `preset` takes them."""
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Fields -> number added to their value: `gamma` 0.2 turns .5 into .7. An unset field of one part of the
+    weights (`gamma_mlp`) counts as the field of all weights (`gamma`)."""
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    """Fields of `added` -> lower bound of their new value."""
+    anew: bool = False
+    """Whether weights are drawn again, from the same seed; else training continues from the checkpoint."""
+    steps: float = 1.0
+    """Number of steps as a share of the run's steps, above 0."""
+    baseline: bool = False
+    """Whether it is the baseline for the others: training anew at a larger gamma."""
+
+    def __post_init__(self) -> None:
+        """Check name and steps."""
+        if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]{1,60}", self.name):
+            raise ValueError(
+                f"the name of an intervention must be small letters, digits and _, got {safe_repr(self.name)}"
+            )
+        check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)
+
+    def applied(self, run: RunConfig, start: str) -> RunConfig:
+        """The attempt: `run` with this intervention.
+
+        Args:
+            run: task, model and recipe of the original run. Its own interventions and its start are left out,
+                and no attempt stops early.
+            start: the checkpoint that an attempt continues from unless it is trained anew.
+
+        Raises:
+            ValueError: neither recipe nor model has such a field, or the value is unusable.
+        """
+        plain = run.train_config.without_interventions()
+        train: dict[str, Any] = {
+            "steps": max(1, round(self.steps * plain.total_steps)),
+            "epochs": None,
+            "warmup_steps": round(min(1, self.steps) * plain.total_warmup_steps),
+            "warmup_epochs": None,
+            "early_stop_evaluations": None,
+            "stop_at_loss": None,
+            "threads": plain.threads or 1,
+            "start": None if self.anew else start,
+            "start_sha256": None,
+        }
+        model: dict[str, Any] = {}
+        changed = dict(self.fields)
+        for name, more in self.added.items():
+            changed[name] = max(_sum(run, name, more), self.at_least.get(name, float("-inf")))
+        for name, value in changed.items():
+            (train if name in field_types(TrainConfig) else model)[name] = value
+        unknown = [name for name in model if name not in field_types(type(run.model_config))]
+        if unknown:
+            raise ValueError(f"{self.name} changes {unknown[0]}, which this model does not have")
+        if model and not self.anew:
+            raise ValueError(f"{self.name} changes the model ({', '.join(model)}), so anew must be True")
+        return run._replace(
+            model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
+        )
+
+
+def _sum(run: RunConfig, name: str, more: float) -> float:
+    """The value of a field plus `more`."""
+    values = run.model_config.to_dict() | run.train_config.without_interventions().to_dict()
+    value = values.get(name)
+    whole, _, part = name.rpartition("_")
+    if value is None and part in PARTS:
+        value = values.get(whole)
+    if value is None:
+        raise ValueError(f"this run does not record {name}, so nothing can be added to it")
+    return round(value + more, 6)
+
+
+_SMALL = "small initial weights, arXiv 2405.05409 and 2501.08537, here of a trained model; figure k2"
+_DECAY = "weight decay, arXiv 2501.08537 (phases along gamma and decay); figures k1 and k4"
+
+INTERVENTIONS: tuple[Intervention, ...] = (
+    Intervention(
+        "quarter_decay",
+        "Weights that are kept small by decay cannot grow back to what they memorised.",
+        f"{_SMALL}; {_DECAY}",
+        {"rescale": "all=0.25@0", "weight_decay": 1.0},
+        steps=SHORT,
+    ),
+    Intervention(
+        "quarter",
+        "A quarter of every weight brings a model near the small weights from which training composes.",
+        _SMALL,
+        {"rescale": "all=0.25@0"},
+        steps=SHORT,
+    ),
+    Intervention(
+        "halve",
+        "With half of every weight it forgets less than with a quarter, and keeps more of what is right.",
+        _SMALL,
+        {"rescale": "all=0.5@0"},
+        steps=SHORT,
+    ),
+    Intervention(
+        "eighth",
+        "With an eighth of every weight it forgets nearly all, and needs longer to fit again.",
+        _SMALL,
+        {"rescale": "all=0.125@0"},
+        steps=LONGER,
+    ),
+    Intervention(
+        "quarter_values_mlp",
+        "W_V, W_O and the MLPs map a pair as a whole, so only they shrink; embedding and attention stay.",
+        f"{_SMALL}, by part",
+        {"rescale": "vo=0.25@0 mlp=0.25@0"},
+        steps=SHORT,
+    ),
+    Intervention(
+        "decay_window",
+        "Strong decay in the first half undoes what was memorised, and the second half fits again.",
+        f"{_DECAY}, in stages",
+        {"weight_decay": "0:0.5=3"},
+        steps=LONGER,
+    ),
+    Intervention(
+        "anew_decay",
+        "The same start with strong decay from the first step on.",
+        _DECAY,
+        {"weight_decay": 1.0},
+        anew=True,
+    ),
+    Intervention(
+        "anew_parts",
+        "A smaller embedding and smaller MLPs at the start; attention as it was.",
+        "gamma by part; figure k3",
+        added={"gamma_embedding": 0.3, "gamma_mlp": 0.3},
+        anew=True,
+    ),
+    Intervention(
+        "anew",
+        "Smaller weights at the start: the papers' own way to Phase 3, and the baseline for all others.",
+        "gamma, arXiv 2405.05409 and 2501.08537",
+        added={"gamma": 0.2},
+        at_least={"gamma": 0.7},
+        anew=True,
+        baseline=True,
+    ),
+)
+"""The interventions, in the order in which they are tried."""

@@ -1,0 +1,22 @@
+"""The attempts of `control`, as a notebook shows them."""
+
+from __future__ import annotations
+
+from anchorlens.extras.control.result import Control
+from anchorlens.extras.control.tables import control_table, notes, overview, plan_table, summary
+from anchorlens.show.templating import view
+from anchorlens.views import html
+
+
+@html.register
+def control_html(control: Control) -> str:
+    """Every attempt and the original run, or the plan of attempts, without a script."""
+    outcomes = {one.outcome for one in control.attempts}
+    is_plan = "planned" in outcomes and outcomes <= {"planned", "skipped"}
+    return view(
+        "control.html",
+        overview=overview(control),
+        summary="" if is_plan else summary(control),
+        table=(plan_table if is_plan else control_table)(control).shortened(120),
+        notes=[] if is_plan else list(notes(control)),
+    )

@@ -1,0 +1,129 @@
+"""The attempts of `control`, in sentences and tables, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
+from anchorlens.show.formats import number
+from anchorlens.show.tables import Table, TableCell, dotted
+from anchorlens.texts import safe_text
+
+NOT_ENDED = "-"
+
+
+def overview(control: Control) -> str:
+    """The run, its phase, and the time budget."""
+    budget = f"{control.minutes:.1f} of {control.budget:g} minutes"
+    return f"{safe_text(control.path)}: {control.before.phase.label}; {budget}"
+
+
+def control_table(control: Control) -> Table:
+    """A row for the original run and for every attempt that was started; the best is emphasised."""
+    best = control.best_attempt if control.best is not None else None
+    begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
+    rows = [("as it was", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
+    columns = ("tried", "of", "phase", "train", "ID", "OOD", "OOD that chose", "minutes")
+    asked = "the half that chose nothing" if control.halves else "the questions that chose, so too high"
+    title = f"before and after; OOD is asked on {asked}"
+    return Table(columns, rows, title, range(3, 8), [False, *(one is best for one in begun)])
+
+
+def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
+    values = (number(value, ".3f") for value in (answers.train, answers.id, answers.ood))
+    return (dotted(answers.phase), *values)
+
+
+def _name(attempt: Attempt) -> tuple[TableCell, str]:
+    """What is tried, and of which weights."""
+    return TableCell(attempt.name, code=True), "its start" if attempt.anew else "its end"
+
+
+def _row(attempt: Attempt) -> tuple[TableCell | str, ...]:
+    if attempt.answers is None or attempt.chosen_by is None:
+        return (*_name(attempt), attempt.outcome, *[NOT_ENDED] * 5)
+    minutes = NOT_ENDED if attempt.minutes is None else number(attempt.minutes, ".1f")
+    return (*_name(attempt), *_measured(attempt.answers), number(attempt.chosen_by.ood, ".3f"), minutes)
+
+
+def plan_table(control: Control) -> Table:
+    """Every attempt in the order in which it would be tried, with the reason for it."""
+    rows = [
+        (
+            *_name(one),
+            TableCell(one.changes, code=True),
+            f"{one.steps:,}",
+            "none" if one.estimate is None else number(one.estimate, ".1f"),
+            f"{one.note}. {one.why}" if one.note else one.why,
+        )
+        for one in control.attempts
+    ]
+    columns = ("attempt", "of", "changes", "steps", "minutes", "why")
+    return Table(columns, rows, "nothing is trained; in this order it would be tried", (3, 4))
+
+
+def summary(control: Control) -> str:
+    """Which attempt helped, or that none did."""
+    best, goal = control.best_attempt, f"Phase {control.goal}" + (" or 3" if control.goal == 2 else "")
+    if best is None or best.answers is None:
+        least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
+        shortest = "" if least is None else f" At the speed of the run's log the shortest takes {least:.2g}."
+        return f"Nothing was tried to its end in {control.budget:g} minutes.{shortest}"
+    if not control.helped:
+        return (
+            f"Nothing helped: of {len(control.tried)} tried, none is in {goal}. {best.name} got furthest: "
+            f"{best.answers.phase.label}."
+        )
+    said = f"{best.name} helped: {control.before.phase.label} became {best.answers.phase.label}"
+    if _reached(best) < control.goal:
+        said = (
+            f"{best.name} is in {goal} by the questions that chose it and not by the others: no help is shown"
+        )
+    return f"{said}. Go on with {safe_text(best.out)}."
+
+
+def notes(control: Control) -> Iterator[str]:
+    """The comparison with retraining, the attempts not tried, and the limits of the numbers."""
+    baseline = next((one for one in control.attempts if one.baseline), None)
+    if baseline is not None and control.tried:
+        yield _beside(control, baseline)
+    untried = [one for one in control.attempts if one.chosen_by is None and one.note]
+    for note in dict.fromkeys(one.note for one in untried):
+        yield f"{', '.join(one.name for one in untried if one.note == note)}: {safe_text(note, 600)}."
+    for one in control.tried:
+        if one.note:
+            yield f"{one.name}: {safe_text(one.note, 600)}"
+    if not control.tried:
+        return
+    if control.halves:
+        yield (
+            "The best was chosen by one half of the left-out questions and is reported on the other. Both "
+            "leave out the same: whether it composes anything else is not said."
+        )
+    else:
+        yield (
+            "This task cannot be asked by halves: the best was chosen by the questions that are reported, so "
+            "that its OOD is too high by what choosing adds."
+        )
+
+
+def _beside(control: Control, baseline: Attempt) -> str:
+    """Whether a cheaper attempt did as well as retraining."""
+    anew, minutes = f"Training anew ({safe_text(baseline.changes)})", baseline.minutes
+    if baseline.answers is None or minutes is None:
+        about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
+        return f"{anew} was not tried to its end{about}."
+    got = f"{anew} ended in {baseline.answers.phase.label}, in {minutes:.1f} minutes"
+    others = [one for one in control.tried if not one.baseline]
+    if not others:
+        return f"{got}; nothing else was tried to its end."
+    in_less = [one for one in others if one.answers and one.minutes is not None and one.minutes < minutes]
+    cheaper = [one.name for one in in_less if _reached(one) >= _reached(baseline)]
+    if not cheaper:
+        return f"{got}; nothing cheaper did as well."
+    return f"{got}; {', '.join(cheaper)} did as well in less."
+
+
+def _reached(attempt: Attempt) -> int:
+    """The phase that an attempt reached, 0 for none."""
+    return (attempt.answers and attempt.answers.phase.number) or 0

@@ -1,0 +1,1 @@
+"""Which experts of a mixture the tokens use."""

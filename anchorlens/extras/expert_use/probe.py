@@ -1,0 +1,164 @@
+"""Expert use: which expert of a mixture serves which kind of input, and the accuracy lost without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.expert_use.picture import expert_figure
+from anchorlens.models.hooks import check_mixture, last_logits, routing, without_expert
+from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class ExpertUse(ProbeResult):
+    """Routing shares of a mixture's experts by kind of input, and accuracies with each expert ablated."""
+
+    probe: ClassVar[str] = "expert_use"
+    readings: ClassVar[tuple[str, ...]] = (
+        "broken_apart",
+        "exceptions_apart",
+        "unseen_apart",
+        "largest_share",
+        "most_lost",
+    )
+    kinds: tuple[str, ...]
+    """Kinds of input: those of `rules`, `broken`, `exceptions`, `unseen` that the task has."""
+    shares: np.ndarray
+    """[layer, kind, expert] Share of the routing weight at the last position that goes to each expert, 0..1,
+    mean over inputs; shares sum to 1. For a top-1 router, the share of inputs routed to the expert."""
+    accuracies: np.ndarray
+    """[kind] Accuracy, 0..1, on trained targets; on unseen pairs, on the composition."""
+    accuracies_without: np.ndarray
+    """[layer, expert, kind] The same with one expert ablated."""
+    broken_apart: float | None
+    """Distance of the shares of broken pairs from those of the rules, 0..1: half the sum of the absolute
+    differences, in the layer where it is largest; 1 = other experts serve them. None without this kind."""
+    exceptions_apart: float | None
+    """The same for exceptions."""
+    unseen_apart: float | None
+    """The same for unseen pairs."""
+    largest_share: float
+    """Largest share of one expert, with all kinds weighted equally, mean over layers: 1 = each router has
+    collapsed onto one expert, 1 / number of experts = all experts are used equally."""
+    most_lost: float
+    """Mean accuracy lost on the trained kinds without the expert that matters most; below 0 if the model
+    answers better without any single expert."""
+    n_sequences: int
+    """Inputs drawn for each kind."""
+    seed: int
+    """Seed from which keys, positions and noise were drawn."""
+
+    def headline(self) -> str:
+        """How differently the kinds are routed, and what is lost without the most important expert."""
+        apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
+        apart |= {"unseen": self.unseen_apart}
+        words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]
+        far = f"shares differ from the rules': {', '.join(words)}; " if words else ""
+        return f"{far}{self.most_lost:+.2f} of the accuracy lost without one expert"
+
+    def plot(self) -> go.Figure:
+        """Shares of the experts by layer and kind, and accuracies with and without each expert."""
+        return expert_figure(
+            "Which expert serves which?", self.kinds, self.shares, self.accuracies, self.accuracies_without
+        )
+
+
+@takes_any
+def expert_use(
+    model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 512, seed: int = 0
+) -> ExpertUse:
+    """Measure which expert of a mixture serves which kind of input, and the accuracy without each expert.
+
+    The share of an expert is its part of the routing weight of the chosen experts at the last position, where
+    the answer is read. An expert is ablated at every position: its weight is set to 0 after the router's
+    softmax and the other weights are divided by their sum, so its inputs go to the next best expert.
+
+    Blind to: what an expert computes, and the use of an expert at other positions if the answer survives
+    without it. After the ablation, experts get inputs and weights that never occurred in training, so the
+    accuracy lost is that of this model, not of a model trained without the expert.
+
+    Args:
+        model: a HookedTransformer with `num_experts`; it is only read.
+        task: gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs trained on another
+            function; `exceptions`; `unseen` pairs. Keys stand at positions where they are trained.
+        n_sequences: inputs drawn for each kind, >= 1; in the other kinds, inputs that are exceptions are
+            left out.
+        seed: seed of the keys, positions and noise.
+
+    Returns:
+        Shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer
+        ablated.
+
+    Raises:
+        ValueError: a dense model, one that is too small for the task, or a number out of range.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> expert_use(build_model(ModelConfig(gamma=0.5, num_experts=2)), AnchorTask()).shares.shape
+        (2, 2, 2)
+
+    Source: ours; routing weights by kind of input as in Switch Transformers (Fedus et al., arXiv 2101.03961)
+    and Mixtral (Jiang et al., arXiv 2401.04088).
+    """
+    check_inputs(model, task)
+    check_mixture(model)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
+    kinds = sequences_by_kind(task, n_sequences, seed)
+    shares = np.stack([_shares(model, batch) for batch in kinds.values()], axis=1)
+    accuracies = _accuracies(model, kinds)
+    n_layers, _, n_experts = shares.shape
+    without = np.zeros((n_layers, n_experts, len(kinds)))
+    for layer, expert in np.ndindex(n_layers, n_experts):
+        with without_expert(model, layer, expert):
+            without[layer, expert] = _accuracies(model, kinds)
+    trained = [k for k, kind in enumerate(kinds) if kind != "unseen"]
+    return ExpertUse(
+        kinds=tuple(kinds),
+        shares=shares,
+        accuracies=accuracies,
+        accuracies_without=without,
+        broken_apart=_apart(shares, tuple(kinds), "broken"),
+        exceptions_apart=_apart(shares, tuple(kinds), "exceptions"),
+        unseen_apart=_apart(shares, tuple(kinds), "unseen"),
+        largest_share=float(shares.mean(axis=1).max(axis=-1).mean()),
+        most_lost=float((accuracies - without)[..., trained].mean(axis=-1).max()),
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+
+
+def _shares(model: HookedTransformer, batch: AnchorBatch) -> Float[np.ndarray, "layer expert"]:
+    weights = routing(model, batch.tokens)
+    return np.stack([weights[layer].double().mean(dim=0).cpu().numpy() for layer in sorted(weights)])
+
+
+def _accuracies(model: HookedTransformer, kinds: dict[str, AnchorBatch]) -> Float[np.ndarray, " kind"]:
+    right = [last_logits(model, b.tokens).argmax(dim=-1).cpu() == b.targets for b in kinds.values()]
+    return np.array([one.double().mean() for one in right])
+
+
+def _apart(shares: Float[np.ndarray, "layer kind expert"], kinds: tuple[str, ...], kind: str) -> float | None:
+    """Total variation distance between a kind's shares and the rules', in the layer where it is largest.
+
+    >>> _apart(np.array([[[1.0, 0.0], [0.25, 0.75]]]), ("rules", "broken"), "broken")
+    0.75
+    """
+    if not {"rules", kind} <= {*kinds}:
+        return None
+    difference = shares[:, kinds.index(kind)] - shares[:, kinds.index("rules")]
+    return number(np.abs(difference).sum(axis=-1).max() / 2)

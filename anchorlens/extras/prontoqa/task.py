@@ -1,0 +1,271 @@
+"""PrOntoQATask: true or false, by rules of an invented ontology; more steps than were trained are OOD.
+
+Source: figure 7E of Zhang et al., arXiv 2501.08537; the questions are those of arXiv 2210.01240.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import documented, number
+from anchorlens.extras.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
+from anchorlens.extras.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
+from anchorlens.extras.shared.split_task import Right, shares_by_group
+from anchorlens.extras.shared.word_task import WordTask
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.tasks.shared.figure_specs import FigureSpec
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
+from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
+
+_MOST_READ = 2_000
+"""Training questions whose steps are counted."""
+_SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
+METRICS = (
+    *phase_metrics(
+        meanings=(
+            "questions it was trained on",
+            "fresh questions of as many steps as are trained",
+            "fresh questions of more steps than are trained",
+        ),
+        asks=("fresh questions", "fresh questions", "questions of more steps"),
+        score="exact match",
+        thresholds=(".90 (.95 if the label alone is asked for)", ".50 (.75 if the label alone is asked for)"),
+    ),
+    *(
+        Metric(name, title, heading, meaning, in_tables=False)
+        for name, title, heading, meaning in (
+            ("other", "other kind", "The other kind of ontology", "fresh questions of the kind not trained"),
+            ("degree", "degree", "Degree shortcut", "no model: the subject in more rules, on ID"),
+            ("polarity", "polarity", "Polarity shortcut", "no model: true without `not`, on ID"),
+            ("majority", "majority", "Majority", "no model: the more frequent label, on ID"),
+            ("solver", "solver", "Forward chaining", "no model: what follows from the rules, on ID"),
+        )
+    ),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class PrOntoQATask(WordTask):
+    """PrOntoQA: is a statement about an entity true, by the rules in the prompt?
+
+    Questions of the official generator can be answered by a shortcut at any number of steps: of the two rules
+    about the property, the one whose subject is in more rules is right. So high accuracy there is no evidence
+    of deduction; `balanced` ontologies rule the shortcut out. The accuracies of the shortcuts and of a solver
+    are reported next to the model's.
+
+    Raises:
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
+
+    Example:
+        >>> task = PrOntoQATask(most_hops=2)
+        >>> {split: len(task.examples(split)) for split in ("id", "ood")}
+        {'id': 2000, 'ood': 2000}
+        >>> task.examples("id").prompts[0].split(" . ")[-2:]
+        ['wren is a zumpus', 'true or false : wren is happy .']
+
+    Source: arXiv 2501.08537, figure 7E; arXiv 2210.01240 (the generator).
+    """
+
+    kind: ClassVar[str] = "prontoqa"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    ontology: Literal["official", "balanced"] = "balanced"
+    """The concepts of a question. `official`: one chain, and a concept that misleads, as published.
+    `balanced`: two chains of the same height that say the opposite, so that only reachability decides."""
+    order: Order = "random"
+    """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
+    from the root to the entity. Rules of a balanced ontology are always in random order."""
+    most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
+    """Most steps of a trained deduction. OOD needs more: up to 5 (official) or 4 (balanced)."""
+    least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
+    """Fewest steps of a trained deduction."""
+    loss_on: Literal["label", "sequence"] = "label"
+    """What training scores: the answer alone, or every word of the prompt too."""
+    says: Literal["label", "deduction"] = "label"
+    """What the model answers. `label`: `true` or `false`. `deduction`: first the deduction, as the chain of
+    thought of the published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). It is
+    right only if every word is right, so a shortcut to the label is not enough."""
+    n_test: int = number(2000, minimum=10, maximum=20_000)
+    """Fresh questions in each test. Each number of steps has equally many."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the tests. A training question that is also in a test is drawn again."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """74 words after the special tokens."""
+        return Vocabulary(WORDS, self.bos)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest question and its answer."""
+        return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
+
+    @property
+    def chance(self) -> float:
+        """.5 for one of two labels; 0 for a deduction, which is hardly ever right by chance."""
+        return 0.5 if self.says == "label" else 0.0
+
+    @property
+    def training_width(self) -> int:
+        """Tokens of the longest possible question."""
+        return self.seq_len
+
+    @property
+    def trained_hops(self) -> Sequence[int]:
+        """Numbers of steps that are trained."""
+        return range(self.least_hops, self.most_hops + 1)
+
+    @property
+    def longer_hops(self) -> Sequence[int]:
+        """Numbers of steps in OOD."""
+        return range(self.most_hops + 1, MOST_HOPS[self.ontology] + 1)
+
+    @cached_property
+    def _tests(self) -> Mapping[str, Sequence[Item]]:
+        """`id`, `ood`, `other` and, as `train`, a sample of what is trained; all in equal parts by steps."""
+        others = "official" if self.ontology == "balanced" else "balanced"
+        hops = [n for n in self.trained_hops if n <= MOST_HOPS[others]]
+        return {
+            "id": self._items(self.ontology, self.trained_hops, 1),
+            "ood": self._items(self.ontology, self.longer_hops, 2),
+            "other": self._items(others, hops, 3),
+            "train": self._items(self.ontology, self.trained_hops, 4),
+        }
+
+    def _items(self, ontology: str, hops: Sequence[int], counter: int) -> list[Item]:
+        rng = random.Random(int(generator(self.split_seed, "data", counter).integers(2**63)))
+        return [self._made(ontology, hops[k % len(hops)], rng) for k in range(self.n_test)]
+
+    def _made(self, ontology: str, hops: int, rng: random.Random) -> Item:
+        return official(hops, rng, self.order) if ontology == "official" else balanced(hops, rng)
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`id` and `ood`; `train`, a sample of what may be trained; `other`, the other kind of ontology."""
+        return {name: self._examples(items) for name, items in self._tests.items()}
+
+    def _examples(self, items: Sequence[Item]) -> Examples:
+        steps = (f"{deduction(item.prompt)} " if self.says == "deduction" else "" for item in items)
+        answers = [before + item.answer for before, item in zip(steps, items, strict=True)]
+        return Examples([item.prompt for item in items], answers)
+
+    def there_are(self, split: str) -> int:
+        """A very large number: the splits are samples of all possible questions."""
+        return 10**12
+
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+        """`n` different training questions, none of which is in a test."""
+        choices = random.Random(int(rng.integers(2**63)))
+        taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
+        items: list[Item] = []
+        while len(items) < n:
+            item = self._made(self.ontology, choices.choice(self.trained_hops), choices)
+            if item.prompt not in taken:
+                taken.add(item.prompt)
+                items.append(item)
+        return self._examples(items)
+
+    def training_set(self, n: int, seed: int) -> TokenBatch:
+        """`n` sequences, padded to the longest that there may be."""
+        batch = super().training_set(n, seed)
+        return batch if self.loss_on == "label" else _every_word(batch)
+
+    def overlap(self, trained: TokenBatch) -> Overlap:
+        """The training questions that are in a test, or have more steps than are trained.
+
+        Steps are counted for the first 2,000; if some of these have too many, only these 2,000 are counted.
+        """
+        some = trained.take(np.arange(min(_MOST_READ, len(trained))))
+        prompts = map(self.vocabulary.prompt, some.tokens.tolist())
+        longer = sum((n_steps(prompt) or 0) > self.most_hops for prompt in prompts)
+        overlap = super().overlap(some if longer else trained)
+        return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
+
+    def answers_alone(self, batch: TokenBatch) -> TokenBatch:
+        """Training sequences with only the answer scored."""
+        from torch import from_numpy
+
+        answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
+        return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
+
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
+        """Accuracy of the shortcuts and of the solver on the same questions."""
+        truth = np.mean([item.answer == "true" for item in self._tests["id"]])
+        measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
+        return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}
+
+    @cached_property
+    def _by_shortcut(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """Test -> shortcut, or the solver -> whether it answers each question right."""
+        ways = {**_SHORTCUTS, "solver": by_chaining}
+        return {
+            name: {
+                way: np.array([answers(i.prompt) == (i.answer == "true") for i in self._tests[name]])
+                for way, answers in ways.items()
+            }
+            for name in ("id", "ood")
+        }
+
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
+        """Accuracy against the steps of the deduction, with that of the shortcuts."""
+        hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
+        ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
+        compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
+        if self.says == "deduction":
+            compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
+        lines = shares_by_group(
+            {
+                name: (hops, np.concatenate([right["id"], right["ood"]]))
+                for name, right in {"model": whole, **ways}.items()
+            },
+            x={steps: steps for steps in np.unique(hops).tolist()},
+            title="Accuracy by steps",
+            caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
+            f"trained. {compared}",
+            x_title="steps of the deduction",
+            y_title="accuracy",
+        )
+        return (lines,)
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        kinds = {
+            "official": "a chain of concepts, and one more that misleads (a shortcut answers it)",
+            "balanced": "two chains that say the opposite at the same height",
+        }
+        trained, longer = (
+            f"{hops[0]} step{'s' * (hops[0] > 1)}" if len(hops) == 1 else f"{hops[0]} to {hops[-1]} steps"
+            for hops in (self.trained_hops, self.longer_hops)
+        )
+        answer = "the label" if self.says == "label" else "the deduction and its label"
+        scored = f"{answer} alone" if self.loss_on == "label" else f"every word, {answer} among them"
+        return (
+            f"PrOntoQA, {self.ontology}: true or false by the rules of the prompt, {kinds[self.ontology]}.\n"
+            f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): "
+            f"{self.n_test:,} others.\n"
+            f"Never seen (OOD): {self.n_test:,} questions of {longer}."
+        )
+
+
+def _every_word(batch: TokenBatch) -> TokenBatch:
+    """Score every position of the sequences up to the end mark: its target is the next token."""
+    import torch
+
+    after = torch.roll(batch.tokens, -1, dims=1)
+    at = torch.arange(batch.tokens.shape[1], device="cpu")
+    inside = at < batch.lengths.unsqueeze(1) - 1
+    targets = torch.where(inside & (batch.targets == IGNORE), after, batch.targets)
+    return TokenBatch(batch.tokens, targets)

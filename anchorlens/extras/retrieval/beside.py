@@ -1,0 +1,228 @@
+"""A model that looks up the stored answer if a question was seen in training, and else computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.extras.retrieval.places import HOOKS, Place, folds, measured_place, nearest, neighbours
+from anchorlens.models import hooks
+from anchorlens.models.running import attached, device_of, measuring
+from anchorlens.probes.shared.checks import check_inputs, check_layer
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.behaviour import TrainingSet, checked_training_set
+from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
+from anchorlens.tasks.two_anchor.overlap import pairs_asked
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+    from anchorlens.models.library import HookedTransformer
+    from anchorlens.tasks.two_anchor.sequences import Trials
+    from anchorlens.tasks.two_anchor.task import AnchorTask
+
+MOST_STORED = 1_000_000
+"""Largest `max_stored`."""
+
+
+@documented
+@dataclass(frozen=True)
+class LookedUp:
+    """Share of questions that are looked up, 0..1, by kind; None where the task has no such question."""
+
+    rules: float | None
+    """Trained pairs at held-out (key, position), without exceptions."""
+    exceptions: float | None
+    """Exceptions at trained positions."""
+    unseen: float | None
+    """Pairs that are never trained."""
+
+
+class RetrievingModel:
+    """The result of `with_retrieval`: a model for `task.evaluate` that returns logits at the last position.
+
+    Attributes:
+        model: the HookedTransformer, which is not changed.
+        task: its task.
+        place: where activations are stored, and the threshold.
+        places: every place that was tried.
+        n_stored: number of stored training sequences.
+    """
+
+    def __init__(
+        self,
+        model: HookedTransformer,
+        task: AnchorTask,
+        place: Place,
+        places: tuple[Place, ...],
+        activations: Float[np.ndarray, "stored d"],
+        answers: Int[np.ndarray, " stored"],
+    ) -> None:
+        """Store activations and answers; called by `with_retrieval`."""
+        self.model, self.task, self.place, self.places = model, task, place, places
+        self.n_stored = len(answers)
+        self.cfg = model.cfg  # `evaluate` checks that vocabulary and context fit the task
+        self._index, self._answers = neighbours(activations), answers
+
+    def __call__(self, tokens: Int[Tensor, "batch pos"], /) -> Float[Tensor, "batch one d_vocab"]:
+        """The model's logits at the last position, [batch, 1, d_vocab].
+
+        If the nearest stored activation is within the threshold, the logit of its answer is set to the
+        largest logit plus 1.
+        """
+        logits, near, answers = self._asked(tokens)
+        rows = torch.from_numpy(np.flatnonzero(near)).to(logits.device)
+        said = torch.from_numpy(answers[near]).to(logits.device)
+        logits[rows, 0, said] = logits[rows, 0].amax(dim=-1) + 1
+        return logits
+
+    def is_looked_up(self, tokens: Int[Tensor, "batch pos"]) -> Bool[np.ndarray, " batch"]:
+        """Whether the answer to each sequence is looked up."""
+        parts = [self._asked(chunk)[1] for chunk in tokens.split(1024)]
+        return np.concatenate(parts)
+
+    def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
+        """Share of questions that are looked up, by kind; each question is asked once.
+
+        Args:
+            seed: seed of the noise, and of the choice if there are more than `max_trials` questions.
+            max_trials: largest number of questions of each kind, >= 1.
+
+        Raises:
+            ValueError: an unusable option.
+        """
+        check_number("seed", seed, minimum=0, integer=True)
+        check_number("max_trials", max_trials, minimum=1, limit=MOST_STORED, integer=True)
+        rng = generator(seed, "evaluation")
+
+        def share(trials: Trials) -> float | None:
+            if not len(trials):
+                return None
+            if len(trials) > max_trials:
+                trials = trials.take(rng.choice(len(trials), max_trials, replace=False))
+            asked = self.task.place(trials, self.task.noise(len(trials), rng))
+            return float(self.is_looked_up(asked.tokens).mean())
+
+        held_out = self.task.trials("id")
+        rules = held_out.take(np.flatnonzero(~self.task.is_exception(held_out)))
+        return LookedUp(share(rules), share(self.task.exception_trials), share(self.task.trials("ood")))
+
+    def _asked(
+        self, tokens: Int[Tensor, "batch pos"]
+    ) -> tuple[Tensor, Bool[np.ndarray, " batch"], Int[np.ndarray, " batch"]]:
+        """Logits [batch, 1, d_vocab], whether each question counts as seen, and the stored answers."""
+        kept: list[Tensor] = []
+
+        def keep(value: Tensor, hook: Any) -> None:
+            kept.append(value[:, -1].detach().clone())
+
+        name = hooks.hook_name(self.place.layer, self.place.hook)
+        with measuring(self.model), attached(self.model, [(name, keep)]):
+            logits = self.model(tokens.to(device_of(self.model)))[:, -1:].clone()
+        distances, rows = nearest(self._index, as_array(kept[-1]))
+        return logits, distances <= self.place.threshold, self._answers[rows]
+
+    def __repr__(self) -> str:
+        where = hooks.hook_name(self.place.layer, self.place.hook)
+        return (
+            f"RetrievingModel({self.n_stored:,} stored at {where}, looked up within "
+            f"{self.place.threshold:.3g}; held-out training data recognised {self.place.recognised:.0%}, "
+            f"left-out pairs left alone {self.place.left_alone:.0%})"
+        )
+
+
+def with_retrieval(
+    model: HookedTransformer,
+    task: AnchorTask,
+    training_set: TrainingSet,
+    *,
+    layer: int | None = None,
+    hook: str | None = None,
+    max_stored: int = 20_000,
+    seed: int = 0,
+) -> RetrievingModel:
+    """Add a memory to a model: answers to questions that look like training sequences are looked up.
+
+    The memory stores the model's own activations at the last position of its training sequences, with their
+    answers. For each question the nearest stored activation is found (Euclidean distance). If it is within a
+    threshold, its answer is taken, and else the model's own.
+
+    Place and threshold are chosen on training data alone, by cross-validation in four folds. In each fold a
+    quarter of the trained pairs, with all their sequences, is left out of the store as unseen questions, and
+    a quarter of the sequences of the other pairs is left out as seen questions. The threshold maximises the
+    mean of two shares: seen questions that are within it and get the right answer, and unseen questions that
+    are not within it. The place with the largest mean is taken, and then all sequences are stored. The
+    model's own answers are not used for this choice, since it answers nearly all of its training sequences
+    right.
+
+    Args:
+        model: a model of the task; it is not changed.
+        task: an AnchorTask.
+        training_set: what the model was trained on, as for `evaluate`.
+        layer: the layer of the activations, negative from the end; None for the best layer.
+        hook: one of `HOOKS`; None for the best of those that the model has. The attention output contains
+            what attention has gathered from key and anchors, without the embedding of the last token, and
+            before the MLP turns it into an answer, which may be the same for a rule and an exception.
+        max_stored: largest number of sequences used, >= 8; of a larger training set a random subset.
+        seed: seed of that subset, and of the folds.
+
+    Returns:
+        A model for `task.evaluate`, with logits at the last position.
+
+    Raises:
+        ValueError: an unusable option, a model that is no HookedTransformer of the task, or training data
+            that are not the task's or have fewer than eight sequences or two pairs.
+
+    Example:
+        >>> from anchorlens import AnchorTask, ModelConfig, build_model
+        >>> task = AnchorTask(n_exceptions=20)
+        >>> beside = with_retrieval(build_model(ModelConfig()), task, task.sample(200))
+        >>> task.evaluate(beside, n_noise=2).phase.label
+        'undecided: training data unknown'
+
+    Source: ours.
+    """
+    task = check_inputs(model, task)
+    check_number("max_stored", max_stored, minimum=8, limit=MOST_STORED, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
+    layers = range(model.cfg.n_layers) if layer is None else [check_layer(model, layer)]
+    there = hooks_of(model)
+    if hook is not None:
+        check_choice("hook", hook, there)
+    rng = generator(seed, "probe")
+    data = checked_training_set(training_set, task)
+    if len(data) > max_stored:
+        data = data.take(np.sort(rng.choice(len(data), max_stored, replace=False)))
+    elif isinstance(data, LazyDataset):
+        data = data.all()
+    asks, _, chains = pairs_asked(data.tokens.numpy(), task)
+    data = data.take(asks)
+    _, pairs = np.unique(chains, axis=0, return_inverse=True)
+    if len(np.unique(pairs)) < 2 or len(pairs) < 8:
+        raise ValueError(
+            f"training_set must hold 8 sequences or more and ask two pairs or more, got {len(pairs):,} "
+            f"sequences and {len(np.unique(pairs))} pair(s); leaving pairs out says what counts as seen"
+        )
+    wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
+    found = hooks.read(model, data.tokens, wanted, position=-1)
+    activations = {place: as_array(values) for place, values in found.items()}
+    answers, parts = data.targets.numpy(), folds(pairs.ravel(), rng)
+    places = tuple(measured_place(*place, activations[place], answers, parts) for place in wanted)
+    best = max(places, key=lambda place: place.score)  # the first of equal ones
+    return RetrievingModel(model, task, best, places, activations[best.layer, best.hook], answers)
+
+
+def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
+    """The `HOOKS` that a model has; `resid_mid` exists only if the MLP follows the attention."""
+    beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
+    return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
+
+
+def as_array(values: Tensor) -> Float[np.ndarray, "row d"]:
+    """Activations as float64 on the CPU, so that distances are the same on every device."""
+    return values.double().cpu().numpy()

@@ -1,0 +1,1 @@
+"""SCAN, arXiv 2501.08537 figure 7A."""

@@ -1,0 +1,176 @@
+"""ScanTask: commands to action sequences, with composites of one command left out of training.
+
+Source: figure 7A of Zhang et al., arXiv 2501.08537; SCAN and its splits are those of Lake & Baroni, arXiv
+1711.00350.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import choice, documented, number
+from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
+from anchorlens.extras.shared.word_task import WordTask, word_metrics
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.words import Examples, Vocabulary
+
+VERBS = ("walk", "look", "run", "jump")
+DIRECTIONS = ("left", "right")
+COMMAND_WORDS = (
+    *("after", "and", "around", "jump", "left", "look", "opposite"),
+    *("right", "run", "thrice", "turn", "twice", "walk"),
+)
+ACTIONS = ("I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK")
+LONGEST = 9 + 48
+"""Words of the longest command and of its action sequence together."""
+COPIES = 0.1
+"""Share of training examples that are copies of the bare command (its composites are left out), as
+published."""
+_PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
+_SIMPLE_SHARE = 0.2
+_OTHER_SPLITS = {
+    **{f"{prefix}_{split}": split for prefix in ("addprim", "add_prim", "add") for split in _PRIMITIVE},
+    **dict.fromkeys(("random", "iid"), "simple"),
+    **dict.fromkeys(
+        ("length", "template", "filler", "fewshot", "complex", "mcd", "around_right"),
+        "of the published splits only these three are offered",
+    ),
+}
+"""Split as the published files and other papers call it -> ours, or what to do."""
+METRICS = word_metrics(
+    meanings=(
+        "commands it was trained on",
+        "held-out commands of the kinds that are trained",
+        "commands that the split leaves out",
+    ),
+    asks=("every training command", "held-out commands", "left-out commands"),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class ScanTask(WordTask):
+    """SCAN: say the actions of a command such as `walk left twice and jump`, word by word.
+
+    An answer is right if each of its tokens is, including the end mark.
+
+    Raises:
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
+
+    Example:
+        >>> task = ScanTask()
+        >>> task.examples("ood").prompts[0], task.examples("ood").answers[0]
+        ('turn left twice', 'I_TURN_LEFT I_TURN_LEFT')
+        >>> {split: len(task.examples(split)) for split in ("train", "id", "ood")}
+        {'train': 18702, 'id': 1000, 'ood': 1208}
+
+    Source: arXiv 2501.08537, figure 7A; grammar and splits of arXiv 1711.00350.
+    """
+
+    kind: ClassVar[str] = "scan"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
+    """Which commands are left out of training (OOD). `turn_left` and `jump`: all that hold these words,
+    except the bare command, copies of which are a tenth of the training examples. `simple`: a random fifth
+    of all commands, as a control."""
+    n_held_out: int = number(1000, minimum=1, maximum=5000)
+    """How many of the other commands are held out of training too (ID)."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the held-out commands, and of the simple split."""
+    bos: bool = True
+    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
+    it."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The 13 words of commands and the 6 actions, after the special tokens."""
+        return Vocabulary((*COMMAND_WORDS, *ACTIONS), self.bos)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens that a model reads of the longest example: all but its end mark."""
+        return LONGEST + 1 + self.bos
+
+    @cached_property
+    def splits(self) -> Mapping[str, Examples]:
+        """`train`, each command once, without the copies of the bare one; `id` and `ood`."""
+        commands = np.array(list(all_commands()))
+        if self.split == "simple":
+            left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
+        else:
+            bare = _PRIMITIVE[self.split]
+            left_out = np.array([bare in command and command != bare for command in commands])
+        rest = np.flatnonzero(~left_out & (commands != self.primitive))
+        held_out = generator(self.split_seed, "data", 2).permutation(rest)[: self.n_held_out]
+        every = Examples(list(all_commands()), list(all_commands().values()))
+        return {name: every[rows] for name, rows in split_rows(left_out, held_out).items()}
+
+    @property
+    def primitive(self) -> str | None:
+        """The command that is trained only by itself; None in the simple split."""
+        return _PRIMITIVE.get(self.split)
+
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+        """`n` training examples; in the splits with a primitive, a tenth are copies of it.
+
+        The others are different commands in random order, repeated if `n` is larger.
+        """
+        train = self.splits["train"]
+        if self.primitive is None:
+            return train[in_rounds(len(train), n, rng)]
+        others = np.array([row for row, command in enumerate(train.prompts) if command != self.primitive])
+        n_copies = round(COPIES * n)
+        rows = others[in_rounds(len(others), n - n_copies, rng)]
+        copies = np.full(n_copies, train.prompts.index(self.primitive))
+        return train[rng.permutation(np.concatenate([rows, copies]))]
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        n = {name: f"{len(examples):,}" for name, examples in self.splits.items()}
+        left_out = f"every command that holds `{self.primitive}` but the bare one"
+        copies = f", a tenth of the examples `{self.primitive}`"
+        if self.primitive is None:
+            left_out, copies = "a fifth of all commands, at random", ""
+        return (
+            "SCAN: the actions of a command, such as `jump left` -> `I_TURN_LEFT I_JUMP`, word by word.\n"
+            f"Trained: {n['train']} commands{copies}. Held out (ID test): {n['id']} others, by seed.\n"
+            f"Never seen (OOD): {n['ood']} commands, {left_out}."
+        )
+
+
+@functools.cache
+def all_commands() -> Mapping[str, str]:
+    """Each of the 20,910 commands of SCAN -> its actions, in the order of the grammar.
+
+    >>> all_commands()["look right twice after jump opposite left"]
+    'I_TURN_LEFT I_TURN_LEFT I_JUMP I_TURN_RIGHT I_LOOK I_TURN_RIGHT I_LOOK'
+
+    Source: the grammar of arXiv 1711.00350, appendix.
+    """
+    phrases: dict[str, tuple[str, ...]] = {verb: (f"I_{verb.upper()}",) for verb in VERBS}
+    for verb in (*VERBS, "turn"):
+        action = phrases.get(verb, ())
+        for direction in DIRECTIONS:
+            turn = (f"I_TURN_{direction.upper()}",)
+            phrases[f"{verb} {direction}"] = turn + action
+            phrases[f"{verb} opposite {direction}"] = turn + turn + action
+            phrases[f"{verb} around {direction}"] = (turn + action) * 4
+    repeated = {
+        f"{phrase}{often}": actions * times
+        for phrase, actions in phrases.items()
+        for often, times in (("", 1), (" twice", 2), (" thrice", 3))
+    }
+    commands = dict(repeated)
+    for first, done in repeated.items():
+        for second, then in repeated.items():
+            commands[f"{first} and {second}"] = done + then
+            commands[f"{first} after {second}"] = then + done
+    return {command: " ".join(actions) for command, actions in commands.items()}

@@ -1,0 +1,175 @@
+"""WordTask: base of tasks with prompts and answers in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.extras.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.batch import IGNORE
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
+from anchorlens.tasks.shared.metric import Metric, phase_metrics
+from anchorlens.tasks.shared.words import EOS, SEP, Examples, n_words
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+    from torch import Tensor
+
+    from anchorlens.tasks.shared.batch import TokenBatch
+
+_MOST_GROUPS = 12
+"""Most groups of answers by length in a picture."""
+_SHOWN = 4
+"""Most right and most wrong answers of each split in a table of samples."""
+
+
+def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> tuple[Metric, ...]:
+    """Train, ID and OOD exact match, and OOD without the end mark; the arguments are `phase_metrics`'."""
+    return (
+        *phase_metrics(meanings=meanings, asks=asks, score="exact match"),
+        Metric(
+            "ood_without_end",
+            "OOD, no end",
+            "OOD exact match, the end mark not asked",
+            "the same, right but for the end mark",
+            in_tables=False,
+        ),
+    )
+
+
+class WordTask(SplitTask):
+    """Prompts and answers in words: exact match of the whole answer, its end mark too.
+
+    A subclass defines `vocabulary`, `splits`, `seq_len` and `drawn`.
+    """
+
+    most_asked: ClassVar[int] = 2_000
+    quickly: ClassVar[int] = 256
+    at_once: ClassVar[int] = 256
+    prompt_end: Any = SEP
+    vocabulary: Any
+    """Its `Vocabulary`: words, each of which is a token."""
+
+    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+        """`n` training examples, which depend on the generator alone."""
+        raise NotImplementedError
+
+    @property
+    def d_vocab(self) -> int:
+        """Smallest vocabulary: the words, padding, and the marks of beginning, answer and end."""
+        return len(self.vocabulary)
+
+    @property
+    def training_width(self) -> int:
+        """Tokens that a model reads of the longest training example."""
+        return int(self.lengths(self.splits["train"]).max())
+
+    def lengths(self, examples: Examples) -> Int[np.ndarray, " example"]:
+        """Tokens that a model reads of each example: all but the end mark."""
+        return self.vocabulary.length(examples)
+
+    def sequences(self, examples: Examples) -> TokenBatch:
+        """Examples as sequences, padded to the longest: tokens and targets [example, pos]."""
+        return self.vocabulary.sequences(examples, int(self.lengths(examples).max()))
+
+    def training_set(self, n: int, seed: int) -> TokenBatch:
+        """`n` sequences, padded to the longest that may be trained."""
+        return self.vocabulary.sequences(self.drawn(n, generator(seed, "data")), self.training_width)
+
+    def checked_training_set(self, training_set: Any) -> TokenBatch:
+        """Training data that a caller gives, of up to `seq_len` tokens each."""
+        from anchorlens.tasks.shared.checked_batch import token_batch
+
+        batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
+        if batch.tokens.shape[1] > self.seq_len:
+            raise ValueError(
+                f"tokens of the training data may be {self.seq_len} in a sequence, got "
+                f"{batch.tokens.shape[1]}; is it the data of this model's task?"
+            )
+        return batch
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
+        """The targets of examples; -1 for a prompt that the task does not have.
+
+        `IGNORE` for a prompt with two answers. None if the examples of the task are a sample of very many.
+        """
+        import torch
+
+        if any(self.there_are(name) > len(examples) for name, examples in self.splits.items()):
+            return None
+        answers: dict[str, str | None] = {}
+        for examples in self.splits.values():
+            for prompt, answer in zip(examples.prompts, examples.answers, strict=True):
+                answers[prompt] = answer if answers.get(prompt, answer) == answer else None
+        prompts = list(map(self.vocabulary.prompt, tokens.tolist()))
+        targets = torch.full(tuple(tokens.shape), -1, dtype=torch.int64, device="cpu")
+        known = [row for row, prompt in enumerate(prompts) if answers.get(prompt) is not None]
+        if known:
+            examples = Examples(
+                [prompts[row] for row in known], [answers[prompts[row]] or "" for row in known]
+            )
+            width = max(tokens.shape[1], int(self.lengths(examples).max()))
+            own = self.vocabulary.sequences(examples, width).targets
+            own[(own[:, tokens.shape[1] :] != IGNORE).any(dim=1)] = -1  # longer than what is given
+            targets[known] = own[:, : tokens.shape[1]]
+        targets[[row for row, prompt in enumerate(prompts) if answers.get(prompt, prompt) is None]] = IGNORE
+        return targets
+
+    def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
+        """OOD exact match where the end mark does not count."""
+        return {"ood_without_end": Accuracy.of_some(but_the_end["ood"], of=len(but_the_end["ood"]))}
+
+    def pictures(
+        self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
+    ) -> tuple[FigureSpec, ...]:
+        """The charts, and a table of some examples of each split with the model's greedy answers."""
+        answers: list[Sample] = []
+        titles = {metric.name: metric.title for metric in self.metrics}
+        for name in ("id", "ood"):
+            for right in (True, False):
+                some = rng.permutation(np.flatnonzero(whole[name] == right))[:_SHOWN]
+                shown = self.splits[name][np.sort(some)]
+                said = self.said(evaluator, shown) if len(shown) else []
+                words = zip(shown.prompts, shown.answers, said, strict=True)
+                answers += [Sample(titles[name], *texts, right) for texts in words]
+        sample_table = SampleTable(
+            "Answers",
+            "Some examples of each split, up to four that are answered right and four that are not: what is "
+            "asked for, and what the model says word by word (greedy decoding).",
+            tuple(answers),
+        )
+        return (*self.charts(whole), sample_table)
+
+    def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
+        """Exact match against the number of words of the answer, in groups of about equal size."""
+        lengths = {name: np.array(list(map(n_words, self.splits[name].answers))) for name in ("id", "ood")}
+        every = np.concatenate(list(lengths.values()))
+        edges = np.unique(np.quantile(every, np.linspace(0, 1, _MOST_GROUPS + 1)).round())
+        group_of = {name: np.searchsorted(edges[1:-1], numbers) for name, numbers in lengths.items()}
+        every_group = np.concatenate(list(group_of.values()))
+        means = {group: float(every[every_group == group].mean()) for group in np.unique(every_group)}
+        lines = shares_by_group(
+            {title: (group_of[name], whole[name]) for title, name in (("ID", "id"), ("OOD", "ood"))},
+            x={group: round(mean, 1) for group, mean in means.items()},
+            title="Exact match by length",
+            caption="Whole answers right against the number of words of the answer, in groups of about "
+            "equal size; bars are standard errors of the examples asked.",
+            x_title="words of the answer (mean of the group)",
+            y_title="exact match",
+        )
+        return (lines,)
+
+    def said(self, evaluator: Evaluator, examples: Examples) -> list[str]:
+        """The model's greedy answer to each prompt, cut a few words beyond the longest sequence."""
+        batch = self.sequences(examples)
+        n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1
+        return [self.vocabulary.text(tokens) for tokens in evaluator.greedy(batch.tokens, n_asked, end=EOS)]
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory of the sequences that are made at a time, and of the training set."""
+        n_asked = min(self.sequences_asked(n_train, quickly=False), AT_ONCE)
+        return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)

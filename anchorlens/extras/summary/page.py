@@ -1,0 +1,180 @@
+"""The summary of a verdict: one A4 page in vector graphics, for a paper's appendix or a slide."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from anchorlens.extras.summary.panels import PANELS, SMALL, answers
+from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.writing import atomic_write, check_summary
+from anchorlens.probes import probe_named
+from anchorlens.show.formats import number
+from anchorlens.show.report.page import check_verdicts, inputs, outline
+from anchorlens.show.report.panels import refusal
+from anchorlens.show.words import AGREEMENT
+from anchorlens.texts import safe_text
+from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+A4 = (8.27, 11.69)
+"""Width and height of an upright A4 page in inches."""
+LEFT, TOP = 0.55, 11.25
+"""Position of the first line in inches from the left edge and from the bottom."""
+PLACES = [(x, y) for y in (9.1, 6.2, 3.3) for x in (LEFT, 4.45)]
+"""Positions of the upper left corners of the panels, likewise."""
+WIDE, HIGH = 3.3, 2.85
+"""Width and height of a panel in inches."""
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.size": 2,
+    "ytick.major.size": 2,
+    "pdf.fonttype": 42,  # embeds fonts, so that text stays text
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar sign in a file name stays one
+    "svg.hashsalt": "anchorlens",  # makes equal pages equal byte by byte
+}
+MUTED = "#555555"
+"""Colour of explanations."""
+
+
+def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
+    """Write one page for each verdict, for a paper's appendix or a slide.
+
+    It is an upright A4 page in vector graphics with selectable text: the verdicts and their explanations, the
+    accuracy of each pair, information flow, t-SNE without the key, V similarity, condensation of W_Q, and PCA
+    of the embedding. Equal verdicts give equal bytes. Probe results that a report has measured are used
+    again. If a probe refuses, the page says why in place of the picture.
+
+    Args:
+        verdicts: at least one.
+        path: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
+
+    Raises:
+        ValueError: no verdict, an object that is none, one that was read back without its model, several for
+            .svg or .png, another suffix, a missing folder, a path that exists and is no ordinary file or is
+            one of the files that were classified, or matplotlib (the extra `export`) is not installed.
+        OSError: the write fails; an existing file is then unchanged.
+
+    Example:
+        >>> write_summary([classify("a.pt"), classify("b.pt")], "summary.pdf")  # doctest: +SKIP
+    """
+    check_verdicts(verdicts)
+    path = check_summary(path, "a summary's name", len(verdicts), inputs(verdicts))
+    import matplotlib
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # for a name in another script
+        matplotlib.rcdefaults()  # ignores the user's matplotlibrc
+        matplotlib.rcParams.update(STYLE)
+        pages = [_page(verdict) for verdict in verdicts]
+        with atomic_write(path) as file:
+            if path.suffix == ".pdf":
+                with PdfPages(file, metadata={"CreationDate": None, "Title": pages[0][0]}) as pdf:
+                    for _, figure in pages:
+                        pdf.savefig(figure, dpi=300)
+            else:
+                kind = path.suffix[1:]
+                metadata = {"Date": None, "Title": pages[0][0]} if kind == "svg" else {}
+                pages[0][1].savefig(file, format=kind, dpi=200 if kind == "png" else 300, metadata=metadata)
+
+
+@summary.register
+def _of_one(verdict: Verdict, path: str | os.PathLike[str]) -> None:
+    write_summary([verdict], path)
+
+
+def _page(verdict: Verdict) -> tuple[str, Figure]:
+    """The title and the figure of a verdict's page."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=A4, facecolor="white")
+    _header(figure, verdict)
+    axes = _axes(figure, PLACES[0])
+    _words(figure, PLACES[0], "Answers", answers(axes, verdict.behaviour))
+    drawn, refused = [], []
+    for name, (panel, draw) in PANELS.items():
+        probe = probe_named(name)
+        try:
+            result = verdict.subject.measure(probe)
+        except Exception as error:
+            refused.append((panel, f"Not shown: {refusal(error, probe)}", None))
+        else:
+            drawn.append((panel, result.headline(), (draw, result)))
+    for place, (panel, words, picture) in zip(PLACES[1:], drawn + refused, strict=True):
+        if picture is not None:
+            draw, result = picture
+            draw(_axes(figure, place), result)
+        _words(figure, place, panel, words)
+    return f"{safe_text(verdict.subject.name, None)}: {verdict.phase.label}", figure
+
+
+def _header(figure: Figure, verdict: Verdict) -> None:
+    """The name, the verdicts with their explanations, and the origin of the model."""
+    by_probes, by_decoding, subject = verdict.by_probes, verdict.by_decoding, verdict.subject
+    measures = verdict.behaviour.rows()
+    measured = ", ".join(f"{title} {number(value.value, '.3f')}" for title, value, _ in measures)
+    weights = ", ".join(f"{one.reading} {number(one.value)}" for one in by_probes.evidence)
+    inside = by_probes.in_words() or weights
+    rows = [("By behaviour", verdict.phase, measured), ("By the probes", by_probes.phase, inside)]
+    if by_decoding.probabilities is not None:
+        rows.append(("By decoding", by_decoding.phase, by_decoding.in_words()))
+    _write(figure, LEFT, TOP, subject.name, 60, 1, fontsize=14, fontweight="bold")
+    _write(figure, LEFT, TOP - 0.3, outline(subject), 110, 1, color=MUTED)
+    for k, (whose, phase, words) in enumerate(rows):
+        y = TOP - 0.62 - 0.24 * k
+        colour = MUTED if phase.colour == "currentColor" else phase.colour
+        _write(figure, LEFT, y, whose, 20, 1, color=MUTED)
+        _write(figure, LEFT + 0.95, y, "●", 1, 1, color=colour)
+        _write(figure, LEFT + 1.12, y, phase.label.partition(":")[0], 40, 1, fontweight="bold")
+        words = "; ".join(filter(None, (phase.cause, words)))
+        _write(figure, LEFT + 3.3, y, words, 74, 2, fontsize=7)
+    sentence = AGREEMENT[verdict.agreement].sentence
+    told = verdict.explanation
+    told = told if told.startswith(sentence) else f"{sentence}. {told}"
+    told = " ".join((told, *verdict.warnings))
+    _write(figure, LEFT, TOP - 1.4, told, 125, 4)
+    versions = "; ".join(f"{name} {version}" for name, version in library_versions().items())
+    origin = f"SHA-256 {subject.sha256}; " if subject.sha256 else ""
+    _write(figure, LEFT, 0.22, f"{origin}{versions}", 170, 1, fontsize=6, color=MUTED)
+
+
+def _axes(figure: Figure, place: tuple[float, float]) -> Axes:
+    """Axes below the text of a panel, with room for labels beside them."""
+    x, y = place
+    return figure.add_axes((_x(x + 0.7), _y(y - HIGH + 0.45), _x(WIDE - 0.7), _y(HIGH - 0.45 - 0.55)))
+
+
+def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -> None:
+    """Write the title of a panel and the sentence on what it shows."""
+    x, y = place
+    _write(figure, x, y, title, 50, 1, fontweight="bold", fontsize=9)
+    _write(figure, x, y - 0.19, words, 66, 5 if words.startswith("Not shown") else 2, fontsize=7, color=MUTED)
+
+
+def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
+    """Write a text below a place in inches, in at most `most` lines of `width` characters; cut ends get …."""
+    lines = textwrap.wrap(safe_text(text, None), width, max_lines=most, placeholder=" …")
+    figure.text(_x(x), _y(y), "\n".join(lines), va="top", linespacing=1.25, **style)
+
+
+def _x(inches: float) -> float:
+    return inches / A4[0]
+
+
+def _y(inches: float) -> float:
+    return inches / A4[1]

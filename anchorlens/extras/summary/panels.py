@@ -1,0 +1,229 @@
+"""The panels of a summary: each function draws one result into matplotlib axes, like its plotly picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from einops import reduce
+
+from anchorlens.probes.plots.embedding import ARROWS, MOST_WRITTEN
+from anchorlens.probes.plots.flow_diagram import drawn_edges
+from anchorlens.show.figures import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
+from anchorlens.show.tables import MOST_ANCHORS, pair_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anchorlens.probes.any_model.embedding_pca import EmbeddingPCA
+    from anchorlens.probes.any_model.q_condensation import QCondensation
+    from anchorlens.probes.two_anchor.information_flow import InformationFlow
+    from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
+    from anchorlens.probes.two_anchor.v_similarity import VSimilarity
+    from anchorlens.tasks.shared.evaluation import Evaluation
+
+SMALL = 6.5
+"""Font size of the text within a panel, in points."""
+MOST_BARS = 24
+MOST_CELLS = 4_096
+"""Largest number of cells of a heatmap that are drawn as vector shapes; larger heatmaps are raster images."""
+
+
+def answers(axes: Axes, behaviour: Evaluation) -> str:
+    """Draw the accuracy of every pair of anchors, with unseen pairs boxed; without pairs, every metric.
+
+    Returns:
+        A line on what the panel shows.
+    """
+    if anchors := pair_rows(behaviour, MOST_ANCHORS):
+        pairs = list(anchors.values())
+        values = np.array([[pair.accuracy.value if pair else np.nan for pair in row] for row in pairs])
+        places = np.ndindex(values.shape)
+        unseen = [(i, j) for i, j in places if (pair := pairs[i][j]) and pair.split == "ood"]
+        _matrix(axes, values, SHARE, unseen, ORANGE)
+        for (row, column), value in np.ndenumerate(values):
+            text = "" if np.isnan(value) else f"{value:.2f}"
+            colour = "white" if value > 0.55 else "black"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=SMALL)
+        _ticks(axes, list(map(str, anchors)), "second anchor", "first anchor")
+        return "Accuracy; " + ("unseen pairs are boxed." if unseen else "every pair is trained.")
+    rows = {title: value for title, value, _ in behaviour.rows()}
+    shares = {title: value for title, value in rows.items() if 0 <= value.value <= 1}
+    shown = list(shares)[:MOST_BARS]
+    errors = [shares[title].standard_error for title in shown]
+    axes.barh(shown, [shares[title].value for title in shown], xerr=errors, color=BLUE, height=0.7)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    left = [f"{title} {value}" for title, value in rows.items() if title not in shown]
+    return "; ".join(["What was measured, with standard errors", *left]) + "."
+
+
+def information_flow(axes: Axes, result: InformationFlow) -> None:
+    """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge."""
+    attention = reduce(result.attention, "layer head q k -> layer q k", "mean")
+    n_layers, n_pos = attention.shape[:2]
+    lost = np.zeros_like(attention)
+    known = result.merged_effects is not None and result.inferential_route is not None
+    if known:
+        assert result.merged_effects is not None
+        assert result.margin is not None and result.baseline is not None
+        lost = np.clip(result.merged_effects / (result.margin - result.baseline), -1, 1)
+    colours = _colours(EFFECT)
+    for layer, query, key in drawn_edges(attention, lost):
+        share = lost[layer, query, key]
+        axes.plot(
+            [key, query],
+            [layer, layer + 1],
+            color=colours((share + 1) / 2) if known else NO_EFFECT,
+            linewidth=0.4 + 3 * attention[layer, query, key],
+            alpha=0.95 if abs(share) > 0.1 or not known else 0.55,
+            zorder=1,
+        )
+    key = result.key_position
+    for position, token in enumerate(result.tokens):
+        is_anchor = key < position <= key + result.chain_length
+        colour = ORANGE if position == key else BLUE if is_anchor else "#E8E8E8"
+        ink = "white" if position == key or is_anchor else "black"
+        size = min(1.0, 12 / n_pos)
+        axes.scatter(
+            [position] * (n_layers + 1), range(n_layers + 1), s=130 * size**2, color=colour, zorder=2
+        )
+        for row in range(n_layers + 1):
+            axes.text(position, row, str(token), ha="center", va="center", color=ink, fontsize=SMALL * size)
+    answer = f"answer {result.answer}" + ("" if result.answer == result.target else f" (not {result.target})")
+    axes.text(n_pos - 0.6, n_layers + 0.28, answer, ha="right", fontsize=SMALL, fontweight="bold")
+    axes.set(xlim=(-0.6, n_pos - 0.4), ylim=(-0.35, n_layers + 0.6), xticks=[])
+    axes.set_yticks(range(n_layers + 1), ["tokens", *(f"after layer {layer}" for layer in range(n_layers))])
+    axes.set_xlabel("width: attention; orange: the key, blue: the anchors")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    if known:
+        _bar(axes, EFFECT, "margin lost without the edge")
+
+
+def v_similarity(axes: Axes, result: VSimilarity) -> None:
+    """Centred cosines of the first pair of anchors; cells of equal g(x; a) are boxed."""
+    if not len(result.pairs):
+        axes.set_axis_off()
+        return
+    first, second = result.pairs[0].tolist()
+    rows, columns = (result.results[result.anchors.tolist().index(anchor)] for anchor in (first, second))
+    _matrix(axes, result.centred_cosines[0], COSINE, np.argwhere(rows[:, None] == columns[None]))
+    keys = [str(key) for key in result.keys]
+    _ticks(axes, keys, f"key before anchor {second} (boxed: equal g)", f"key before anchor {first}")
+    _bar(axes, COSINE, "cosine, centred")
+
+
+def q_condensation(axes: Axes, result: QCondensation) -> None:
+    """The matrix of cosines in grouped order."""
+    _matrix(axes, result.cosines[np.ix_(result.order, result.order)], COSINE)
+    axes.set(xlabel=f"neuron of W_Q, layer {result.layer}, grouped", ylabel="neuron")
+    _bar(axes, COSINE, "cosine")
+
+
+def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
+    """Tokens along the first two axes, with arrows for the two smallest steps."""
+    points = result.coordinates / np.sqrt(result.spectrum.sum())
+    for step, colour in zip(result.steps, ARROWS, strict=False):
+        ends = points[step:] - points[:-step]
+        arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.002, "headwidth": 6}
+        axes.quiver(*points[:-step].T, *ends.T, color=colour, alpha=0.3, zorder=1, **arrows)
+    written = len(points) <= MOST_WRITTEN // 5
+    axes.scatter(*points.T, s=0 if written else 3, color=BLUE)
+    for (x, y), token in zip(points if written else [], result.tokens, strict=False):
+        axes.text(x, y, str(token), ha="center", va="center", color=BLUE, fontsize=5)
+    colours = zip(result.steps, ("orange", "green"), strict=False)
+    arrows = ", ".join(f"+{step} {colour}" for step, colour in colours)
+    axes.set_xlabel(f"first axis ({result.explained[0]:.0%})" + (f"; arrows {arrows}" if arrows else ""))
+    axes.set_ylabel(f"second axis ({result.explained[1]:.0%})")
+    axes.margins(0.08)
+
+
+def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
+    """The t-SNE of the answers: a pair and its mirror in one colour, the mirror as open diamonds."""
+    assert result.points is not None
+    chains = [tuple(pair) for pair in result.pairs.tolist()]
+    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
+    for label, chain in enumerate(chains):
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        mirror = chain > chain[::-1]
+        axes.scatter(
+            *result.points[result.labels == label].T,
+            s=9 if mirror else 8,
+            marker=("D" if mirror else "o") if turn % 2 == 0 else "s",
+            facecolor="none" if mirror else CATEGORIES[number],
+            edgecolor=CATEGORIES[number],
+            linewidth=0.7 if mirror else 0,
+            label=",".join(map(str, chain)),
+        )
+    if len(chains) <= 2 * len(CATEGORIES):
+        legend = {"fontsize": SMALL, "frameon": False, "handletextpad": 0.1, "labelspacing": 0.25}
+        axes.legend(
+            title="anchors", title_fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.01, 1.03), **legend
+        )
+    axes.set(xlabel="t-SNE 1", ylabel="t-SNE 2", xticks=[], yticks=[])
+
+
+PANELS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
+    "information_flow": ("Information flow", information_flow),
+    "mask_key_token": ("t-SNE of the answers without the key", mask_key_token),
+    "v_similarity": ("Values at the first anchor", v_similarity),
+    "q_condensation": ("Condensation of W_Q", q_condensation),
+    "embedding_pca": ("PCA of the embedding", embedding_pca),
+}
+"""Probe -> title of its panel, and the function that draws its result; in page order, after the answers."""
+
+
+def _matrix(
+    axes: Axes,
+    values: np.ndarray,
+    scale: Mapping[str, Any],
+    boxed: Sequence[Any] | np.ndarray = (),
+    line: str = "black",
+) -> None:
+    """A heatmap with its first row on top and cells that stay sharp at any size; some cells are boxed."""
+    from matplotlib.patches import Rectangle
+
+    n_rows, n_columns = values.shape
+    edges = np.arange(n_columns + 1) - 0.5, np.arange(n_rows + 1) - 0.5
+    ends = {"vmin": scale["zmin"], "vmax": scale["zmax"]}
+    shown = axes.pcolormesh(*edges, values, cmap=_colours(scale), **ends, linewidth=0.05, edgecolor="face")
+    shown.set_rasterized(values.size > MOST_CELLS)
+    for row, column in boxed:
+        place = (column - 0.5, row - 0.5)
+        axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=line, linewidth=1.2, clip_on=False))
+    axes.invert_yaxis()
+    axes.set_aspect("equal")
+
+
+def _ticks(axes: Axes, names: Sequence[str], x: str, y: str) -> None:
+    """At most `MOST_ANCHORS` of the names along both axes, and their titles."""
+    places = range(0, len(names), -(-len(names) // MOST_ANCHORS))
+    axes.set_xticks(places, [names[k] for k in places])
+    axes.set_yticks(places, [names[k] for k in places])
+    axes.set(xlabel=x, ylabel=y)
+
+
+def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
+    """The colour bar at the right, for values from -1 to 1."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    colours = ScalarMappable(Normalize(-1, 1), _colours(scale))
+    bar = axes.figure.colorbar(colours, ax=axes, fraction=0.04, pad=0.03, shrink=0.8, ticks=[-1, 0, 1])
+    bar.set_label(title, fontsize=SMALL)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=SMALL, length=2)
+
+
+def _colours(scale: Mapping[str, Any]) -> Any:
+    """A plotly colour scale as a matplotlib one."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from plotly.colors import convert_colors_to_same_type, get_colorscale
+
+    given = scale["colorscale"]
+    stops = get_colorscale(given) if isinstance(given, str) else given
+    colours, _ = convert_colors_to_same_type([colour for _, colour in stops], colortype="tuple")
+    places = [place for place, _ in stops]
+    return LinearSegmentedColormap.from_list("", list(zip(places, colours, strict=True)), N=512)

@@ -1,0 +1,1 @@
+"""Whether left-out training pairs survive further training."""

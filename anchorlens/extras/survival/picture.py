@@ -1,0 +1,39 @@
+"""Bar chart of the accuracies of groups of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from anchorlens.show.figures import styled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def accuracy_bars(
+    title: str,
+    groups: Sequence[str],
+    accuracies: Mapping[str, tuple[str, Float[np.ndarray, " group"]]],
+    axis: str,
+) -> go.Figure:
+    """Bars side by side for each group.
+
+    Args:
+        title: title of the figure.
+        groups: names of the groups.
+        accuracies: name of a bar -> its colour, and its height for each group, 0..1.
+        axis: title of the axis of groups.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for name, (colour, values) in accuracies.items():
+        figure.add_bar(x=groups, y=values, name=name, marker_color=colour)
+    figure.update_xaxes(title=axis, type="category")
+    figure.update_yaxes(title="accuracy", range=[0, 1.02])
+    figure.update_layout(legend={"orientation": "h", "y": -0.28, "yanchor": "top"})
+    return styled(figure, title, height=360)

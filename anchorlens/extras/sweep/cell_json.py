@@ -1,0 +1,67 @@
+"""The content of `cell.json` and `failed/*.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeVar
+
+from anchorlens.configuration import documented
+from anchorlens.files.safe import may_be_refused
+from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
+from anchorlens.verdict.verdict import Verdict
+
+LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
+"""Largest number of characters stored of a failed cell's error and traceback."""
+Stored = TypeVar("Stored", bound="_File")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _File(Record):
+    format: Name = ""
+    format_version: Count = 0
+
+
+@documented
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellContent(_File):
+    """The outcome and measurements of a finished cell."""
+
+    status: Literal["finished", "stopped early", "diverged"]
+    """How its run ended."""
+    error: LongText | None = None
+    """Why it diverged, in one line."""
+    step: Count
+    """Optimizer steps taken."""
+    seconds: Annotated[float, limits(ge=0, le=10**9)] | None
+    """Training time."""
+    loss: float | None
+    """Loss of the last batch that was logged, in nats."""
+    passed_at: Annotated[Mapping[Name, Count | None], limits(max_length=10)] = field(default_factory=dict)
+    """`train`, `id`, `ood` -> the step from which on the accuracy passes its threshold of the phases; None
+    where it does not pass at the last evaluation. Empty for a task that has no phases."""
+    probes: Annotated[Mapping[ReadingName, float | None], limits(max_length=200)]
+    """`probe.reading` of the probes that need no forward pass -> value, None where it is not defined."""
+    verdict: Verdict
+    """The verdict on its last checkpoint."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Failure(_File):
+    """Why a cell cannot be trained."""
+
+    error: LongText
+    """The error in one line."""
+    details: Lines | None = None
+    """The traceback."""
+
+
+def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
+    """Read a file's bytes fast; None if anything is unusual, which is left to `read_json`."""
+    if may_be_refused(data, most_values):
+        return None
+    try:
+        return kind.from_json(data)
+    except ValueError:
+        return None

@@ -1,0 +1,315 @@
+"""`Cell`, one run of a sweep with its status and measurements; `SweepResult`, all cells of a sweep."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anchorlens.configuration import documented
+from anchorlens.extras.sweep.cell_json import CellContent
+from anchorlens.files.tables import table_of_rows
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import Phase
+from anchorlens.training.recipes.identity import execution_fields, identity, same_value
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.verdict.verdict import Verdict
+from anchorlens.views import diagram, figure, html
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
+"""The first three are the status of a run; `failed`: training raises an error; `damaged`: its stored files
+cannot be read; `missing`: not trained yet."""
+TROUBLES = ("failed", "damaged", "diverged")
+"""Statuses of cells that have no usable model."""
+
+
+def cell_id(run: RunConfig) -> str:
+    """The id of a cell: the first 16 hexadecimal digits of the identity of its run."""
+    return identity(run)[:16]
+
+
+def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
+    """The id of each cell, in order.
+
+    Raises:
+        ValueError: two of them are the same run and differ only in execution or logging.
+    """
+    ids = [cell_id(run) for run in runs]
+    first: dict[str, RunConfig] = {}
+    for name, run in zip(ids, runs, strict=True):
+        other = first.setdefault(name, run)
+        if other != run:
+            first_train, train = other.train_config.to_dict(), run.train_config.to_dict()
+            field = next(field for field in train if first_train[field] != train[field])
+            raise ValueError(
+                f"the cells of a sweep must be different runs, got two that differ only in {field} "
+                f"({first_train[field]} and {train[field]}), which does not decide what is learnt; give it "
+                "one value"
+            )
+    return ids
+
+
+@lru_cache(maxsize=2)  # the same cell is often read several times in a row
+def _read(packed: bytes) -> CellContent:
+    return CellContent.from_json(zlib.decompress(packed))
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run of a sweep, its status and its measurements."""
+
+    run: RunConfig
+    """Task, model and recipe."""
+    status: CellStatus = "missing"
+    """How it ended, if it did."""
+    path: Path | None = None
+    """Its folder, a run's folder as `train` writes it with an added `cell.json`; None until it is done."""
+    packed: bytes = field(default=b"", repr=False)
+    """The compressed `cell.json` of a cell that is done, so that thousands of cells take little memory."""
+    error: str | None = None
+    """Why it failed, diverged or cannot be read, in one line."""
+    details: str | None = field(default=None, repr=False)
+    """The traceback of a failed cell."""
+    stored_as: str | None = field(default=None, repr=False)
+    """Its id in the folder that it was read from; None for a cell without a folder."""
+
+    @cached_property
+    def id(self) -> str:
+        """The name of its folder: the id stored in the sweep's folder, or else `cell_id`."""
+        return self.stored_as or cell_id(self.run)
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Every field of the three configurations by name."""
+        return {name: value for part in self.run.to_dict().values() for name, value in part.items()}
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a trained model."""
+        return self.path is not None
+
+    @classmethod
+    def trained(cls, run: RunConfig, path: Path, data: bytes, content: CellContent, name: str | None) -> Cell:
+        """A cell that is done.
+
+        Args:
+            run: its configurations.
+            path: its folder.
+            data: the bytes of its `cell.json`.
+            content: the content of `cell.json`.
+            name: its id in the sweep's folder.
+        """
+        packed = zlib.compress(data, 1)
+        cell = cls(run, content.status, path, packed, content.error, stored_as=name)
+        vars(cell).update(phase=content.verdict.phase, numbers=_numbers(run, content))  # cached properties
+        return cell
+
+    @property
+    def content(self) -> CellContent | None:
+        """The content of `cell.json`, unpacked on each access; None for a cell that is not done."""
+        return _read(self.packed) if self.packed else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on its last checkpoint, without the model; None for a cell that is not done."""
+        return self.content and self.content.verdict
+
+    @cached_property
+    def phase(self) -> Phase | None:
+        """The phase by behaviour, or the reason why there is none; None for a cell that is not done."""
+        return self.verdict and self.verdict.phase
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """All measurements as a flat dict; empty for a cell that is not done.
+
+        `step`, `seconds`, `loss` (nats, of the last batch); `train_passed_at`, `id_passed_at` and
+        `ood_passed_at`, the step from which on each accuracy passes its threshold of the phases (None: it
+        does not); the metrics of the task by name (None: not defined) and their standard errors
+        `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and `label` by behaviour, and by the probes
+        as `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and `probability <label>`;
+        `by_decoding_label`; the `solution` of unseen pairs (None: not defined); `agreement`; every number of
+        the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`; every reading of the
+        verdict by the probes as `reading <name>`.
+        """
+        return {} if self.content is None else _numbers(self.run, self.content)
+
+    def row(self) -> dict[str, Any]:
+        """One flat record: `cell` (its id), `status`, `error`, every field, every number."""
+        return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
+
+    def __repr__(self) -> str:
+        label = self.numbers.get("label")
+        outcome = self.status if label is None else f"{self.status}; {label}"
+        fields = ", ".join(f"{name} {self.fields[name]}" for name in ("gamma", "weight_decay", "seed"))
+        return f"Cell({self.id}: {fields}: {outcome})"
+
+    _repr_html_ = html
+
+    def log(self) -> list[dict[str, Any]]:
+        """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
+
+        The list is empty for a cell that is not done, or whose log cannot be read.
+        """
+        if self.path is None:
+            return []
+        from anchorlens.training.run_folder import readable_log  # late, since it imports torch, which is slow
+
+        return readable_log(self.path / "log.jsonl")
+
+
+def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
+    """`Cell.numbers`."""
+    verdict, by_probes = content.verdict, content.verdict.by_probes
+    numbers: dict[str, Any] = {name: getattr(content, name) for name in ("step", "seconds", "loss")}
+    numbers |= {f"{name}_passed_at": step for name, step in content.passed_at.items()}
+    for metric in run.task.metrics:
+        measure = verdict.behaviour.measure(metric.name)
+        numbers[metric.name] = measure and measure.value
+        numbers[f"{metric.name}_error"] = measure and measure.standard_error
+    numbers |= _flat(verdict.phase)
+    numbers["solution"] = getattr(verdict.behaviour, "solution", None)
+    numbers |= {f"by_probes_{name}": value for name, value in _flat(by_probes.phase).items()}
+    for label, probability in (by_probes.probabilities or {}).items():
+        numbers[f"probability {label}"] = probability
+    numbers["by_decoding_label"] = verdict.by_decoding.phase.label
+    numbers["agreement"] = verdict.agreement
+    numbers |= content.probes
+    return numbers | {f"reading {evidence.reading}": evidence.value for evidence in by_probes.evidence}
+
+
+def _flat(phase: Phase) -> dict[str, Any]:
+    return {"phase": phase.number, "commutative": phase.commutative, "label": phase.label}
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """All cells of a sweep, as `sweep` and `open_sweep` return them."""
+
+    out: Path
+    """The sweep's folder."""
+    cells: tuple[Cell, ...]
+    """The cells, in the order in which they were asked for."""
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """Field of the configurations -> its values, ascending, for every field that has more than one."""
+        return axes_of(self.cells)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Status -> number of cells, the most frequent first."""
+        return dict(Counter(cell.status for cell in self.cells).most_common())
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """Label by behaviour -> number of cells that are done, the most frequent first."""
+        return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
+
+    def plot(self, x: str | None = None, y: str | None = None) -> go.Figure:
+        """The map of phases over two fields, with a band for each seed; `.diagram()` draws every map.
+
+        Args:
+            x: horizontal field of the configurations; None for gamma if it varies, else the first that does.
+            y: vertical field; None for weight decay if it varies, else the next field that does.
+
+        Returns:
+            The map of the largest slice if other fields vary too; its title has the values of the slice.
+
+        Raises:
+            ValueError: no cell, no such field, or the seed.
+        """
+        return figure(self, x, y)
+
+    def diagram(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the phase diagram: one HTML page that needs no network.
+
+        Args:
+            path: of the page, .html; an existing file is replaced.
+            **options: `x`, `y`, `reports` and `progress` of `anchorlens.show.write_diagram`.
+
+        Raises:
+            ValueError: no cell, no such field, another suffix, no such folder, or the path is no ordinary
+                file.
+            OSError: writing failed; an existing file is unchanged.
+        """
+        diagram(self, path, **options)
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write a table with one row, `Cell.row`, for each cell.
+
+        Args:
+            path: `.csv` or `.parquet`; an existing file is replaced.
+
+        Raises:
+            ValueError: another suffix, no such folder, no cell, or the path is no ordinary file.
+            OSError: writing failed; an existing file is unchanged.
+        """
+        from anchorlens.extras.sweep import write_table
+
+        write_table(self, path)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A data frame with one row, `Cell.row`, for each cell, indexed by its id.
+
+        Raises:
+            ValueError: no cell.
+        """
+        return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
+        axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
+        return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
+
+    _repr_html_ = html
+
+
+def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
+    """The metrics of the tasks of these cells, without repetition."""
+    of_tasks = dict.fromkeys(cell.run.task.metrics for cell in cells)
+    return tuple({metric.name: metric for metrics in of_tasks for metric in metrics}.values())
+
+
+def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
+    """Field -> its values, ascending (text and None last), for every field that has more than one.
+
+    Fields that do not decide what a cell learns are left out, since parts of a sweep may be trained
+    elsewhere.
+    """
+    left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
+    axes = {}
+    for name in cells[0].fields if cells else ():
+        values = {
+            value_key(fields[name]): fields[name] for fields, without in left_out if name not in without
+        }
+        if len(values) > 1:
+            axes[name] = tuple(sorted(values.values(), key=_ascending))
+    return axes
+
+
+def value_key(value: Any) -> Hashable:
+    """A key that is the same for equal values of a field only; for simple types faster than `same_value`."""
+    return value if value is None or type(value) in (int, float, str) else (same_value(value),)
+
+
+def _ascending(value: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(value, int | float)
+    return (not is_number, float(value) if is_number else 0.0, str(value))

@@ -1,0 +1,230 @@
+"""Dask clusters that a sweep starts itself: on this machine, or as Slurm jobs.
+
+A Dask scheduler or worker executes what anybody sends it, and its sockets are open to every user of the
+machine. So all connections here use TLS with a certificate made for the run, which both sides must present.
+Dask's web pages are off, and its scratch folder, which Dask puts on the module path, is private to this
+user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from dask import config
+from distributed import LocalCluster, Security, WorkerPlugin
+
+from anchorlens.extras.shared.scratch import scratch_folder
+from anchorlens.training.child_processes import safe_children
+from anchorlens.training.plan import processes
+from anchorlens.training.recipes.run_config import RunConfig
+
+if TYPE_CHECKING:
+    from dask_jobqueue.slurm import SLURMCluster
+
+DEATHS = 3
+"""A cell fails if its worker was killed more often than this. A scheduler that we did not start uses its own
+setting `allowed-failures`, whose default is also 3."""
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker gets no second cell in advance
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Dask's settings for schedulers that we start."""
+NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Dask always opens a port for its web pages; with these settings it serves no page."""
+JOB_PROLOGUE = [
+    "export PYTHONSAFEPATH=1",
+    "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",
+    'export DASK_TEMPORARY_DIRECTORY="$(mktemp -d)"',
+    "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
+]
+"""Lines of a Slurm job script that protect its workers like those on this machine."""
+
+
+class NotStarted(Exception):
+    """The processes of a cluster did not start; the message says why."""
+
+
+@contextlib.contextmanager
+def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
+    """A Dask cluster with one process for each core or GPU of this machine.
+
+    Args:
+        runs: the cells to train.
+        workers: number of processes instead.
+
+    Raises:
+        NotStarted: a process ended before it was ready.
+    """
+    n_gpus, one_each = gpus_for(runs)
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(_guarded())
+        try:
+            cluster: Any = opened.enter_context(
+                LocalCluster(
+                    n_workers=workers or n_gpus or processes(runs, None),
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    security=Security.temporary(),
+                    dashboard_address=NO_PAGES["dashboard_address"],
+                    scheduler_kwargs=NO_PAGES,
+                    memory_limit=0,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        except RuntimeError as error:
+            raise NotStarted(
+                f"the processes of the engine 'local' did not start ({error}); if one was killed, the same "
+                "command continues, and the engine 'serial' needs none; they import the script that called, "
+                "if it is one: put the call under `if __name__ == '__main__':`"
+            ) from error
+        if one_each:
+            cluster.get_client().register_plugin(OneGPU(n_gpus))
+        yield cluster
+
+
+def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
+    """How many GPUs these cells use, and whether each worker should see only one of them.
+
+    Cells that name GPUs (`cuda:1`) use exactly those, so workers must see all GPUs for the numbers to hold.
+    """
+    devices = {run.train_config.device for run in runs} - {"cpu"}
+    if named := {device for device in devices if ":" in device}:
+        return len(named), False
+    n_gpus = torch.cuda.device_count() if devices else 0
+    return n_gpus, n_gpus > 1
+
+
+class OneGPU(WorkerPlugin):
+    """Lets a worker see only one GPU, by its number; CUDA reads the variable when it is first used."""
+
+    name = "anchorlens-one-gpu"
+
+    def __init__(self, n_gpus: int) -> None:
+        """Distribute the workers over `n_gpus` GPUs."""
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self.gpus = seen.split(",") if seen else [str(k) for k in range(n_gpus)]
+
+    def setup(self, worker: Any) -> None:
+        """Choose this worker's GPU."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus[int(worker.name) % len(self.gpus)]
+
+
+@contextlib.contextmanager
+def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
+    """A Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
+
+    Args:
+        workers: number of jobs.
+        folder: folder for the files of the certificate while the jobs run, unless
+            `jobqueue.slurm.shared-temp-directory` names another; every job must see it. Only this user may
+            read the files. Where Dask's configuration names TLS files, those are used instead.
+
+    Raises:
+        NotStarted: the folder's name cannot be passed to a job.
+    """
+    from dask_jobqueue.slurm import SLURMCluster
+
+    described: dict[str, Any] = config.get("jobqueue.slurm", {})
+    shared = described.get("shared-temp-directory")
+    if shared is not None:
+        folder = Path(os.path.expandvars(shared)).expanduser()
+    if shlex.quote(str(folder)) != str(folder):
+        raise NotStarted(f"the jobs of Slurm take no path with spaces or signs, got {folder}; rename it")
+    prologue = described.get("job-script-prologue") or described.get("env-extra") or []
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(_guarded())
+        security = Security(require_encryption=True)
+        if not _has_files(security, "scheduler"):
+            security = opened.enter_context(_certificate_in_files(folder))
+        cluster = SLURMCluster(
+            security=security,
+            scheduler_options=NO_PAGES | (described.get("scheduler-options") or {}),
+            job_script_prologue=[*prologue, *JOB_PROLOGUE],
+        )
+        jobs: Any = opened.enter_context(cluster)
+        jobs.scale(workers)
+        yield jobs
+
+
+@contextlib.contextmanager
+def _certificate_in_files(folder: Path) -> Iterator[Security]:
+    """A certificate for one run, in files that only this user may read and that the context removes."""
+    made = Security.temporary()
+    folder.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(".tls-", folder) as private:
+        cert, key = private / "cert.pem", private / "key.pem"
+        for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
+            path.touch(mode=0o600)
+            path.write_text(content)
+        roles = {
+            f"tls_{role}_{kind}": str(path)
+            for role in ("client", "scheduler", "worker")
+            for kind, path in (("cert", cert), ("key", key))
+        }
+        yield Security(require_encryption=True, tls_ca_file=str(cert), **roles)
+
+
+def check_encryption(address: str) -> None:
+    """Refuse an address for which Dask's configuration lacks usable TLS files; Dask would try for minutes.
+
+    Args:
+        address: the address of a running scheduler.
+
+    Raises:
+        ValueError: the message names the keys of Dask's configuration.
+    """
+    if config.get("distributed.client.security-loader", None) is not None:
+        return
+    security = Security()
+    if not address.startswith("tls://"):
+        if security.require_encryption:
+            raise ValueError(
+                "the address of the cluster must begin with tls://, since Dask's configuration sets "
+                f"distributed.comm.require-encryption, got {address}. Start the cluster with certificates."
+            )
+        return
+    if not _has_files(security, "client"):
+        raise ValueError(
+            f"{address} takes certificates. Name them in Dask's configuration: distributed.comm.tls.ca-file, "
+            "distributed.comm.tls.client.cert and distributed.comm.tls.client.key."
+        )
+    try:
+        security.get_connection_args("client")
+    except OSError as error:  # ssl.SSLError too
+        raise ValueError(
+            f"the files of distributed.comm.tls in Dask's configuration must be PEM files, got {error}. Name "
+            "other files."
+        ) from None
+
+
+def _has_files(security: Security, role: str) -> bool:
+    files = security.get_tls_config_for_role(role)
+    return bool(files["ca_file"] and files["cert"])
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[None]:
+    """Keep Dask's scratch folder private, and undo at the end what Dask changes in this process."""
+    dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))
+        parent = config.get("temporary-directory", None)
+        private = str(opened.enter_context(scratch_folder("anchorlens-", parent)))
+        opened.callback(_forget_modules_of, private)
+        opened.enter_context(config.set({**SETTINGS, "temporary-directory": private}))
+        yield
+
+
+def _forget_modules_of(folder: str) -> None:
+    """Remove Dask's scratch folders from the module path, where Dask leaves them after deleting them."""
+    sys.path[:] = [path for path in sys.path if not path.startswith(folder + os.sep)]

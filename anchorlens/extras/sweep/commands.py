@@ -1,0 +1,206 @@
+"""`anchorlens sweep`, `status` and `diagram`: train runs over a grid, show progress, draw phase diagrams."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
+from anchorlens.cli.field_options import with_field_options
+from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
+from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
+from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
+from anchorlens.files.tables import TABLES
+from anchorlens.files.writing import PAGES, check_can_write
+from anchorlens.texts import safe_repr
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
+
+if TYPE_CHECKING:
+    from anchorlens.extras.sweep.cells import SweepResult
+
+
+@functools.partial(with_field_options, axes=True, short=ALIASES)
+@one_line_errors
+def sweep_command(
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The configuration that runs begin with; quick if left out."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        file_option(
+            "TOML file with the tables task, model, train and sweep (the axes), and a preset if you like."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, path_option("Folder of the sweep. Runs that it holds are not trained again.")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="What trains the runs: serial, local, slurm, or a Dask cluster. local takes all cores or "
+            "GPUs. Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: "
+            "local if Dask is installed (extra [cluster]), else serial.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm."),
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Train runs again that failed before.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Train nothing; list the runs, and print the time and memory they would take."
+        ),
+    ] = False,
+    tasks: OwnTasks = None,
+    **fields: Any,
+) -> None:
+    """Train a model for every combination of values.
+
+    An option takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma
+    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again continues a
+    sweep that was stopped.
+
+    A flag beats the TOML file, and the file beats the preset. The folder of a run appears when the run is
+    trained and measured. If a sweep is killed, only the runs under way are lost.
+
+    Examples:
+        anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
+        anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
+    """
+    from anchorlens.training.recipes.run_config import merged
+
+    if out is None and not dry_run:
+        raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
+    file: Any = {} if config is None else read_toml(config)
+    named, axes = file.pop("preset", None), file.pop("sweep", {})
+    if not isinstance(axes, dict):
+        raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")
+    axes |= {name: value for name, value in fields.items() if value is not None}
+    start = axis_values("start", axes["start"])[0] if "start" in axes else None
+    base = base_parts(preset or named, start)
+    runs = grid(merged(base, file), axes)
+    from anchorlens.extras.sweep import terminal as printing
+
+    if out is None or dry_run:
+        printing.print_plan_of_sweep(runs, out)
+        return
+    from anchorlens.extras.sweep.engines import EngineError
+    from anchorlens.extras.sweep.run import sweep
+
+    print(printing.overview(runs), file=sys.stderr, flush=True)
+    try:
+        result = sweep(
+            runs,
+            out,
+            engine=engine,
+            workers=workers,
+            retry_failed=retry_failed,
+            progress=COMMAND_LINE_SECONDS,
+        )
+    except EngineError as error:
+        fail(str(error), EXIT_FAILED)
+    printing.print_sweep(result)
+    for status, verb in (("failed", "have"), ("damaged", "are")):
+        if n := result.counts.get(status):
+            fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
+
+
+Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]
+
+
+@one_line_errors
+def status_command(
+    out: Folder,
+    cells: Annotated[bool, typer.Option("--cells", help="Print a row for every run.")] = False,
+    as_json: AsJson = False,
+    tasks: OwnTasks = None,
+) -> None:
+    """Show how far a sweep is, and the phases of its runs.
+
+    It can be called while the sweep is being trained.
+
+    Examples:
+        anchorlens status sweeps/a
+        anchorlens status sweeps/a --cells
+    """
+    from anchorlens.extras.sweep import terminal as printing
+
+    result = _opened(out)
+    printing.print_sweep_json(result) if as_json else printing.print_sweep(result, cells=cells)
+
+
+@one_line_errors
+def diagram_command(
+    sweep: Folder,
+    out: Annotated[
+        Path | None, path_option("The page to write; diagram.html in the folder of the sweep if left out.")
+    ] = None,
+    x: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the horizontal axis; gamma if left out and it varies."
+        ),
+    ] = None,
+    y: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="The field on the vertical axis; weight_decay if left out and it varies."
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None, path_option("Also write a table of all runs and their numbers: .csv or .parquet.")
+    ] = None,
+    reports: Annotated[
+        bool,
+        typer.Option(
+            "--reports", help="Also write the full report of every run (seconds and megabytes each)."
+        ),
+    ] = False,
+    data: TaskFiles = None,
+    tasks: OwnTasks = None,
+) -> None:
+    """Draw the phase diagram of a sweep: one page that needs no network. A click on a run opens its report.
+
+    Examples:
+        anchorlens diagram sweeps/a
+        anchorlens diagram sweeps/a --x gamma --y weight_decay --table runs.csv
+    """
+    from anchorlens.extras.sweep.diagram.page import write_diagram
+    from anchorlens.extras.sweep.export import write_table
+
+    page = out or sweep / "diagram.html"
+    if table is not None:
+        check_can_write(table, "--table", TABLES)
+    if out is not None:
+        check_can_write(out, "--out", PAGES)
+    result = _opened(sweep)
+    if data:
+        cells = (replace(c, run=c.run._replace(task=moved(c.run.task, data))) for c in result)
+        result = replace(result, cells=tuple(cells))
+    check_can_write(page, "--out", PAGES)
+    write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
+    say(f"the diagram is in {page}")
+    if table is not None:
+        write_table(result.cells, table)
+        say(f"{len(result)} cells are in {table}")
+
+
+def _opened(folder: Path) -> SweepResult:
+    """The sweep in a folder; an unreadable folder is a usage error."""
+    from anchorlens.extras.sweep import open_sweep
+
+    try:
+        return open_sweep(folder)
+    except OSError as error:
+        raise ValueError(f"{unreadable_message(folder, error)}; give the folder of a sweep") from None

@@ -1,0 +1,170 @@
+"""The axes of a map, the slices of a sweep, and the labels of field values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from anchorlens.extras.sweep.cells import Cell, axes_of, value_key
+from anchorlens.extras.sweep.grids import ALIASES
+from anchorlens.show.figures.side_by_side import distinct
+from anchorlens.show.formats import plain, short
+from anchorlens.training.recipes.run_config import sorted_by_part
+
+FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
+"""The default axes, x and y, are the first two of these fields that vary."""
+
+TITLES = {
+    "gamma": "gamma (larger: smaller initial weights)",
+    "weight_decay": "weight decay",
+    "n_layers": "layers",
+    "n_heads": "heads",
+    "lr": "learning rate",
+    "n_samples": "training sequences",
+}
+"""Field -> the title of its axis, if that differs from the field's name."""
+
+LONGEST_LABEL = 30
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a map: its values, evenly spaced."""
+
+    name: str
+    """Field of the configurations."""
+    values: tuple[Any, ...]
+    """The values, ascending, at least one."""
+    title: str
+    """The title of the axis."""
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the values, all different."""
+        return distinct([value_label(value) for value in self.values])
+
+    def position(self, value: Any) -> int:
+        """Index of a value, from 0."""
+        return self._positions[value_key(value)]
+
+    @cached_property
+    def _positions(self) -> dict[Hashable, int]:
+        return {value_key(value): i for i, value in enumerate(self.values)}
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """The cells of one map, which differ only in x, y and the seed."""
+
+    label: str
+    """The values that distinguish this slice from others; empty if there is only one slice."""
+    cells: tuple[Cell, ...]
+    """The cells in the order of the sweep."""
+
+
+def value_label(value: Any) -> str:
+    """The label of a value at an axis, of at most 30 characters."""
+    return short(plain(value), LONGEST_LABEL)
+
+
+def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
+    """The name of a cell: `gamma 0.3, seed 0`."""
+    return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
+
+
+def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
+    """Choose the fields of the axes.
+
+    Args:
+        cells: cells of a sweep.
+        x: requested horizontal field, or one of `grids.ALIASES`; None to choose.
+        y: requested vertical field; None to choose.
+
+    Returns:
+        Two fields; y is None if no other field is left, which gives a map of one row. The choice is the first
+        that varies of gamma, weight decay, layers, learning rate, training sequences, and then any numeric
+        field.
+
+    Raises:
+        ValueError: no such field, the same one twice, or the seed, which divides each square.
+    """
+    asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
+    if len(set(asked.values())) < len(asked):
+        raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both; try x='gamma'")
+    varying = axes_of(cells)
+    numbers = [name for name, values in varying.items() if name != "seed" and all(map(_is_number, values))]
+    unasked = [name for name in dict.fromkeys((*FIRST, *numbers)) if name not in asked.values()]
+    free = [name for name in unasked if name in varying]
+    across = asked.get("x") or (free or unasked)[0]
+    free = [name for name in free if name != across and not goes_with(cells, across, name)]
+    return across, asked.get("y") or next(iter(free), None)
+
+
+def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
+    """The values that a field takes in these cells, and the other fields that vary together with it.
+
+    Args:
+        cells: at least one cell.
+        name: name of the field.
+        varying: `axes_of(cells)`.
+    """
+    values = varying.get(name) or (cells[0].fields[name],)
+    others = [other for other in varying if other not in (name, "seed") and goes_with(cells, name, other)]
+    title = TITLES.get(name, name)
+    return Axis(name, values, f"{title}; with it {', '.join(others)}" if others else title)
+
+
+def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
+    """Whether two fields vary together: each value of one occurs with one value of the other."""
+    pairs = {(value_key(cell.fields[name]), value_key(cell.fields[other])) for cell in cells}
+    return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
+
+
+def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
+    """The fields that vary besides x, y, the seed and the fields that vary with x or y."""
+    on_axes = [name for name in (x, y) if name is not None]
+    others = [name for name in varying if name not in (*on_axes, "seed")]
+    return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
+
+
+def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
+    """Group the cells by all other fields that vary; each group is one map.
+
+    Args:
+        cells: cells of a sweep.
+        x: horizontal field.
+        y: vertical field; None for a map of one row.
+
+    Returns:
+        A slice for each combination that occurs: the largest first, then in ascending order.
+    """
+    varying = axes_of(cells)
+    axes: list[Axis] = []
+    for name in also_varying(cells, varying, x, y):
+        if not any(goes_with(cells, earlier.name, name) for earlier in axes):
+            axes.append(axis(cells, name, varying))
+    groups: dict[tuple[int, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(a.position(cell.fields[a.name]) for a in axes), []).append(cell)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(
+        Slice(", ".join(f"{a.name} {a.labels[i]}" for a, i in zip(axes, place, strict=True)), tuple(group))
+        for place, group in ordered
+    )
+
+
+def _field(direction: str, name: str) -> str:
+    """A field by its name or its short name."""
+    field = ALIASES.get(name, name)
+    sorted_by_part({field: None})
+    if field == "seed":
+        raise ValueError(
+            f"{direction} must not be the seed: seeds stand side by side within each square; try 'gamma'"
+        )
+    return field
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

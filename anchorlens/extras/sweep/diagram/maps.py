@@ -1,0 +1,329 @@
+"""The maps: a map shows one slice of a sweep over two fields, with a band for every seed in each square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from plotly.colors import get_colorscale, sample_colorscale
+
+from anchorlens.extras.sweep.cells import Cell, SweepResult, metrics_of
+from anchorlens.extras.sweep.diagram import axes, drawing, outcomes
+from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, arranged
+from anchorlens.extras.sweep.diagram.outcomes import (
+    FAILED,
+    MISSING,
+    UNDERFIT,
+    Category,
+    measured,
+    outcome,
+    trouble,
+)
+from anchorlens.show.figures import SHARE
+from anchorlens.show.figures.picture import Picture, plotly_text
+from anchorlens.show.words import MAP_CAPTIONS, Caption
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_repr, safe_text
+from anchorlens.views import figure
+
+SCALE = SHARE["colorscale"]
+RANK = "stable_rank.w_q"
+PASSED = "ood_passed_at"
+LARGEST = 26
+"""Diameter in pixels of the bubble of Phase 3, if there is room."""
+IN_LEGEND = 16
+"""Diameter of that bubble in the legend, where plotly.js draws none larger."""
+SYMBOLS = {
+    outcomes.PHASES[0]: ("circle", 0.4),
+    outcomes.PHASES[1]: ("circle", 0.6),
+    outcomes.EITHER: ("circle", 0.7),
+    outcomes.PHASES[2]: ("circle", 0.8),
+    outcomes.PHASES[3]: ("circle", 1.0),
+    outcomes.SOLUTIONS[0]: ("square", 0.9),
+    outcomes.SOLUTIONS[1]: ("square-open", 0.9),
+    outcomes.SOLUTIONS[2]: ("cross", 0.9),
+    outcomes.SOLUTIONS[3]: ("triangle-up", 0.7),
+    outcomes.UNDECIDED: ("diamond", 0.6),
+    UNDERFIT: ("x", 0.55),
+    FAILED: ("x-thin", 0.5),
+    outcomes.UNMEASURED: ("line-ew", 0.5),
+    MISSING: ("circle-open", 0.3),
+}
+"""Outcome -> marker symbol, and its size relative to that of Phase 3."""
+
+
+@figure.register
+def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None) -> Picture:
+    """The map of phases that `SweepResult.plot` returns, with its arguments and errors."""
+    cells = tuple({cell.id: cell for cell in result}.values())
+    if not cells:
+        raise ValueError(f"a sweep must have at least one cell to plot, got none in {safe_text(result.out)}")
+    x, y = axes.choose_axes(cells, x, y)
+    first, *others = axes.slices(cells, x, y)
+    drawn = phase_map(first.cells, x, y)
+    if others:
+        more = f"{first.label} (1 of {len(others) + 1} slices)"
+        drawn.update_layout(title_text=f"{drawn['layout']['title']['text']}: {plotly_text(more)}")
+    return drawn
+
+
+def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
+    """The phase by behaviour of every cell, and how far the seeds of each square agree.
+
+    Args:
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
+
+    Returns:
+        A figure with one band for each cell, seeds in order, coloured by phase. A square shows the sign of
+        the phase and the number of seeds, or each seed's sign if the seeds differ.
+
+    Raises:
+        ValueError: no cell, or cells that differ in something else.
+
+    Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
+    """
+    return Picture(_phases(arranged(cells, x, y)))
+
+
+def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
+    """Whether the probes and behaviour of every cell name the same phase.
+
+    Args:
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
+
+    Returns:
+        A figure with one band for each cell, seeds in order.
+
+    Raises:
+        ValueError: no cell, or cells that differ in something else.
+    """
+    return Picture(_agreements(arranged(cells, x, y)))
+
+
+def number_map(
+    cells: Sequence[Cell], number: str, x: str = "gamma", y: str | None = "weight_decay"
+) -> Picture:
+    """One accuracy of every cell, 0..1.
+
+    Args:
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        number: a metric of the task: `id`, `ood`, ...
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
+
+    Returns:
+        A figure with one band for each cell, seeds in order, from white for the metric's lowest value to dark
+        blue for its highest (0 to 1 for an accuracy). A square shows the mean over the seeds that have the
+        number, and how many these are if not all have it. Bands of underfit or failed cells are hatched.
+
+    Raises:
+        ValueError: no cell, cells that differ in something else, an unknown number, or one that no cell has.
+
+    Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
+    """
+    layout = arranged(cells, x, y)
+    metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
+    if number not in metrics:
+        raise ValueError(f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}")
+    return Picture(_numbers(metrics[number], layout))
+
+
+def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
+    """The stable rank of the first layer's W_Q in every cell, together with its phase.
+
+    Args:
+        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
+        x: horizontal field of the configurations.
+        y: vertical field; None for one row.
+
+    Returns:
+        A figure with one bubble for each cell, seeds side by side: the size shows the phase by behaviour, the
+        colour the stable rank, from 1 (all neurons share one direction) up; a cross means underfit. A square
+        shows its mean rank.
+
+    Raises:
+        ValueError: no cell, cells that differ in something else, or none with a stable rank.
+
+    Source: the stable rank over gamma and weight decay of arXiv 2501.08537.
+    """
+    return Picture(_ranks(arranged(cells, x, y)))
+
+
+def _phases(layout: Layout) -> dict[str, Any]:
+    of_solutions = not layout.by_category(outcome).keys().isdisjoint(outcomes.SOLUTIONS)
+    always = outcomes.SOLUTIONS if of_solutions else outcomes.PHASES
+    title = "Solution by behaviour" if of_solutions else "Phase by behaviour"
+    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, always)
+
+
+def _agreements(layout: Layout) -> dict[str, Any]:
+    title = "Behaviour against the probes"
+    return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
+
+
+def _compared(layout: Layout) -> dict[str, Any]:
+    """The map of agreement, if there is something to compare."""
+    if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
+        raise ValueError("in no cell here the probes and behaviour both name a phase")
+    return _agreements(layout)
+
+
+def _map_of_categories(
+    layout: Layout,
+    category_of: Callable[[Cell], Category],
+    categories: Sequence[Category],
+    title: str,
+    always: Sequence[Category],
+) -> dict[str, Any]:
+    """A map of the category of each cell; the legend always includes those in `always`."""
+    groups = layout.by_category(category_of)
+    legend = [category for category in categories if category in always or category in groups]
+    data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
+    texts = drawing.written(layout, lambda square: outcomes.vote(list(map(category_of, square.cells))))
+    return drawing.figure(layout, title, data, annotations=texts)
+
+
+def _groups(
+    layout: Layout,
+    number: str,
+    category_of: Callable[[Cell], Category],
+    without: Category = outcomes.UNMEASURED,
+) -> dict[Category, list[Band]]:
+    """The bands of each category; a trained cell that lacks the number is in `without`."""
+
+    def of_number(cell: Cell) -> Category:
+        category = category_of(cell)
+        there = category in (FAILED, MISSING) or measured(cell, number) is not None
+        return category if there else without
+
+    return layout.by_category(of_number)
+
+
+def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
+    outcomes.check_measured(layout.cells, metric.name, metric.heading, metric.absent)
+    low = 0.0 if metric.lowest is None else metric.lowest
+    high = 1.0 if metric.highest is None else metric.highest
+    return _map_of_numbers(layout, metric.name, metric.heading, (low, high), ".2f", outcomes.UNMEASURED)
+
+
+def _steps(layout: Layout) -> dict[str, Any]:
+    title = "Step at which OOD passes .50"
+    outcomes.check_measured(layout.cells, PASSED, title, "no run passes it")
+    last = max(step for cell in layout.cells if (step := measured(cell, PASSED)) is not None)
+    return _map_of_numbers(layout, PASSED, title, (0.0, float(last)), ",.0f", outcomes.NEVER)
+
+
+def _map_of_numbers(
+    layout: Layout, number: str, title: str, ends: tuple[float, float], spec: str, without: Category
+) -> dict[str, Any]:
+    """A map of a number of each cell, from white at the lower end of its scale to dark blue at the upper."""
+    low, high = ends
+    fit = Category("fit", "", "")  # the normal case has no legend entry
+    groups = _groups(layout, number, lambda cell: trouble(cell) or fit, without)
+    data = []
+    for category in (fit, UNDERFIT):
+        if bands := groups.get(category):
+            values = np.array([measured(band.cell, number) for band in bands], dtype=float)
+            shares = np.clip((values - low) / (high - low), 0, 1)
+            colours = list(map(str, sample_colorscale(SCALE, shares.tolist())))
+            marker = {"color": colours, "line": {"color": outcomes.INK, "width": 0.5}}
+            if category is UNDERFIT:  # with a colour per bar, plotly.js hatches in that colour
+                marker |= {"color": outcomes.INK, "pattern": drawing.hatch(category, ground=colours)}
+            data.append(drawing.bars(layout, bands, marker=marker, showlegend=False))
+    for category in (UNDERFIT, without, FAILED, MISSING):
+        if bands := groups.get(category):
+            data.append(drawing.category_bars(layout, () if category is UNDERFIT else bands, category))
+    texts = drawing.written(layout, lambda square: outcomes.mean(square.cells, number, spec))
+    scale = {"colorscale": get_colorscale(SCALE), "cmin": low, "cmax": high, "color": [low]}
+    scale |= {"showscale": True, "colorbar": drawing.scale_bar(layout)}
+    data.append(_no_points(marker=scale, showlegend=False))
+    return drawing.figure(layout, title, data, scale=True, annotations=texts)
+
+
+def _ranks(layout: Layout) -> dict[str, Any]:
+    outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
+    largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
+
+    groups = _groups(layout, RANK, outcome)
+    data = []
+    for category, (symbol, share) in SYMBOLS.items():
+        bands = groups.get(category, [])
+        if bands or category in outcomes.PHASES:
+            drawn = {"symbol": symbol, "line": {"color": outcomes.INK, "width": 1}}
+            in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
+            data.append(_no_points(name=category.name, marker=in_legend))
+            data.append(_bubbles(layout, bands, {**drawn, "size": share * largest}))
+    texts = drawing.written(
+        layout,
+        lambda square: outcomes.mean(square.cells, RANK, ".3g").replace("<br>", ", "),
+        yshift=-20,
+        bgcolor=outcomes.CLEAR,
+        font={"size": 11},
+    )
+    scale = {"colorscale": get_colorscale("Viridis"), "colorbar": drawing.scale_bar(layout, "stable<br>rank")}
+    return drawing.figure(layout, "Stable rank of W_Q", data, scale=True, annotations=texts, coloraxis=scale)
+
+
+def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> dict[str, Any]:
+    """One bubble for each band, a little above its middle, since the mean rank is written below."""
+    ranks = [measured(band.cell, RANK) for band in bands]
+    colour = {"color": outcomes.INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [band.centre for band in bands],
+        "y": [band.bottom + 0.56 * FILLED for band in bands],
+        "marker": {**marker, **colour},
+        "showlegend": False,
+        **drawing.identified(layout, bands),
+    }
+
+
+def _no_points(**options: Any) -> dict[str, Any]:
+    """A trace without points, for an entry of the legend or a colour bar."""
+    return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
+
+
+class Map(NamedTuple):
+    """One kind of map."""
+
+    name: str
+    """Name for programs."""
+    draw: Callable[[Layout], dict[str, Any]]
+    """Function from the layout to the figure; a ValueError says why there is none."""
+    caption: Caption
+    """Heading and how to read it."""
+
+
+def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
+    """All maps of a page on these cells, in order: phase, the metrics of their tasks, and three more.
+
+    The map of train accuracy is included if a run is underfit.
+    """
+    underfit = any(trouble(cell) is UNDERFIT for cell in cells)
+
+    def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
+        return Map(name, draw, MAP_CAPTIONS[name])
+
+    numbers = (
+        Map(
+            metric.name,
+            partial(_numbers, metric),
+            Caption(metric.heading, f"{metric.map_caption} Written is the mean over the seeds."),
+        )
+        for metric in metrics_of(cells)
+        if metric.map_caption and (underfit or metric.name != "train")
+    )
+    return (
+        named("phase", _phases),
+        *numbers,
+        *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
+        named("stable_rank", _ranks),
+        named("agreement", _compared),
+    )

@@ -1,0 +1,173 @@
+"""The outcomes of cells as maps draw them (name, sign, colour, hatch), and summaries over seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from anchorlens.extras.sweep.cells import TROUBLES, Cell
+from anchorlens.extras.sweep.diagram.axes import name_of_cell
+from anchorlens.show.figures import BLUE, GREY, ORANGE
+from anchorlens.show.figures.picture import plotly_text
+from anchorlens.tasks.shared.phases import COLOURS, LABELS, SOLUTION_COLOURS
+
+CLEAR = "rgba(0,0,0,0)"
+INK = "#808080"
+"""Colour of hatches and outlines; its contrast is at least 3.9:1 to white and to the dark page."""
+MOST_SIGNS = 4
+"""Largest number of seeds whose signs are written one by one; the signs of more seeds are counted."""
+MOST_LINES = 3
+
+
+@dataclass(frozen=True)
+class Category:
+    """An outcome of a cell. No two in a map share sign and hatch, so that no reader needs the colour."""
+
+    name: str
+    """Name in the legend."""
+    sign: str
+    """Sign in the map."""
+    colour: str
+    """CSS colour."""
+    hatch: str = ""
+    """plotly's name of the pattern over the colour."""
+    ink: str = INK
+    """Colour of the hatch."""
+
+
+MISSING = Category("not trained yet", "·", CLEAR)
+FAILED = Category("failed or diverged", "×", CLEAR, "x")
+UNDERFIT = Category("underfit: no phase", "?", "#C9CED6", "/")
+UNDECIDED = Category("undecided, though fit", "?", GREY)
+UNMEASURED = Category("not defined for it", "–", CLEAR, ".")
+NEVER = Category("does not pass", "–", CLEAR, ".")
+
+PHASES = tuple(
+    Category(label, sign, COLOURS[label]) for label, sign in zip(LABELS, ("1", "2", "2c", "3"), strict=True)
+)
+EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
+"""Phase 2 with a commutativity too close to its threshold to decide; hatched in the colour of `with`."""
+SOLUTIONS = tuple(
+    Category(label, sign, colour)
+    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), ("i", "s", "m", "n"), strict=True)
+)
+"""The outcomes of runs whose training data conflict with the composition."""
+NAMED = (*PHASES, EITHER, *SOLUTIONS)
+"""The outcomes of runs that have a phase or a solution."""
+OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
+"""The outcomes by behaviour."""
+
+AGREE, DISAGREE, NO_COMPARISON = (
+    Category("agree", "=", BLUE),
+    Category("disagree", "≠", ORANGE),
+    Category("not compared: one of them names no phase", "?", GREY),
+)
+AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
+"""The outcomes of comparing behaviour and the probes."""
+
+
+def trouble(cell: Cell) -> Category | None:
+    """Why a cell's numbers do not describe a model that has fit its data; None if they do."""
+    if cell.status in TROUBLES:
+        return FAILED
+    if cell.phase is None:
+        return MISSING
+    return UNDERFIT if cell.phase.cause == "underfit" else None
+
+
+def outcome(cell: Cell) -> Category:
+    """The outcome of a cell by behaviour: one of `OUTCOMES`."""
+    problem, phase = trouble(cell), cell.phase
+    if problem is not None or phase is None:
+        return problem or MISSING
+    if phase.number == 2 and phase.commutative is None:
+        return EITHER
+    named = (category for category in (*PHASES, *SOLUTIONS) if category.name == phase.label)
+    return next(named, UNDECIDED)
+
+
+def agreement(cell: Cell) -> Category:
+    """Whether behaviour and the probes name the same phase for a cell: one of `AGREEMENTS`."""
+    same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
+    return trouble(cell) or same_phase[cell.numbers["agreement"]]
+
+
+def measured(cell: Cell, number: str) -> float | None:
+    """A number of a cell; None if it has none, is not trained, or its training failed or diverged."""
+    return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
+
+
+def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> None:
+    """Check that there is something to draw.
+
+    Raises:
+        ValueError: no cell has the number; the message includes `why` if cells are trained.
+    """
+    if any(measured(cell, number) is not None for cell in cells):
+        return
+    if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
+        raise ValueError(f"no cell here is trained, so that there is no {title} to draw")
+    raise ValueError(f"no cell here has the number {title}: {why}")
+
+
+def vote(categories: Sequence[Category]) -> str:
+    """How far the seeds of a square agree.
+
+    Args:
+        categories: the categories of the seeds, in order.
+
+    Returns:
+        If all agree, the sign and the number of seeds; the sign alone if they are alike without a phase; else
+        each seed's sign, or for many seeds each sign with its count; empty if nothing is trained. The markup
+        is plotly's.
+
+    >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
+    ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')
+    """
+    n, counts = len(categories), Counter(categories).most_common()
+    if len(counts) == 1:
+        agree = n > 1 and categories[0] in (*NAMED, AGREE, DISAGREE)
+        sign = f"<b>{categories[0].sign}</b>" + (f"<br>{n} of {n}" if agree else "")
+        return "" if categories[0] is MISSING else sign
+    if n <= MOST_SIGNS:
+        return "|".join(category.sign for category in categories)
+    lines = [f"<b>{category.sign}</b> {k} of {n}" for category, k in counts[:MOST_LINES]]
+    return "<br>".join(lines[:-1] + ["…"] if len(counts) > MOST_LINES else lines)
+
+
+def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
+    """The mean of a number over the seeds of a square, with the number of seeds that have it if not all do.
+
+    >>> mean([], "ood")
+    ''
+    """
+    values = [value for cell in cells if (value := measured(cell, number)) is not None]
+    if not values:
+        return ""
+    text = f"{sum(values) / len(values):{spec}}"
+    return text if len(values) == len(cells) else f"{text}<br>{len(values)} of {len(cells)}"
+
+
+def description(cell: Cell, fields: Sequence[str]) -> str:
+    """The text shown when the pointer is over a cell, in plotly's markup.
+
+    Args:
+        cell: a cell of a sweep.
+        fields: the configuration fields that identify the cell.
+    """
+    lines = [name_of_cell(cell, fields)]
+    numbers = cell.numbers
+    if numbers:
+        lines.append(f"by behaviour: {numbers['label']}")
+        lines.append(f"by the probes: {numbers['by_probes_label']}")
+        measures = ((metric.title, numbers[metric.name]) for metric in cell.run.task.metrics)
+        lines += wrap(", ".join(f"{title} {value:.3f}" for title, value in measures if value is not None), 60)
+        if numbers.get("stable_rank.w_q") is not None:
+            lines.append(f"stable rank of W_Q {numbers['stable_rank.w_q']:.2f}")
+    step = numbers.get("step")
+    lines.append(cell.status if step is None else f"{cell.status} after {step:,} steps")
+    lines += wrap(cell.error or "", 60)[:4]
+    lines.append(f"cell {cell.id}")
+    return "<br>".join(map(plotly_text, lines))

@@ -1,0 +1,244 @@
+"""The phase diagram: one self-contained page with all maps of a sweep and a report for every cell."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, metrics_of
+from anchorlens.extras.sweep.diagram import axes
+from anchorlens.extras.sweep.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
+from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
+from anchorlens.extras.sweep.diagram.maps import Map, maps_of
+from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
+from anchorlens.files.writing import PAGES, check_can_write
+from anchorlens.show.figures.picture import script_json
+from anchorlens.show.frame import framed, write_page
+from anchorlens.show.report.page import write_report
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.texts import safe_text
+from anchorlens.training.progress import progress_bar
+from anchorlens.verdict.classify import classify
+from anchorlens.views import diagram
+
+SIGNS = (
+    "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "
+    "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "
+    "training data, crossed ones stand for runs that failed or diverged: the phases describe neither."
+)
+"""The meanings of signs and hatches."""
+
+
+@dataclass(frozen=True, eq=False)
+class PageSlice:
+    """One slice on the page."""
+
+    label: str
+    """The values that its cells share; empty if there is only one slice."""
+    layout: Layout
+    """The layout of its cells."""
+    maps: Sequence[Map]
+    """The maps of the page."""
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The counts of its cells' outcomes."""
+        return summary(self.layout)
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """The metrics that at least one cell has."""
+        cells = self.layout.cells
+        return [m for m in metrics_of(cells) if any(cell.numbers.get(m.name) is not None for cell in cells)]
+
+    @cached_property
+    def figures(self) -> dict[str, dict[str, Any] | str]:
+        """Name of a map -> the figure without a title, since the page has one; or why there is none."""
+        figures: dict[str, dict[str, Any] | str] = {}
+        for map in self.maps:
+            try:
+                figure = map.draw(self.layout)
+            except ValueError as error:
+                figures[map.name] = str(error)
+                continue
+            layout = figure["layout"]
+            changes = {"title": {**layout["title"], "text": ""}, "margin": {**layout["margin"], "t": 20}}
+            figures[map.name] = {**figure, "layout": {**layout, **changes, "height": layout["height"] - 30}}
+        return figures
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The figures, JSON-ready; data of cells that all figures share are stored once beside them."""
+        order = {cell.id: k for k, cell in enumerate(self.layout.cells)}
+        boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
+        return {
+            "ids": list(order),
+            "descriptions": [self.layout.descriptions[identity] for identity in order],
+            "boxes": [boxes[identity] for identity in order],
+            "figures": {
+                name: {
+                    "data": [_numbered(trace, order) for trace in figure["data"]],
+                    "layout": {key: value for key, value in figure["layout"].items() if key not in _SHARED},
+                }
+                for name, figure in self.figures.items()
+                if isinstance(figure, dict)
+            },
+        }
+
+
+_LEVEL = 6
+"""gzip's level; level 9 takes five times as long for 2 % fewer bytes."""
+_SHARED = {"template", "meta"}
+"""Parts of a figure's layout that the page stores only once."""
+
+
+def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
+    """A trace with indices in place of the cells' ids, and with positions rounded to what a picture needs."""
+    if "customdata" not in trace:
+        return trace
+    compact = {key: value for key, value in trace.items() if key != "hovertext"}
+    for key in compact.keys() & {"x", "y", "base", "width"}:
+        compact[key] = [round(number, 4) for number in compact[key]]
+    return {**compact, "customdata": [order[identity] for identity in trace["customdata"]]}
+
+
+@diagram.register
+def write_diagram(
+    result: SweepResult,
+    path: str | os.PathLike[str],
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    reports: bool = False,
+    progress: bool | float | None = None,
+) -> None:
+    """Write the phase diagram of a sweep: one HTML page that needs no network.
+
+    Args:
+        result: a result of `sweep` or `open_sweep`; it may be unfinished.
+        path: path of the page, .html; an existing file is replaced.
+        x: horizontal field of the configurations; `axes.choose_axes` gives the default.
+        y: vertical field.
+        reports: whether to also write the full report of every trained cell, with the pictures of the report
+            probes, into the folder `<name of the page>-reports` beside it; each takes seconds, and existing
+            reports are kept.
+        progress: progress of the reports, as for `train`.
+
+    Raises:
+        ValueError: no cell, no such field, another suffix, a missing folder, or a path that exists and is no
+            ordinary file.
+        CheckpointError: with `reports`, a cell's checkpoint cannot be read.
+        OSError: the write fails; an existing file is then unchanged.
+
+    Example:
+        >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP
+
+    Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
+    """
+    path = check_can_write(path, "a diagram's name", PAGES)
+    axes.choose_axes(result.cells, x, y)  # before the reports, which take long
+    links = _write_reports(result, path, progress) if reports else {}
+    write_page(path, diagram_html(result, x=x, y=y, links=links))
+
+
+def diagram_html(
+    result: SweepResult, *, x: str | None = None, y: str | None = None, links: Mapping[str, str] | None = None
+) -> str:
+    """The page that `write_diagram` writes.
+
+    Args:
+        result: a result of `sweep` or `open_sweep`.
+        x: horizontal field of the configurations.
+        y: vertical field.
+        links: cell's id -> address of its full report, for cells that have one.
+
+    Raises:
+        ValueError: no cell, or no such field.
+    """
+    cells = tuple({cell.id: cell for cell in result}.values())
+    if not cells:
+        raise ValueError(f"a diagram must have at least one cell, got none in {safe_text(result.out)}")
+    x, y = axes.choose_axes(cells, x, y)
+    fields = [name for name in (x, y, "seed") if name is not None]
+    maps = maps_of(cells)
+    slices = [PageSlice(part.label, arranged(part.cells, x, y), maps) for part in axes.slices(cells, x, y)]
+    varying = axes_of(cells)
+    varying_in_words = " × ".join(f"{name} ({len(values)})" for name, values in varying.items())
+    cells = [cell for part in slices for cell in part.layout.cells]
+    readings, links = Readings(), links or {}
+    runs, curves = [], []  # apart, since gzip finds repetitions within 32 kB
+    for cell in cells:
+        log, report = cell.log(), links.get(cell.id)
+        runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
+        curves.append(_json(curve_traces(log)))
+    figures = {map: [part.figures[map.name] for part in slices] for map in maps}
+    absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
+    return framed(
+        "diagram.html",
+        scripts=("clicked_cell.js", "diagram.js"),
+        styles="diagram.css",
+        name=result.out.resolve().name or str(result.out),
+        axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
+        n_cells=len(cells),
+        statuses=Counter(cell.status for cell in cells),
+        slices=slices,
+        categories=[c for c in OUTCOMES if any(c in part.summary.outcomes for part in slices)],
+        signs=SIGNS,
+        maps=[map for map in maps if map not in absent],
+        absent=absent,
+        fields=fields,
+        shared=Markup(script_json(_json(shared_content(readings)))),
+        packed_slices=gzipped(_json([part.content for part in slices])),
+        packed_runs=gzipped("\n".join(runs)),
+        packed_curves=gzipped("\n".join(curves)),
+        trained_with=_versions(cells),
+        name_of_cell=axes.name_of_cell,
+        value_label=axes.value_label,
+        outcome=outcome,
+    )
+
+
+def _json(content: Any) -> str:
+    """JSON text on one line."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def gzipped(text: str) -> str:
+    """Base64 of a gzipped text, which the page unpacks with the browser's `DecompressionStream`."""
+    data = text.encode(errors="replace")
+    return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
+
+
+def _versions(cells: Sequence[Cell]) -> dict[str, str]:
+    """Library -> the versions of it that occur in the cells."""
+    versions: dict[str, list[str]] = {}
+    for verdict in filter(None, (cell.verdict for cell in cells)):
+        for library, version in (verdict.subject.versions or {}).items():
+            versions.setdefault(library, []).append(version)
+    return {library: " and ".join(dict.fromkeys(several)) for library, several in versions.items()}
+
+
+def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:
+    """Write the report of every trained cell that has none yet; return id -> address relative to the page."""
+    folder = path.with_name(f"{path.stem}-reports")
+    folder.mkdir(exist_ok=True)
+    trained = {cell.id: (cell.path, cell.run.task) for cell in result if cell.path is not None}
+    with progress_bar(len(trained), enabled=progress, what="reports", unit="report") as show:
+        for n_done, (identity, of_cell) in enumerate(trained.items()):
+            show(n_done, identity)
+            report = folder / f"{identity}.html"
+            if not report.exists():
+                write_report([classify(*of_cell)], report)
+        show(len(trained), "done")
+    return {identity: f"{quote(folder.name)}/{identity}.html" for identity in trained}

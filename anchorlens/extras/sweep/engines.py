@@ -1,0 +1,137 @@
+"""Engines on which the cells of a sweep are trained: this process, all of this machine, or a cluster.
+
+Each engine is a `concurrent.futures.Executor`. All but `serial` are Dask distributed's (the extra
+`[cluster]`), which reassigns the cells of a killed worker. A Dask scheduler executes what it is sent, with
+the rights of the user who started it, so those that we start accept only clients with the certificate of this
+run (`anchorlens.extras.sweep.clusters`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from anchorlens.configuration import check_number
+from anchorlens.files.safe import read_bytes, read_json
+from anchorlens.training.jobs import InThisProcess
+from anchorlens.training.plan import MOST_WORKERS
+from anchorlens.training.recipes.run_config import RunConfig
+
+ADDRESSES = ("tcp://", "tls://", "ucx://")
+CONNECT_SECONDS = 60
+"""How long to wait for a scheduler."""
+
+
+class EngineError(RuntimeError):
+    """The engine does not start, or broke several times in a row; finished cells are kept."""
+
+
+class SweepEngine:
+    """Opens executors for the cells of a sweep."""
+
+    def __init__(self, name: str | None, workers: int | None = None) -> None:
+        """Choose an engine.
+
+        A running cluster that takes certificates gets those of Dask's configuration (`distributed.comm.tls`).
+        `slurm` takes those too; if there are none, it makes a certificate for each run. `local` always does.
+
+        Args:
+            name: `serial`: this process, without an extra dependency. `local`: one process for each core or
+                GPU of this machine. `slurm`: jobs of a Slurm cluster through dask-jobqueue, described by its
+                configuration file. `tcp://HOST:PORT`, `tls://...` or the path of a scheduler file: a running
+                Dask cluster, which must see the sweep's folder under the same path.
+                None: `local` where the extra `[cluster]` is installed, else `serial`.
+            workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
+
+        Raises:
+            ValueError: no such engine, Dask is not installed, `workers` for an engine that starts none, or
+                TLS files of Dask's configuration that are missing or unusable.
+        """
+        if name is None:
+            name = "local" if _has("distributed", "cryptography") else "serial"
+        if workers is not None:
+            check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+        self.name, self.workers = name, workers
+        self.n_processes = 1
+        """Processes that share the cells, >= 1; for a running cluster, counted when it was opened."""
+        self._address = name.startswith(ADDRESSES)
+        if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
+            raise ValueError(
+                f"engine must be serial, local, slurm, an address such as tcp://host:8786 or the path of a "
+                f"scheduler file, got {name!r}"
+            )
+        needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
+        if name != "serial" and not _has(*needed):
+            raise ValueError(
+                f"the engine {name!r} needs {' and '.join(needed)}: pip install 'anchorlens[cluster]'; "
+                "'serial' needs nothing"
+            )
+        if name == "slurm" and (not _has("dask_jobqueue") or workers is None):
+            raise ValueError("the engine 'slurm' needs dask-jobqueue and the number of workers (--workers 8)")
+        if workers is not None and name not in ("local", "slurm"):
+            raise ValueError(f"the engine {name!r} starts no workers; leave workers out")
+        if name not in ("serial", "local", "slurm"):
+            from anchorlens.extras.sweep.clusters import check_encryption
+
+            check_encryption(name if self._address else _address_in(name))
+
+    def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
+        """An executor for these cells, open within the context; cells unfinished at its end are dropped.
+
+        Args:
+            runs: the cells.
+            folder: the folder of unfinished cells; jobs of `slurm` find their certificate there.
+
+        Raises:
+            BrokenExecutor: nobody answers at the address.
+            EngineError: the processes of `local` do not start.
+        """
+        if self.name == "serial":
+            return InThisProcess()
+        return self._dask(runs, folder)
+
+    @contextlib.contextmanager
+    def _dask(self, runs: Sequence[RunConfig], folder: Path) -> Iterator[Executor]:
+        from distributed import Client
+
+        from anchorlens.extras.sweep import clusters
+
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        where: dict[str, Any]
+        with contextlib.ExitStack() as opened:
+            try:
+                if self.name == "local":
+                    where = {"address": opened.enter_context(clusters.local(runs, self.workers))}
+                elif self.name == "slurm":
+                    jobs = clusters.slurm(self.workers, folder)
+                    where = {"address": opened.enter_context(jobs)}
+                else:
+                    where = {"address" if self._address else "scheduler_file": self.name}
+                client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
+            except (OSError, TimeoutError) as error:
+                raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error
+            except clusters.NotStarted as error:
+                raise EngineError(str(error)) from error
+            there: Any = client.nthreads()
+            self.n_processes = self.workers or max(1, len(there))
+            executor = client.get_executor(pure=False)
+            opened.callback(executor.shutdown, wait=False)
+            yield executor
+
+
+def _address_in(path: str) -> str:
+    """The address that a scheduler file names."""
+    try:
+        return str(read_json(read_bytes(path))["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is no scheduler file: JSON with the field address was expected") from None
+
+
+def _has(*packages: str) -> bool:
+    return all(importlib.util.find_spec(package) is not None for package in packages)

@@ -1,0 +1,195 @@
+"""`grid`: runs with every combination of given values of some fields."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import typing
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal
+
+from anchorlens.configuration import field_types
+from anchorlens.files.safe import read_json
+from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.recipes.identity import same_value
+from anchorlens.training.recipes.presets import preset_parts
+from anchorlens.training.recipes.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
+
+ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
+"""Short names of often swept fields, for the command line and the axes of a diagram."""
+MOST_CELLS = 100_000
+_LONGEST_TEXT = 1_000_000
+"""Largest number of characters of an axis."""
+_LARGEST_EXPONENT = 400
+"""Largest exponent (of ten) of a number on an axis; it is beyond the range of floats."""
+_MOST_DIGITS = 50
+"""Largest number of digits of a number on an axis."""
+
+
+def grid(
+    base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: Any
+) -> list[RunConfig]:
+    """Every combination of the values on the axes, as runs.
+
+    Args:
+        base: a preset's name, or the parts of a run's configuration.
+        axes: field of the task, of ModelConfig or of TrainConfig -> its values: a sequence, or text as on the
+            command line (`axis_values`). The last axis varies fastest.
+        **fields: fields with one value for all runs.
+
+    Returns:
+        One run for each combination, without repetition.
+
+    Raises:
+        ValueError: an unknown preset or field, an axis without values, an unusable value, or more than
+            100,000 cells.
+
+    Example:
+        >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)
+        >>> [(run.model_config.gamma, run.train_config.seed) for run in runs][:4]
+        [(0.3, 0), (0.3, 1), (0.3, 2), (0.55, 0)]
+
+    Source: the grids of arXiv 2405.05409 and 2501.08537.
+    """
+    parts = preset_parts(base) if isinstance(base, str) else base
+    parts = merged(parts, sorted_by_part(fields))
+    values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
+    if fields.keys() & values.keys():
+        raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} has both a value and an axis; give one")
+    if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
+        raise ValueError(
+            f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
+        )
+    tasks: dict[Any, Task] = {}  # cells with equal tasks share one object, whose tables are made once
+    runs = []
+    for cell in itertools.product(*values.values()):
+        fields_of_cell = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
+        # ids are unique, since all values stay alive
+        key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())
+        runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key), is_new=True))
+        tasks[key] = runs[-1].task
+    return list({same_value(run.to_dict()): run for run in runs}.values())
+
+
+def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
+    """The values of one axis.
+
+    Args:
+        name: the field.
+        axis: a sequence of values; one value; or text: values separated by commas, each of them one value
+            or a range. `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
+            in steps, both ends included.
+
+    Returns:
+        The values in that order, without repetition.
+
+    Raises:
+        ValueError: an unknown field, no value, or an invalid range.
+
+    >>> axis_values("gamma", "0.3:0.5:0.05")
+    (0.3, 0.35, 0.4, 0.45, 0.5)
+    >>> axis_values("seed", "0:3"), axis_values("weight_decay", "0,0.01,1"), axis_values("n_layers", [2, 3])
+    ((0, 1, 2), (0, 0.01, 1), (2, 3))
+    """
+    sorted_by_part({name: None})
+    if isinstance(axis, str):
+        axis = _read_text(name, axis)
+    elif not isinstance(axis, Sequence | range) and hasattr(axis, "tolist"):
+        axis = axis.tolist()
+    if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values; take a larger step")
+    values = list(axis) if isinstance(axis, Sequence | range) else [axis]
+    if len(values) > MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}")
+    if not values:
+        raise ValueError(f"the axis {name} must have at least one value, got none")
+    return tuple({repr(value): value for value in values}.values())
+
+
+def _read_text(name: str, text: str) -> list[Any]:
+    """Read the values of an axis from text; JSON for a field whose values are no numbers, words or None."""
+    kinds = _kinds(name)
+    if not all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in kinds):
+        try:
+            return [read_json(text)]
+        except ValueError as error:
+            raise ValueError(f"{name} must be JSON, got {safe_repr(text)}, which {error}") from None
+    if len(text) > _LONGEST_TEXT or text.count(",") >= MOST_CELLS:
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}")
+    return [value for part in text.split(",") for value in _part_values(name, part.strip(), kinds)]
+
+
+def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
+    """The values of one part of an axis: a value or a range."""
+    bounds = text.split(":")
+    if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
+        return [_read_value(text, kinds)]
+    numbers = []
+    for bound in bounds:
+        try:
+            numbers.append(_decimal(bound.strip()))
+        except ValueError:
+            raise ValueError(
+                f"the range {safe_repr(text)} of {name} must be made of numbers, got {safe_repr(bound)}"
+            ) from None
+    if len(numbers) == 2:
+        if any(number != number.to_integral_value() for number in numbers):
+            example = safe_text(text, 60)
+            raise ValueError(f"the range {example!r} of {name} must have a step, for example {example}:0.1")
+        numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
+    if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
+        raise ValueError(
+            f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
+            f"integers with first < end, got {safe_repr(text)}"
+        )
+    first, last, step = numbers
+    if (last - first) / step >= MOST_CELLS:
+        raise ValueError(
+            f"the range {safe_repr(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
+        )
+    return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
+
+
+def _decimal(text: str) -> Decimal:
+    """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
+
+    Raises:
+        ValueError: no such number, or an exponent so large that writing the number out could take hours.
+    """
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError("no number") from None
+    if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
+        raise ValueError("no finite number, or one of too many digits")
+    if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
+        raise ValueError("too large or too small")
+    return number if number else Decimal(0)
+
+
+def _plain(number: Decimal) -> int | float:
+    return int(number) if number == int(number) else float(number)
+
+
+def _read_value(text: str, kinds: frozenset[Any]) -> Any:
+    """Read one value: None, true or false, or a number where the field can have one, else the text."""
+    if text.lower() in ("none", "unset") and type(None) in kinds:
+        return None
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kinds & {int, float}:
+        with contextlib.suppress(ValueError, OverflowError):
+            return _plain(_decimal(text))
+    return text
+
+
+def _kinds(field: str) -> frozenset[Any]:
+    """The types in a field's type hint, and its choices."""
+    if field == "kind":
+        return frozenset({"kind"})
+    kinds = [kind for _, owner in field_owners(field) for kind in field_types(owner)[field]]
+    choices = (typing.get_args(kind) if typing.get_origin(kind) is Literal else [kind] for kind in kinds)
+    return frozenset(itertools.chain.from_iterable(choices))

@@ -1,0 +1,64 @@
+"""A sweep, and one of its cells, as a notebook shows them."""
+
+from __future__ import annotations
+
+from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
+from anchorlens.extras.sweep.diagram.axes import name_of_cell
+from anchorlens.extras.sweep.diagram.clicked_cell import cell_facts, command
+from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
+from anchorlens.show.templating import VERDICT_SHEETS, view
+from anchorlens.views import html
+
+MOST_FAILED = 5
+MOST_COLUMNS, MOST_ROWS = 16, 12
+"""Largest number of columns and rows of a map of phases."""
+FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
+"""Configuration fields that identify a cell."""
+
+
+@html.register
+def sweep_html(result: SweepResult) -> str:
+    """Counts, the phases over two axes, and the failed cells, as an HTML fragment without a script.
+
+    Args:
+        result: a result of `sweep` or `open_sweep`; it may be unfinished.
+    """
+    maps = text_maps(result) if result.axes else []
+    failed = [cell for cell in result if cell.status in TROUBLES]
+    return view(
+        "sweep.html",
+        total=f"{len(result):,}",
+        axes=" × ".join(f"{name} ({len(values)})" for name, values in result.axes.items()),
+        counts=result.counts,
+        labels=result.phases,
+        maps=maps[:MOST_MAPS],
+        n_more=len(maps[MOST_MAPS:]),
+        most_columns=MOST_COLUMNS,
+        most_rows=MOST_ROWS,
+        signs=SIGNS,
+        sign_of=SIGN_OF,
+        failed=[
+            (f"{cell.id} {name_of_cell(cell, result.axes)}", f"{cell.status}: {cell.error}")
+            for cell in failed[:MOST_FAILED]
+        ],
+        out=str(result.out),
+    )
+
+
+@html.register
+def cell_html(cell: Cell) -> str:
+    """The report of one cell, as an HTML fragment without a script.
+
+    Args:
+        cell: a cell of a sweep.
+    """
+    return view(
+        "cell.html",
+        VERDICT_SHEETS,
+        cell=cell,
+        name=name_of_cell(cell, FIELDS),
+        facts=cell_facts(cell, []),
+        verdict=cell.verdict,
+        probes=cell.content.probes if cell.content else {},
+        command=command(cell),
+    )

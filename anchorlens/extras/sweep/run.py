@@ -1,0 +1,178 @@
+"""`sweep`: train all cells of a grid that are not in its folder yet, on any engine."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+
+from anchorlens.configuration import checked_arguments
+from anchorlens.extras.sweep.cells import SweepResult
+from anchorlens.extras.sweep.engines import EngineError, SweepEngine
+from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
+from anchorlens.extras.sweep.work import work
+from anchorlens.models.devices import killed_for_memory
+from anchorlens.training.jobs import grouped, submit_all, trained_together
+from anchorlens.training.plan import check_runs, check_start
+from anchorlens.training.progress import Show, progress_bar
+from anchorlens.training.recipes.run_config import RunConfig, field_advice
+from anchorlens.training.run_folder import last_step
+
+BREAKS = 3
+"""A sweep ends with an error when its engine breaks more often than this without finishing a cell between."""
+PAUSE_SECONDS = 1.0
+"""Pause before an engine that broke is opened again."""
+
+Job = list[NamedRun]
+"""Cells of equal shape that one process trains together."""
+
+
+@checked_arguments(field_advice)
+def sweep(
+    runs: Iterable[RunConfig],
+    out: str | os.PathLike[str],
+    *,
+    engine: str | None = None,
+    workers: int | None = None,
+    retry_failed: bool = False,
+    progress: bool | float | None = None,
+) -> SweepResult:
+    """Train the cells that are not in the folder yet; the same call again continues.
+
+    A cell is identified by its recipe: one that was trained on another machine, with another number of
+    threads or log lines, is not trained again. A cell's folder appears atomically when it is trained and
+    measured, so that a kill loses at most what unfinished cells did after their last saved state. A cell that
+    ends in an error is recorded with the error and does not stop the others. Every cell is trained on one
+    thread unless it asks for more, so that on CPUs of one kind every engine gives bit-equal results.
+
+    Args:
+        runs: cells, as `grid` returns them; other cells in the folder are kept.
+        out: a new folder, or the folder of a sweep.
+        engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
+            `SweepEngine`); None for `local` where Dask is installed, else `serial`.
+        workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
+        retry_failed: train failed cells again.
+        progress: as for `train`.
+
+    Returns:
+        These cells in order, each finished or failed.
+
+    Raises:
+        ValueError: unusable runs or options, two runs that differ only in their execution (threads, ...), a
+            folder that holds something else or is being trained.
+        OSError: writing failed (a full disk, ...); finished cells are kept, and the same call continues.
+        MemoryError: a cell does not fit in memory; likewise.
+        EngineError: the engine does not start, or broke several times in a row; the same call continues.
+
+    Example:
+        >>> runs = grid("quick", {"gamma": "0.3:0.8:0.05", "seed": "0:3"})  # doctest: +SKIP
+        >>> sweep(runs, "sweeps/a")  # doctest: +SKIP
+        SweepResult(sweeps/a: gamma (11) x seed (3); 33 finished)
+
+    Source: the grids of arXiv 2405.05409 and 2501.08537.
+    """
+    runs = check_runs(runs, starts=False)
+    chosen = SweepEngine(engine, workers)
+    folder = SweepFolder(out)
+    with_start = [run for run in runs if run.train_config.start is not None]
+    for _, run in folder.missing(folder.named(with_start)):
+        check_start(run)
+    with folder.held(runs) as cells:
+        if retry_failed:
+            for name, _ in cells:
+                folder.failure(name).unlink(missing_ok=True)
+        driver = _Driver(cells, folder, chosen)
+        with progress_bar(driver.total_steps, enabled=progress, ask=driver.steps_by_now) as driver.show:
+            driver.train()
+        if not folder.missing(folder.stored()):
+            shutil.rmtree(folder.out / "unfinished", ignore_errors=True)
+        return folder.read(cells, any_size=True)
+
+
+class _Driver:
+    """Submits cells to an engine, collects their results, and counts them."""
+
+    show: Show
+
+    def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: SweepEngine) -> None:
+        self.cells, self.folder, self.engine = cells, folder, engine
+        self.n_ended = self.steps = 0
+        self.killed_before = killed_for_memory()
+        self.total_steps = sum(run.train_config.total_steps for _, run in cells)
+
+    def train(self) -> None:
+        """Train until every cell is finished or failed."""
+        missing, n_breaks = self._missing(), 0
+        while missing:
+            broken = None
+            try:
+                runs = [run for _, run in missing]
+                with self.engine.executor(runs, self.folder.unfinished("").resolve()) as executor:
+                    self._give_out(executor, missing)
+            except (BrokenExecutor, CancelledError, TimeoutError) as error:
+                if getattr(error, "errno", None) is not None:
+                    raise  # an error of the disk
+                broken = error
+            n_before, missing = len(missing), self._missing()
+            if broken is not None:
+                n_breaks = 1 if len(missing) < n_before else n_breaks + 1
+                if n_breaks > BREAKS:
+                    why = str(broken) or type(broken).__name__
+                    raise EngineError(
+                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({why}); what is "
+                        "finished is kept, the same command continues"
+                    ) from broken
+                time.sleep(PAUSE_SECONDS)
+
+    def steps_by_now(self) -> int:
+        """Updates made, including those of unfinished cells by their logs."""
+        logs = self.folder.unfinished("").glob("*/log.jsonl")
+        return min(self.total_steps, self.steps + sum(map(last_step, logs)))
+
+    def _missing(self) -> list[NamedRun]:
+        """The cells that are neither finished nor failed; the counts are updated."""
+        missing = self.folder.missing(self.cells)
+        self.n_ended = len(self.cells) - len(missing)
+        self.steps = self.total_steps - sum(run.train_config.total_steps for _, run in missing)
+        self._report()
+        return missing
+
+    def _give_out(self, executor: Executor, missing: Sequence[NamedRun]) -> None:
+        runs, out = [run for _, run in missing], self.folder.out.resolve()
+        share = math.ceil(len(runs) / self.engine.n_processes)  # so that no process is idle
+
+        def at_once(run: RunConfig, n: int) -> int:
+            return executor.submit(trained_together, run, min(n, share)).result()
+
+        groups = grouped(runs, at_once)
+        submit_all(
+            [[missing[place] for place in group] for group in groups],
+            lambda job: executor.submit(work, job, out),
+            self._take_in,
+            at_a_time=1 if self.engine.name == "serial" else None,
+        )
+
+    def _take_in(self, job: Job, future: Future[None]) -> list[Job]:
+        """Count the cells of a job that has ended; return the jobs to submit again."""
+        try:
+            future.result()
+        except Exception as error:
+            if type(error).__name__ != "KilledWorker":  # Dask's error for a job whose workers kept dying
+                raise
+            if len(job) > 1:  # find the cell at fault by trying each alone
+                return [[cell] for cell in job]
+            if self.engine.name == "local" and killed_for_memory() > self.killed_before:
+                raise MemoryError(
+                    f"the system killed every process that trained cell {job[0][0]}, for want of memory"
+                ) from error
+            self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
+        self.n_ended += len(job)
+        self.steps += sum(run.train_config.total_steps for _, run in job)
+        self._report()
+        return []
+
+    def _report(self) -> None:
+        self.show(self.steps_by_now(), f"{self.n_ended} of {len(self.cells)} cells")

@@ -1,0 +1,368 @@
+"""The folder of a sweep: its list of runs (sweep.json), and its finished, unfinished and failed cells.
+
+| file                | what                                                                                |
+|---------------------|-------------------------------------------------------------------------------------|
+| sweep.json          | the id and the configuration of every cell that was asked for                       |
+| cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically             |
+| unfinished/ID/      | a cell in training, with the state that it continues from                           |
+| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was begun anew         |
+| failed/ID.json      | the error of a cell that cannot be trained                                          |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anchorlens.configuration import as_path
+from anchorlens.extras.sweep.cell_json import (
+    LONGEST_DETAILS,
+    LONGEST_ERROR,
+    CellContent,
+    Failure,
+    Stored,
+    quickly_read,
+)
+from anchorlens.extras.sweep.cells import Cell, SweepResult, cell_id, cell_ids
+from anchorlens.files.container import check_format
+from anchorlens.files.safe import (
+    MOST_BYTES,
+    MOST_VALUES,
+    CheckpointError,
+    check_affordable,
+    check_inside,
+    cost_factor,
+    read_bytes,
+    read_json,
+    reading,
+)
+from anchorlens.files.writing import atomic_write
+from anchorlens.tasks.registry import read_stored_task
+from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.recipes.identity import same_value
+from anchorlens.training.recipes.run_config import RunConfig
+
+SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
+VERSION = 1
+_LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
+"""Largest number of bytes and values of sweep.json: 100,000 cells."""
+LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
+"""Largest size of cell.json in bytes, and how much more is allowed for each number in the task's table or
+sequence, since accuracies are listed by pair and some images are kept."""
+MOST_TOGETHER = 512 * 2**20
+"""Largest size of all cells' files of a folder together, in bytes: some 15,000 cells."""
+_MOST_TARGETS = 10_000_000
+"""Largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
+bytes."""
+
+NamedRun = tuple[str, RunConfig]
+"""A cell's id, which names its folder, and its run."""
+
+
+class SweepFolder:
+    """The only class that reads and writes the files of a sweep."""
+
+    def __init__(self, out: str | os.PathLike[str]) -> None:
+        """Set the folder; nothing is read or written."""
+        self.out = as_path("out", out)
+
+    @contextlib.contextmanager
+    def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
+        """Lock the folder and add these runs to its list; yields each run with its id.
+
+        Raises:
+            ValueError: it holds something else, another process trains this sweep, or two cells are one run.
+            OSError: it cannot be written.
+        """
+        from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
+
+        in_use = "being trained by another process; wait for it, or choose another folder"
+        lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
+        try:
+            self._clean()
+            listed = self.stored() if self.path.exists() else []
+            named, stored = self.named(runs, listed), dict(listed)
+            together = stored | dict(named) | stored  # in the order in which they were first asked for
+            if len(together) > len(stored) or not self.path.exists():
+                cells = {"ids": list(together), "cells": [run.to_dict() for run in together.values()]}
+                self._write(self.path, SWEEP_FORMAT, cells)
+            yield named
+        finally:
+            lock.release()
+
+    @property
+    def path(self) -> Path:
+        """The path of sweep.json."""
+        return self.out / "sweep.json"
+
+    def cell(self, identity: str) -> Path:
+        """The folder of a finished cell."""
+        return self.out / "cells" / identity
+
+    def unfinished(self, identity: str) -> Path:
+        """The folder of a cell while it is trained."""
+        return self.out / "unfinished" / identity
+
+    def failure(self, identity: str) -> Path:
+        """The file with the error of a failed cell."""
+        return self.out / "failed" / f"{identity}.json"
+
+    def stored(self, *, without_places: bool = False) -> list[NamedRun]:
+        """Every cell that was ever asked for, with its id.
+
+        Args:
+            without_places: whether to leave out the paths of the tasks' files (`read_stored_task`), and to
+                refuse a list behind a link, as for a sweep that somebody else may have sent.
+
+        Raises:
+            CheckpointError: sweep.json is missing or invalid.
+        """
+        if without_places:
+            with reading(self.path):
+                check_inside(self.out, self.path)
+        content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
+        with reading(self.path, "is no list of cells"):
+            if not isinstance(content["cells"], list):
+                raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}")
+            runs = _runs(content["cells"], without_places)
+            return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
+
+    def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
+        """Each of these runs with its id in this folder, which need not exist yet.
+
+        Args:
+            runs: the runs of a sweep.
+            stored: the result of `stored`, if it was read before.
+
+        Raises:
+            ValueError: two of them are the same run and differ only in execution or logging.
+            CheckpointError: sweep.json is invalid.
+        """
+        if stored is None:
+            stored = self.stored() if self.path.exists() else []
+        id_of = {cell_id(run): name for name, run in reversed(stored)}
+        return [(id_of.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
+
+    def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
+        """The cells that are neither finished nor failed, without repetition."""
+        return [
+            (name, run)
+            for name, run in dict(cells).items()
+            if not self.cell(name).exists() and not self.failure(name).exists()
+        ]
+
+    def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
+        """Read these cells in their current state.
+
+        A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
+
+        Args:
+            cells: the runs with their ids.
+            any_size: read them however large they are together, and through links out of the folder, as for a
+                sweep that one has trained oneself.
+
+        Raises:
+            CheckpointError: they are too large together.
+        """
+        cells = list(cells)
+        if not any_size:
+            self._check_size(cells)
+        was_enabled = gc.isenabled()
+        gc.disable()  # so that garbage of a damaged cell stays young and `collect(0)` frees it
+        try:
+            return SweepResult(self.out, tuple(self._collected(name, run, any_size) for name, run in cells))
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _collected(self, name: str, run: RunConfig, any_size: bool) -> Cell:
+        cell = self._read_cell(name, run, any_size)
+        if cell.status == "damaged":
+            gc.collect(0)  # the error and the content read form a reference cycle
+        return cell
+
+    def _check_size(self, cells: Iterable[NamedRun]) -> None:
+        """Refuse files that would fill the memory, before reading any."""
+        n_bytes = 0
+        for name, run in cells:
+            for path in (self.cell(name) / "cell.json", self.failure(name)):
+                size = self.size(path)
+                n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
+        most = cost_factor() * MOST_TOGETHER
+        with reading(self.out):
+            check_affordable(
+                n_bytes,
+                most,
+                f"the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and {most / 2**20:,.0f} "
+                "are read",
+            )
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file of this folder; 0 where there is none, or only a link to a file elsewhere."""
+        try:
+            check_inside(self.out, path)
+            return path.stat().st_size
+        except (OSError, ValueError):
+            return 0
+
+    def _read_cell(self, name: str, run: RunConfig, any_size: bool) -> Cell:
+        path, failure = self.cell(name), self.failure(name)
+        try:
+            for file in () if any_size else (path / "cell.json", failure):
+                with reading(file):
+                    check_inside(self.out, file)
+            if path.exists():
+                large = self.size(path / "cell.json") > LARGEST_CELL
+                most = _largest_cell(run.task) if large else LARGEST_CELL
+                data, content = _read_as(
+                    CellContent, path / "cell.json", CELL_FORMAT, most_bytes=most, most_values=most // 4
+                )
+                return Cell.trained(run, path, data, content, name)
+            if failure.exists():
+                _, failed = _read_as(Failure, failure, FAILURE_FORMAT, most_bytes=LARGEST_CELL)
+                return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
+        except CheckpointError as error:
+            remove = failure if Path(error.path) == failure else path
+            message = f"{error}; remove {safe_text(remove, 500)} to train it again"
+            return Cell(run, "damaged", error=message, stored_as=name)
+        return Cell(run, stored_as=name)
+
+    def set_aside(self, identity: str) -> Path:
+        """Move the unreadable files of an unfinished cell to `unreadable`; returns the new path."""
+        place = self.out / "unreadable"
+        place.mkdir(parents=True, exist_ok=True)
+        number = next(n for n in itertools.count(1) if not (place / f"{identity}-{n}").exists())
+        return self.unfinished(identity).rename(place / f"{identity}-{number}")
+
+    def finish(self, identity: str, content: Mapping[str, Any]) -> None:
+        """Move a trained and measured cell to its place in `cells`, atomically."""
+        self._write(self.unfinished(identity) / "cell.json", CELL_FORMAT, content)
+        target = self.cell(identity)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.failure(identity).unlink(missing_ok=True)
+        os.rename(self.unfinished(identity), target)
+
+    def fail(self, identity: str, error: str, details: str | None) -> None:
+        """Record why a cell cannot be trained."""
+        self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
+        details = None if details is None else details[-LONGEST_DETAILS:]
+        content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details}
+        self._write(self.failure(identity), FAILURE_FORMAT, content)
+
+    def _clean(self) -> None:
+        """Remove half-written files of killed processes; `RunFolder` removes those of an unfinished cell."""
+        for folder in (self.out, self.out / "failed"):
+            for leftover in folder.glob(".*.json.*.tmp"):
+                leftover.unlink(missing_ok=True)
+
+    def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
+        text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
+        with atomic_write(path) as file:
+            file.write(text.encode())
+
+
+def _largest_cell(task: Task) -> int:
+    """The largest size of cell.json for a task, in bytes."""
+    return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
+
+
+def _checked_ids(ids: Any, n_cells: int) -> list[str]:
+    """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
+    if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
+        raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}")
+    for name in ids:
+        if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{16}", name):
+            raise ValueError(f"an id must be 16 hexadecimal digits, got {safe_repr(name)}")
+    return ids
+
+
+def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
+    """The configurations of cells; cells with equal tasks share one object.
+
+    Raises:
+        ValueError: a configuration is invalid, or the tasks together have too many targets.
+    """
+    runs, tasks, n_targets = [], {}, 0
+    for cell in cells:
+        if not isinstance(cell, dict):
+            raise ValueError(f"a cell must be a table, got {safe_repr(cell)}")
+        key = same_value(cell.get("task"))
+        if key not in tasks:
+            task = tasks[key] = read_stored_task(cell.get("task", {}), without_places=without_places)
+            n_targets += task.table_size
+        if n_targets > _MOST_TARGETS:
+            raise ValueError(
+                f"its {len(tasks):,} tasks have more than {_MOST_TARGETS:,} targets together; take fewer "
+                "values of the fields of the task"
+            )
+        runs.append(RunConfig.from_dict(cell, tasks[key]))
+    return runs
+
+
+def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
+    """Read a sweep's folder in its current state, also while it is being trained.
+
+    Args:
+        out: the folder that `sweep` wrote.
+
+    Returns:
+        Every cell that was ever asked for, in that order, with its status.
+
+    Raises:
+        CheckpointError: the folder of a single run, no folder of a sweep, or its list of cells is damaged. A
+            damaged cell is not an error: it is returned with the status `damaged`.
+
+    Example:
+        >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
+        {'finished': 130, 'failed': 1, 'missing': 1}
+    """
+    folder = SweepFolder(out)
+    is_run = (folder.out / "config.json").exists() and not folder.path.exists()
+    if is_run or folder.out.is_file():
+        command = shlex.join(["anchorlens", "classify", str(folder.out), "--report", "report.html"])
+        what = "the folder of a single run" if is_run else "a file"
+        raise CheckpointError(out, f"is {what}, and not the folder of a sweep; for a single run: {command}")
+    return folder.read(folder.stored(without_places=True))
+
+
+def _read(
+    path: Path,
+    name: str,
+    *,
+    most_bytes: int = MOST_BYTES,
+    most_values: int = MOST_VALUES,
+) -> dict[str, Any]:
+    """The content of a JSON file of this folder, or an error in one line."""
+    with reading(path, f"is no {name}"):
+        return _checked(path, read_bytes(path, most_bytes), name, most_values)
+
+
+def _read_as(
+    kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
+) -> tuple[bytes, Stored]:
+    """The bytes of a JSON file of this folder, and its content as a `kind`."""
+    with reading(path, f"is no {name}"):
+        data = read_bytes(path, most_bytes)
+        content = quickly_read(kind, data, most_values)
+        if content is None:
+            content = kind.from_dict(_checked(path, data, name, most_values))
+        header = {"format": content.format, "format_version": content.format_version}
+        check_format(path, header, name, VERSION)
+        return data, content
+
+
+def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
+    content = read_json(data, most_values=most_values)
+    if not isinstance(content, dict):
+        raise ValueError("it holds no JSON object")
+    check_format(path, content, name, VERSION)
+    return content

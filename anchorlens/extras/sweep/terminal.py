@@ -1,0 +1,139 @@
+"""A sweep in the terminal (`status`, `sweep --dry-run`): its progress, its phases, a row for every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
+from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
+from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
+from anchorlens.extras.sweep.sweep_folder import SweepFolder
+from anchorlens.show.formats import number
+from anchorlens.show.tables import Table
+from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
+from anchorlens.texts import safe_text
+from anchorlens.training.progress import duration
+from anchorlens.training.recipes.run_config import RunConfig
+
+SCHEMA_VERSION = 1
+"""Version of the JSON object; it increases by one when a key changes its meaning or is removed."""
+MOST_ROWS = 12
+"""Largest number of failed cells shown; --cells and --json show all."""
+
+
+def overview(runs: Sequence[RunConfig]) -> str:
+    """The number of cells, and each axis with its values."""
+    axes = axes_of([Cell(run) for run in runs])
+    lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
+    lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
+    return "\n".join(lines)
+
+
+def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
+    """Print the cells, which of them exist, and what the others would cost on this machine."""
+    from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
+    from anchorlens.training.plan import plan
+
+    console = Terminal()
+    console.print(overview(runs))
+    missing = list(runs)
+    cell_ids(runs)
+    if out is not None and SweepFolder(out).path.exists():
+        folder = SweepFolder(out)
+        missing = [cell.run for cell in folder.read(folder.named(runs)) if cell.status == "missing"]
+        console.print(f"{len(runs) - len(missing):,} of them are in {safe_text(out, None)}")
+    groups = grouped(missing, at_once=lambda run, n: n)
+    plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
+    seconds = [job.seconds for job in plans if job.seconds is not None]
+    if len(seconds) < len(plans):
+        console.print("the memory does not hold all of them; try a smaller batch")
+    elif plans:
+        at_once = " or ".join(sorted({str(job.at_once) for job in plans}))
+        console.print(
+            f"the {len(missing):,} others: about {duration(sum(seconds))} on this machine's "
+            f"{plans[0].device}, {at_once} at a time, if nothing else runs"
+        )
+
+
+def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
+    """Print counts, the phases over two axes, failed cells, and cells in training."""
+    console = Terminal()
+    counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
+    console.print(f"{safe_text(result.out, None)}: {counts}")
+    if result.phases:
+        console.print("phases: " + ", ".join(f"{n} {label}" for label, n in result.phases.items()))
+    if cells:
+        console.print(FittedTable(_cell_table(result)))
+    elif len(result.axes) >= 2:
+        maps = text_maps(result)
+        for text_map in maps[:MOST_MAPS]:
+            console.print(FittedTable(_phase_table(text_map)))
+        if len(maps) > MOST_MAPS:
+            console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
+        console.print(f"A sign a seed: {SIGNS}")
+    failed = [cell for cell in result if cell.status in TROUBLES]
+    for cell in failed[:MOST_ROWS]:
+        console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
+    if len(failed) > MOST_ROWS:
+        console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
+    for cell, step in _under_way(result):
+        console.print(
+            f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
+        )
+
+
+def print_sweep_json(result: SweepResult) -> None:
+    """Print exactly one JSON object on one line: counts, axes, and the flat record of every cell."""
+    axes = {name: list(values) for name, values in result.axes.items()}
+    about = {"schema_version": SCHEMA_VERSION, "out": str(result.out), "counts": result.counts}
+    print_json({**about, "phases": result.phases, "axes": axes, "cells": [cell.row() for cell in result]})
+
+
+def _where(cell: Cell, result: SweepResult) -> str:
+    return f"{cell.id} {name_of_cell(cell, result.axes)}".rstrip()
+
+
+def _phase_table(text_map: TextMap) -> Table:
+    rows = [
+        (label, *("".join(SIGN_OF[category] for category in square) for square in squares))
+        for label, squares in text_map.rows
+    ]
+    return Table((text_map.corner, *text_map.columns), rows, text_map.title)
+
+
+def _cell_table(result: SweepResult) -> Table:
+    metrics = [metric for metric in metrics_of(result) if metric.in_tables]
+    titles = (metric.title for metric in metrics)
+    passed = [f"{metric.name}_passed_at" for metric in metrics]
+    columns = ("cell", *result.axes, *titles, "passed at", "by behaviour", "by the probes", "step", "seconds")
+    rows = []
+    for cell in result:
+        numbers = cell.numbers
+        values = [(numbers.get(metric.name), ".3f") for metric in metrics]
+        steps = [(numbers.get(name), ",.0f") for name in ("step", "seconds")]
+        labels = (numbers.get("label") or cell.status, numbers.get("by_probes_label") or "-")
+        rows.append(
+            (
+                cell.id,
+                *(value_label(cell.fields[name]) for name in result.axes),
+                *("-" if value is None else number(value, spec) for value, spec in values),
+                " ".join(str(numbers[name] or "-") for name in passed if name in numbers) or "-",
+                *(label.removeprefix("Phase ") for label in labels),
+                *("-" if value is None else number(value, spec) for value, spec in steps),
+            )
+        )
+    return Table(columns, rows)
+
+
+def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
+    """Cells in training, whose folder is not in its final place yet, and their last logged step."""
+    folder = SweepFolder(result.out)
+    missing = [cell for cell in result if cell.status == "missing"]
+    logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
+    logs = [(cell, path) for cell, path in logs if folder.size(path)]
+    if not logs:
+        return []
+    from anchorlens.training.run_folder import last_step  # imports torch
+
+    return [(cell, last_step(path)) for cell, path in logs]

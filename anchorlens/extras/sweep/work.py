@@ -1,0 +1,127 @@
+"""The work of one process of a sweep: train some cells together, measure them and store them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import filelock
+
+from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
+from anchorlens.files.safe import CheckpointError
+from anchorlens.models.devices import choose_device, is_out_of_memory
+from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
+from anchorlens.tasks.shared.base import Task
+from anchorlens.training.engine import numeric_settings
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.result import TrainResult
+from anchorlens.training.run import train_many
+from anchorlens.verdict.classify import classify
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+
+def work(cells: Sequence[NamedRun], out: Path) -> None:
+    """Train the unfinished ones of these cells together, measure each, and record which failed.
+
+    A cell that was left by a killed process continues from its state. If an error stops several cells, each
+    is tried alone, so that a faulty cell does not stop the others.
+
+    Args:
+        cells: runs of equal shape, with their ids.
+        out: the sweep's folder.
+
+    Raises:
+        OSError: reading or writing failed, which is not counted as the cell's error.
+        MemoryError: a cell does not fit in memory even alone, which is not counted as the cell's error.
+    """
+    folder = SweepFolder(out)
+    with contextlib.ExitStack() as held:
+        for name in sorted(name for name, _ in cells):
+            held.enter_context(_alone(folder, name))
+        missing = [(name, run) for name, run in cells if not folder.cell(name).exists()]
+        try:
+            if missing:
+                _train_and_measure(missing, folder)
+            return
+        except OSError:
+            raise
+        except Exception as error:
+            if len(missing) == 1:
+                name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
+                if is_out_of_memory(error):
+                    raise MemoryError(f"the memory does not hold cell {name}: {line}") from error
+                folder.fail(name, line, "".join(traceback.format_exception(error)))
+                return
+    for cell in missing:
+        work([cell], out)
+
+
+@contextlib.contextmanager
+def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
+    """Wait until no other process works on the cell: a job that was dropped may still be running."""
+    path = folder.unfinished(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(path.with_suffix(".lock")):
+        yield
+
+
+def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
+    train, results = cells[0][1].train_config, _train(cells, folder)
+    with numeric_settings(choose_device(train.device), train.threads or 1):  # measured as `classify` does
+        for (name, run), result in zip(cells, results, strict=True):
+            folder.finish(name, {"id": name, **_content(run, result)})
+
+
+def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
+    """Train or continue; a cell whose files cannot be read is begun anew, and its old files are kept."""
+    # on one thread, so that on a CPU every engine gives bit-equal results
+    runs = [
+        run._replace(train_config=replace(run.train_config, threads=run.train_config.threads or 1))
+        for _, run in cells
+    ]
+    outs = [folder.unfinished(name) for name, _ in cells]
+    while True:
+        try:
+            return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
+        except CheckpointError as error:
+            unreadable = [out for out in outs if out in Path(error.path).parents]
+            if not unreadable:
+                raise
+            kept = folder.set_aside(unreadable[0].name)
+            warnings.warn(f"{error}; this cell is begun anew, and what it had is in {kept}", stacklevel=2)
+
+
+def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
+    """The content of `cell.json` besides the id."""
+    last = result.log[-1] if result.log else {}
+    verdict = classify(result, device=run.train_config.device, even_underfit=False)
+    model, task = verdict.subject.model_and_task()
+    return {
+        "status": result.status,
+        "error": result.message,
+        "step": result.checkpoint.step,
+        "seconds": last.get("seconds"),
+        "loss": last.get("loss"),
+        "passed_at": result.passed_at,
+        "probes": _readings_of_weights(model, task),
+        "verdict": verdict.to_dict(),
+    }
+
+
+def _readings_of_weights(model: HookedTransformer, task: Task) -> dict[str, float | None]:
+    """`probe.reading` -> value, for the probes that need no forward pass."""
+    readings: dict[str, float | None] = {}
+    for probe in (stable_rank, q_condensation, embedding_pca):
+        with contextlib.suppress(ValueError):  # the probe may not apply to a user's own task
+            for name, value in apply(probe, model, task).numbers().items():
+                finite = value is not None and math.isfinite(value)
+                readings[f"{probe.__name__}.{name}"] = value if finite else None
+    return readings

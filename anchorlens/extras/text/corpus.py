@@ -1,0 +1,239 @@
+"""Corpus: documents split by file into two long files of bytes, memory-mapped from the user's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.extras.shared.cache import user_cache
+from anchorlens.extras.shared.scratch import scratch_folder
+from anchorlens.extras.text.documents import Document, content_digest, documents, sizes
+from anchorlens.files.safe import read_bytes, read_json
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.batch import TokenBatch
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+TRAIN, VALIDATION = "train", "validation"
+_LONGEST_LINE = 4096
+"""Bytes after a cut that are searched for the end of the line."""
+_FILES, _SUMS = (f"{TRAIN}.bin", f"{VALIDATION}.bin", "manifest.json"), "sha256.json"
+END = b"\0"
+"""Follows every document; no text contains it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Two splits of one text, with a manifest of the files in each."""
+
+    folder: Path
+    """Holds train.bin, validation.bin, manifest.json, and sha256.json with the SHA-256 of each of them."""
+
+    @functools.cached_property
+    def manifest(self) -> dict[str, dict[str, dict[str, int | str]]]:
+        """Split -> source -> `documents`, `bytes` and `sha256` of what is taken from it."""
+        return json.loads((self.folder / "manifest.json").read_text())
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the manifest, which says what was taken from every source, and for which split."""
+        return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file has its checksum; files are read once per process."""
+        try:
+            sums = read_json(read_bytes(self.folder / _SUMS))
+            return sums == {name: content_digest(self.folder / name) for name in _FILES}
+        except (OSError, ValueError):
+            return False
+
+    def n_bytes(self, split: str) -> int:
+        """Length of a split."""
+        return (self.folder / f"{split}.bin").stat().st_size
+
+    def windows(self, split: str, length: int) -> Windows:
+        """All sequences of a split, one after another without overlap."""
+        n = max(0, (self.n_bytes(split) - 1) // length)
+        return Windows(self.folder / f"{split}.bin", length, range(n))
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Sequences of a text that are read from the disk on demand: a training set of any size."""
+
+    path: Path
+    """The text."""
+    length: int
+    """Bytes of a sequence."""
+    places: range | Int[np.ndarray, " window"]
+    """Index of each sequence in the text."""
+
+    example_bytes = 8
+    """Bytes of memory for each sequence: its index."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def choose(self, rows: Int[np.ndarray, " row"]) -> Windows:
+        """Some of them, still on the disk."""
+        places = rows if isinstance(self.places, range) else self.places[rows]
+        return Windows(self.path, self.length, places)
+
+    def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
+        """Some of the sequences, each with the byte that follows each of its bytes."""
+        import torch
+
+        text = np.memmap(self.path, dtype=np.uint8, mode="r")
+        starts = np.asarray(self.choose(rows).places) * self.length
+        read = np.stack([text[start : start + self.length + 1] for start in starts])
+        both = torch.from_numpy(read.astype(np.int64))
+        return TokenBatch(both[:, :-1], both[:, 1:])
+
+
+def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Corpus:
+    """A corpus, built once and then read from the user's cache.
+
+    Args:
+        name: `code`, `text`, `code+text` or `files`.
+        data: paths of `files`.
+        version: text that identifies the content.
+        share: share of its bytes that are held out, in whole files if possible.
+        seed: seed of the choice of these files.
+
+    Raises:
+        ValueError: a file that is missing or no text.
+    """
+    key = hashlib.sha256(json.dumps([2, name, version, share, seed]).encode()).hexdigest()[:16]
+    folder = user_cache("text") / f"{name}-{key}"
+    corpus = Corpus(folder)
+    if corpus.is_whole:
+        return corpus
+    with scratch_folder(f"{name}-", folder.parent) as scratch:
+        made = scratch / "made"
+        made.mkdir(mode=0o700)
+        try:
+            n_bytes = sizes(name, data)
+            out = held_out(n_bytes, share, seed)
+            cut = {} if out else _end_of_the_largest(n_bytes, share)
+            _write(made, documents(name, data), out, cut)
+            if not corpus.is_whole:  # another process may have made it meanwhile, and may use it
+                shutil.rmtree(folder, ignore_errors=True)
+            os.replace(made, folder)
+            _write_through(folder.parent)
+        except OSError:
+            if not corpus.is_whole:  # no other process was faster
+                raise
+    return corpus
+
+
+def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
+    """Choose the sources that are held out, in random order until they make up the share of the bytes.
+
+    A source that would bring more than twice the share is passed over. If the chosen ones make up less than
+    half of the share, none is returned: the end of the largest is held out then.
+
+    >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
+    ['b']
+    >>> sorted(held_out({"a": 1, "b": 500, "c": 500}, 0.05, seed=1))
+    []
+    """
+    names, wanted = sorted(sizes), share * sum(sizes.values())
+    chosen, n_bytes = [], 0
+    for place in generator(seed, "data", 5).permutation(len(names)).tolist():
+        name = names[place]
+        if n_bytes < wanted and n_bytes + sizes[name] <= 2 * wanted:
+            chosen.append(name)
+            n_bytes += sizes[name]
+    return frozenset(chosen if 2 * n_bytes >= wanted else [])
+
+
+def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
+    """The largest source -> how many of its bytes are trained; the rest is the share of all bytes."""
+    largest = max(sizes, key=sizes.__getitem__)
+    return {largest: max(0, sizes[largest] - max(1, round(share * sum(sizes.values()))))}
+
+
+def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
+    """Write both splits, the manifest and their SHA-256, and sync them to the disk.
+
+    No more than one piece of a document is in memory at a time.
+
+    Args:
+        folder: folder for the files.
+        read: every document.
+        out: sources that are held out.
+        cut: source -> how many of its bytes are trained, if its end is held out; the cut moves to the end of
+            a line.
+    """
+    manifest: dict[str, dict[str, dict[str, Any]]] = {TRAIN: {}, VALIDATION: {}}
+    with contextlib.ExitStack() as stack:
+        files = {split: stack.enter_context((folder / f"{split}.bin").open("wb")) for split in manifest}
+        for source, pieces in read:
+            split = VALIDATION if source in out else TRAIN
+            halves = _at_the_end_of_a_line(pieces, cut[source]) if source in cut else [(split, pieces)]
+            for split, half in halves:
+                entry = manifest[split].setdefault(source, {"documents": 0, "bytes": 0, "sha256": ""})
+                digest = hashlib.sha256(entry["sha256"].encode())
+                for piece in half:
+                    files[split].write(piece)
+                    digest.update(piece)
+                    entry["bytes"] += len(piece)
+                files[split].write(END)
+                entry |= {"documents": entry["documents"] + 1, "sha256": digest.hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    (folder / _SUMS).write_text(json.dumps({name: content_digest(folder / name) for name in _FILES}))
+    for path in (*map(folder.joinpath, (*_FILES, _SUMS)), folder):
+        _write_through(path)
+
+
+def _write_through(path: Path) -> None:
+    """Sync a file, or the names in a folder, to the disk."""
+    place = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Split a file into a training part and a held-out part; both must be read to their end, in this order.
+
+    If no line ends soon after the cut, the line is cut.
+    """
+    rest = iter(pieces)
+    held: list[bytes] = []
+
+    def before() -> Iterator[bytes]:
+        n_bytes = 0
+        for piece in rest:
+            if n_bytes + len(piece) > cut:
+                at = max(0, cut - n_bytes)
+                end = piece.find(b"\n", at, at + _LONGEST_LINE) + 1 or _between_characters(piece, at)
+                held.append(piece[end:])
+                yield piece[:end]
+                return
+            n_bytes += len(piece)
+            yield piece
+
+    yield TRAIN, before()
+    yield VALIDATION, itertools.chain(held, rest)
+
+
+def _between_characters(piece: bytes, at: int) -> int:
+    """The next place from `at` on that is not inside a UTF-8 character."""
+    while at < len(piece) and piece[at] & 0xC0 == 0x80:
+        at += 1
+    return at

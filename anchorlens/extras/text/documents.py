@@ -1,0 +1,305 @@
+"""Documents: the sources of text, file by file, and the check that they are text.
+
+`code` is the standard library of the Python that is running, `text` is English prose from the same: its
+docstrings and the help topics of `pydoc`. Nothing is fetched. The user's own files are read piece by piece.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import functools
+import hashlib
+import itertools
+import os
+import platform
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from anchorlens.files.safe import UTF_16, ordinary_file
+from anchorlens.texts import safe_repr
+
+CODE, TEXT, FILES = "code", "text", "files"
+MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
+"""Most files that may be named, most folder entries that are searched for them, and most bytes in all."""
+_LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
+"""Folders of the standard library that are not taken: tests, tables of characters, and prose as code."""
+_PIECE = 2**20
+
+
+class Document(NamedTuple):
+    """A text that is in one split as a whole."""
+
+    source: str
+    """The file it comes from: all documents from one file are in the same split."""
+    pieces: Iterable[bytes]
+    """Its bytes in order, UTF-8 without a NUL byte."""
+
+
+def python_version() -> str:
+    """Name the Python version, which decides the content of `code` and `text`.
+
+    >>> python_version().split()[0]
+    'Python'
+    """
+    return f"Python {platform.python_version()}"
+
+
+def documents(corpus: str, data: str = "") -> Iterator[Document]:
+    """Every document, one after another; of the user's own files, one piece at a time is in memory.
+
+    Args:
+        corpus: `code`, `text`, `code+text` or `files`.
+        data: paths of `files`, separated as in PATH; a folder stands for every file in it.
+
+    Raises:
+        ValueError: a file that is missing, empty, or no text.
+    """
+    if corpus == FILES:
+        for name, path in distinct_files(data).items():
+            yield Document(name, text_of(path))
+        return
+    for path in _library():
+        name, code = _name(path), path.read_bytes()
+        if corpus != TEXT:
+            yield Document(name, [code])
+        if corpus != CODE and (prose := _docstrings(code)):
+            yield Document(name, [prose])
+    if corpus != CODE:
+        for name, topic in _topics():
+            yield Document(name, [topic])
+
+
+def sizes(corpus: str, data: str = "") -> dict[str, int]:
+    """Source -> bytes that are taken from it.
+
+    Raises:
+        ValueError: a path does not exist, or none is named.
+    """
+    if corpus == FILES:
+        return {name: path.stat().st_size for name, path in distinct_files(data).items()}
+    if corpus == CODE:
+        return {_name(path): path.stat().st_size for path in _library()}
+    n_bytes: Counter[str] = Counter()
+    for source, pieces in documents(corpus):
+        n_bytes[source] += sum(map(len, pieces))
+    return dict(n_bytes)
+
+
+def absolute(data: str) -> str:
+    """Make the paths absolute, so that a run can go on from any folder.
+
+    Raises:
+        ValueError: the text holds no valid paths.
+    """
+    try:
+        return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"data must name text files or folders that exist, got {safe_repr(data)}: {error}"
+        ) from None
+
+
+def named_files(data: str) -> dict[str, Path]:
+    """Name -> path of every file that is named, in the given order; those of a folder ascending.
+
+    A folder stands for the plain files in it and below; hidden ones and links are left out.
+
+    Raises:
+        ValueError: a path does not exist or is no plain file, or there are no files, or too many.
+    """
+    files: dict[str, Path] = {}
+    n_entries = 0
+    for text in filter(None, data.split(os.pathsep)):
+        path = Path(text)
+        named = {path.name: path}
+        if os.path.isdir(path):
+            entries = list(itertools.islice(_inside(path), MOST_ENTRIES + 1 - n_entries))
+            n_entries += len(entries)
+            plain = (Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
+            named = {f"{path.resolve().name}/{file.relative_to(path).as_posix()}": file for file in plain}
+        elif not os.path.isfile(path):
+            raise ValueError(
+                f"data must name text files or folders that exist, {os.pathsep!r} between two, got "
+                f"{safe_repr(text)}"
+            )
+        if twice := sorted(files.keys() & named):
+            raise ValueError(
+                f"data must name files of different names, got {safe_repr(twice[0])} twice; put what you "
+                "want into one folder"
+            )
+        files |= dict(sorted(named.items()))
+        if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
+            raise ValueError(
+                f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
+                f"entries, got more with {safe_repr(text)}; put what you want into a folder of its own"
+            )
+    if not files:
+        raise ValueError(f"data must name text files, or folders with some, got {safe_repr(data)}")
+    return files
+
+
+def distinct_files(data: str) -> dict[str, Path]:
+    """The named files; of those with equal content only the first, so that no text is in both splits.
+
+    Raises:
+        ValueError: as `named_files`.
+    """
+    by_content: dict[str, tuple[str, Path]] = {}
+    for name, path in named_files(data).items():
+        by_content.setdefault(content_digest(path), (name, path))
+    return dict(by_content.values())
+
+
+def fingerprint(data: str, expected: str = "") -> str:
+    """Identify the content of `files`: their number, bytes, and a SHA-256 of names and contents.
+
+    Args:
+        data: their paths, separated as in PATH.
+        expected: the result that is required; if number or bytes already differ, no file is read.
+
+    Raises:
+        ValueError: a path that is not there, too much text, or other files than expected.
+    """
+    files = named_files(data)
+    n_bytes = sum(path.stat().st_size for path in files.values())
+    if n_bytes > MOST_BYTES:
+        raise ValueError(f"data must be at most {MOST_BYTES:,} bytes of text, got {n_bytes:,}; name less")
+    named = f"{len(files)} {'file' if len(files) == 1 else 'files'}, {n_bytes:,} bytes"
+    if not expected or expected.startswith(f"{named}, "):
+        contents = "".join(f"{name}\0{content_digest(path)}\n" for name, path in files.items())
+        whole = f"{named}, SHA-256 {hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+        if expected in ("", whole):
+            return whole
+        named += ", of other contents"  # not their hash, which would tell a stranger what they hold
+    raise ValueError(
+        f"the text must be that of {safe_repr(expected)}, and what is named is {named}; name the same files "
+        "in the same order"
+    )
+
+
+def text_of(path: Path) -> Iterator[bytes]:
+    """Read a text file piece by piece.
+
+    Raises:
+        ValueError: it cannot be read, is empty or no text.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    n_bytes = 0
+    for piece in _pieces(path):
+        if not n_bytes:
+            if piece.startswith(UTF_16):
+                raise ValueError(
+                    f"{safe_repr(str(path))} must be text in UTF-8, got UTF-16; save it as UTF-8"
+                )
+            piece = piece.removeprefix(codecs.BOM_UTF8)
+        if b"\0" in piece:
+            raise ValueError(
+                f"{safe_repr(str(path))} must be text, and holds a NUL byte; is it a binary file?"
+            )
+        try:
+            decoder.decode(piece)
+        except UnicodeDecodeError as error:
+            at = n_bytes + max(error.start, 0)
+            raise ValueError(
+                f"{safe_repr(str(path))} must be text in UTF-8, and near byte {at} is not"
+            ) from None
+        n_bytes += len(piece)
+        yield piece
+    if decoder.getstate()[0]:
+        raise ValueError(f"{safe_repr(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
+    if not n_bytes:
+        raise ValueError(f"{safe_repr(str(path))} must hold text, and is empty; leave it out")
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a plain file."""
+    try:
+        with ordinary_file(path) as (file, _):
+            while piece := file.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise ValueError(f"{safe_repr(str(path))} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{safe_repr(str(path))} {error}") from None
+
+
+def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Entries of a folder and of its subfolders, without hidden ones and without following links."""
+    waiting = [os.fspath(folder)]
+    while waiting:
+        this = waiting.pop()
+        try:
+            with os.scandir(this) as entries:
+                for entry in entries:
+                    if not entry.name.startswith("."):
+                        yield entry
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+        except OSError as error:
+            raise ValueError(f"{safe_repr(this)} cannot be read: {error.strerror}") from None
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 of a file's present content; cached while its size and modification time stay the same.
+
+    Raises:
+        ValueError: it cannot be read.
+        OSError: it is not there.
+    """
+    status = path.stat()
+    return _file_digest(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=MOST_FILES)
+def _file_digest(path: Path, changed: int, size: int) -> str:
+    """SHA-256 of the first `size` bytes of a file, cached by the time of its last change."""
+    digest = hashlib.sha256()
+    for piece in _pieces(path):
+        digest.update(piece[:size])
+        size -= len(piece)
+        if size <= 0:
+            break
+    return digest.hexdigest()
+
+
+def _root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _name(path: Path) -> str:
+    """Name of a module of the standard library."""
+    return path.relative_to(_root()).as_posix()
+
+
+def _library() -> list[Path]:
+    """The modules of the standard library that are taken and are not empty, ascending."""
+    root = _root()
+    return sorted(
+        path
+        for path in root.rglob("*.py")
+        if not _LEFT_OUT & set(path.relative_to(root).parts[:-1]) and path.stat().st_size
+    )
+
+
+def _topics() -> list[tuple[str, bytes]]:
+    """The help topics of `pydoc`, ascending; none where Python came without them."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        return []
+    return [(f"help topic {name}", topic.encode()) for name, topic in sorted(topics.items())]
+
+
+def _docstrings(code: bytes) -> bytes:
+    """The docstrings of a module, in order, a blank line between two."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return b""
+    texts = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    return "\n\n".join(filter(None, texts)).encode()

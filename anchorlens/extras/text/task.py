@@ -1,0 +1,313 @@
+"""TextTask: predict the next byte of a text, measured in bits per byte on held-out text."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import check_number, documented, number
+from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
+from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import at_end, check_capacity
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.phases import TRAINING_SET
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_ASKED, QUICKLY = 1_000, 128
+"""Sequences of each split that `evaluate` uses by default, and that `measure` uses."""
+AT_ONCE = 32
+"""Most sequences in a forward pass."""
+_MOST_BITS = 64
+_bits = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
+_derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
+_HELD_OUT = "bits per byte on held-out files"
+METRICS = (
+    _bits(
+        "train_bits",
+        "train bits",
+        "Bits per byte on training text",
+        "bits per byte on what it was trained on",
+        logged_as="train_bits",
+    ),
+    _bits(
+        "validation_bits",
+        "validation bits",
+        "Bits per byte on held-out text",
+        _HELD_OUT,
+        logged_as="validation_bits",
+        map_caption="Bits per byte on held-out files: 8 for a guess among all bytes, less is better.",
+    ),
+    _derived(
+        "perplexity",
+        "perplexity",
+        "Perplexity per byte on held-out text",
+        f"2 to the {_HELD_OUT}",
+        lowest=1.0,
+        highest=256.0,
+    ),
+    _derived(
+        "gap",
+        "gap",
+        "Gap between held-out and training text",
+        f"{_HELD_OUT} minus those on training text",
+        lowest=None,
+        highest=None,
+    ),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class TextTask(TaskConfig):
+    """Text, byte by byte: after each byte predict the next one.
+
+    Sequences follow one another without gaps or padding, through the end of one file and the beginning of the
+    next, with a NUL byte between. Whole files are held out, or the end of the largest if no choice of files
+    comes near the wanted share. Files with equal content count once. The text is built once, in the user's
+    cache, and read from there on demand.
+
+    Raises:
+        ValueError: an invalid value; files that are missing or hold no text.
+
+    Source: arXiv 2501.08537, figure 7D, which trains GPT-2 Medium on 40 billion tokens of SlimPajama. This
+    is a stand-in of far smaller size, and nothing about SlimPajama follows from it.
+    """
+
+    kind: ClassVar[str] = "text"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    stored_fields: ClassVar[tuple[str, ...]] = ("version",)
+    d_vocab = 256
+
+    corpus: Literal["", "code", "text", "code+text", "files"] = ""
+    """What is read. `code`: the standard library of the Python that is running. `text`: English prose, its
+    docstrings and help topics. `files`: those that `data` names. If empty: `files` if `data` names some,
+    else `code`."""
+    data: str = dataclasses.field(default="", compare=False)
+    """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon). A folder stands
+    for every file in it. The paths become absolute ones."""
+    version: str = ""
+    """Identifies the content; filled in if unset. `Python 3.11.7`, or the number of files, their bytes, and a
+    SHA-256 of their names and contents."""
+    seq_len: int = number(256, minimum=2, maximum=65_536)
+    """Bytes in a sequence."""
+    held_out_share: float = number(0.05, minimum=0.001, maximum=0.5)
+    """The share of the bytes that is held out, in whole files."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the held-out files."""
+
+    def __post_init__(self) -> None:
+        """Check every field, and note which content it is."""
+        super().__post_init__()
+        if not self.corpus:
+            object.__setattr__(self, "corpus", FILES if self.data else CODE)
+        if self.data and self.corpus != FILES:
+            raise ValueError(f"data is of the corpus 'files', and this one is {self.corpus!r}; leave one out")
+        if self.data:
+            object.__setattr__(self, "data", absolute(self.data))
+        if self.corpus == FILES and not (self.data or self.version):
+            raise ValueError("the corpus 'files' must name its files; give data (--data PATH)")
+        if not self.version:
+            version = fingerprint(self.data) if self.corpus == FILES else python_version()
+            object.__setattr__(self, "version", version)
+
+    @cached_property
+    def text(self) -> Corpus:
+        """The corpus, in the user's cache.
+
+        Raises:
+            ValueError: it cannot be built, or differs from the text of the task.
+        """
+        if self.corpus == FILES and not self.data:
+            raise ValueError(f"the text of {self.version} must be named; give its files (--data PATH)")
+        if self.corpus == FILES:
+            fingerprint(self.data, self.version)
+        elif (here := python_version()) != self.version:
+            raise ValueError(f"the text must be that of {self.version}, and this is {here}; use that one")
+        return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
+
+    def _windows(self, split: str) -> Windows:
+        windows = self.text.windows(split, self.seq_len)
+        if not len(windows):
+            raise ValueError(
+                f"the text must have a sequence of {self.seq_len} bytes in both splits, and of {split} there "
+                f"are {self.text.n_bytes(split):,} bytes; give more text or a smaller seq_len"
+            )
+        return windows
+
+    def training_set(self, n: int, seed: int) -> Windows:
+        """`n` sequences of the training text, none twice, in random order.
+
+        Raises:
+            ValueError: the text has fewer, or nothing that is held out.
+        """
+        windows, _ = self._windows(TRAIN), self._windows(VALIDATION)  # both, before anything is trained
+        if n > len(windows):
+            raise ValueError(
+                f"n_samples must be at most {len(windows):,}, the sequences of {self.seq_len} bytes of this "
+                f"text, got {n:,}; train for several epochs, or give more text"
+            )
+        return windows.choose(generator(seed, "data").permutation(len(windows))[:n])
+
+    def loss(self, model: LogitsModel, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
+        """Mean cross-entropy over every byte, in nats.
+
+        Args:
+            model: gives the logits.
+            batch: sequences, and the byte that follows each of their bytes.
+            generator: not used; nothing is drawn.
+        """
+        import torch
+
+        logits = model(batch.tokens)[..., : TextTask.d_vocab]
+        targets = batch.targets.to(logits.device)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def evaluate(
+        self,
+        model: LogitsModel,
+        *,
+        training_set: Any = None,
+        seed: int = 0,
+        max_asked: int = MOST_ASKED,
+        quick: bool = False,
+    ) -> Evaluation:
+        """Measure bits per byte on held-out and on training text.
+
+        Args:
+            model: the model to evaluate.
+            training_set: what it was trained on; without it the whole training text is used.
+            seed: seed of the choice of sequences.
+            max_asked: most sequences of each split that are used.
+            quick: use only 128 of each.
+
+        Returns:
+            Bits per byte with standard errors over the sequences, perplexity and gap.
+
+        Raises:
+            ValueError: an unusable option, a model or training data of another size, or text that is not
+                there.
+        """
+        check_capacity(model, self)
+        check_number("max_asked", max_asked, minimum=1, integer=True)
+        check_number("seed", seed, minimum=0, integer=True)
+        rng, most = generator(seed, "evaluation"), QUICKLY if quick else max_asked
+        trained = self._windows(TRAIN) if training_set is None else self.checked_training_set(training_set)
+        found: dict[str, Accuracy] = {}
+        finite = True
+        for name, sequences in (("train_bits", trained), ("validation_bits", self._windows(VALIDATION))):
+            rows = rng.permutation(len(sequences))[:most]
+            bits = np.concatenate(list(bits_per_byte(model, sequences, rows)))
+            finite = finite and bool(np.isfinite(bits).all())
+            found[name] = _mean(bits, of=len(sequences))
+        train, validation = found.values()
+        error = math.hypot(train.standard_error, validation.standard_error)
+        gap = Accuracy(validation.value - train.value, error, validation.n_sequences)
+        measures = {**found, "perplexity": _perplexity(validation), "gap": gap}
+        return self.evaluation(
+            {name: one for name, one in measures.items() if one is not None and math.isfinite(one.value)},
+            finite=finite,
+            seed=seed,
+            options={
+                "task": self.describe().split("\n")[0],
+                "text": self.version,
+                "text_sha256": self.text.sha256,
+            },
+            train_source="training text" if training_set is None else TRAINING_SET,
+        )
+
+    def checked_training_set(self, training_set: Any) -> Any:
+        """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
+
+        Raises:
+            ValueError: they are empty, or of another text or length.
+        """
+        if not isinstance(training_set, Windows):
+            return super().checked_training_set(training_set)
+        whole = self._windows(TRAIN)
+        if not len(training_set) or (training_set.path, training_set.length) != (whole.path, whole.length):
+            raise ValueError(
+                f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
+                f"training_set gives them, got {len(training_set):,} of {training_set.length} bytes; is it "
+                "another task's?"
+            )
+        return training_set
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""
+        most = QUICKLY if quickly else MOST_ASKED
+        return most + min(most, n_train)
+
+    def bytes_to_ask(self, n_train: int) -> int:
+        """Memory of one batch, and of the indices of the training sequences."""
+        return 8 * n_train + 32 * AT_ONCE * self.seq_len
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        share = f"about {self.held_out_share:.1%} of the bytes"
+        return f"{share}, in whole files by seed, or the end of the largest file"
+
+    def describe(self) -> str:
+        """In words: which text, and how much of it is held out."""
+        what = {
+            "code": "the standard library of Python, but for its folders test and tests",
+            "text": "docstrings and help topics of the standard library of Python",
+            "code+text": "the standard library of Python, and its docstrings and help topics",
+            FILES: "files",
+        }[self.corpus]
+        return (
+            f"Text, byte by byte: {what} ({self.version}); sequences of {self.seq_len} bytes.\n"
+            f"Held out: {self.held_out}."
+        )
+
+
+def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Bits per byte of each sequence, [sequence], some sequences at a time.
+
+    Args:
+        model: the model to evaluate.
+        some: the sequences, of which rows are taken.
+        rows: indices of the sequences to use.
+    """
+    import torch
+
+    from anchorlens.models.running import device_of, evaluation_mode
+
+    device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
+    with evaluation_mode(model), torch.inference_mode():
+        for first in range(0, len(rows), AT_ONCE):
+            batch = some.take(rows[first : first + AT_ONCE])
+            logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            logits, targets = logits.transpose(1, 2), batch.targets.to(logits.device)
+            losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+            yield (losses.mean(dim=1) / math.log(2)).double().cpu().numpy()
+
+
+def _perplexity(bits: Accuracy) -> Accuracy | None:
+    """2 to the bits per byte; None above `_MOST_BITS` of them, where a model has diverged."""
+    if bits.value > _MOST_BITS:
+        return None
+    value = 2**bits.value
+    return Accuracy(value, value * math.log(2) * bits.standard_error, bits.n_sequences)
+
+
+def _mean(values: np.ndarray, *, of: int) -> Accuracy:
+    """The mean over sequences drawn without replacement from a given number."""
+    n = len(values)
+    spread = float(values.std(ddof=1)) if n > 1 else 0.0
+    return Accuracy(float(values.mean()), spread / math.sqrt(n) * math.sqrt(max(0.0, 1 - n / of)), n)

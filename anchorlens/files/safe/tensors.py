@@ -1,0 +1,118 @@
+"""Tensors in untrusted files: `.pt` zips and `.safetensors`, told apart by content; no code ever runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+
+from anchorlens.files.safe.data import ordinary_file, read_json
+from anchorlens.files.safe.kinds import START, instead
+from anchorlens.files.safe.limits import check_at_most
+from anchorlens.files.safe.refusals import reading
+from anchorlens.texts import first_line
+
+if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
+    from torch import Tensor
+
+HEADER = "anchorlens"
+"""Name of the header in a file of ours: a key of the dict in a `.pt`, of the metadata of a `.safetensors`."""
+LARGEST_HEADER = 16 * 2**20
+MOST_VALUES_OF_HEADER = 2_000_000
+ZIP = b"PK\x03\x04"
+_COPIES = 3
+"""Copies of a file's bytes in memory while it is read: the bytes, the tensors, and one more of a storage."""
+
+
+class Contents(NamedTuple):
+    """The contents of a file, read once; later changes of the file have no effect."""
+
+    values: dict[str, Any]
+    """Name -> tensor on the CPU, or other plain value."""
+    sha256: str
+    """SHA-256 of the bytes that were read, 64 hexadecimal digits."""
+
+
+def read_tensors(path: str | os.PathLike[str]) -> Contents:
+    """Read the contents of a file of any format, and the SHA-256 of the same bytes.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged or unsafe; no code ran, and at most three times the
+            file's size was taken in memory.
+    """
+    with reading(path):
+        with ordinary_file(path) as (file, size):
+            _check_start(file.read(START) or b"", size)
+            file.seek(0)
+            data = file.read(size) or b""
+        return tensors_in(data)
+
+
+def tensors_in(data: bytes) -> Contents:
+    """The contents of a file of any format, given as its bytes, and their SHA-256.
+
+    Raises:
+        ValueError: truncated, damaged or unsafe; no code ran.
+    """
+    _check_start(data[:START], len(data))
+    if not data.startswith(ZIP):
+        values = _safetensors(data)
+    else:
+        from anchorlens.files.safe.torch_zip import read_torch_zip
+
+        values = read_torch_zip(data)
+        if not isinstance(values, dict):
+            raise ValueError(
+                "not a checkpoint: torch.save wrote something that is no dict into it, but a "
+                f"{type(values).__name__}; save the weights by name: torch.save(model.state_dict(), path)"
+            )
+    return Contents(values, hashlib.sha256(data).hexdigest())
+
+
+def _check_start(start: bytes, size: int) -> None:
+    """Check a file by its first bytes and its size, before the rest is read.
+
+    Raises:
+        ValueError: no checkpoint, or one that does not fit into the memory.
+    """
+    length = int.from_bytes(start[:8], "little")
+    if start[8:9] == b"{" and length <= max(LARGEST_HEADER, size - 8):
+        check_at_most(LARGEST_HEADER, length, "its header", "bytes")
+        if length > size - 8:
+            raise ValueError(
+                f"truncated: its header must have {length:,} bytes, got {size - 8:,}; download it again"
+            )
+    elif not start.startswith(ZIP):
+        wanted = "it is neither a .pt zip nor a .safetensors file"
+        raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
+    if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
+        raise ValueError(
+            f"too large: it has {size / 1e9:,.1f} GB, {_COPIES} times as much must be free to read it, and "
+            f"{free / 1e9:,.1f} GB are"
+        )
+
+
+def read_safetensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors by name of a `.safetensors` file, given as its bytes.
+
+    Raises:
+        ValueError: truncated or damaged, or the header is too large.
+    """
+    import safetensors.torch
+
+    check_at_most(LARGEST_HEADER, int.from_bytes(data[:8], "little"), "its header", "bytes")
+    try:
+        return safetensors.torch.load(data)
+    except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
+        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
+
+
+def _safetensors(data: bytes) -> dict[str, Any]:
+    """The same; for a file of ours the metadata, with the tensors under `tensors`."""
+    tensors = read_safetensors(data)
+    length = int.from_bytes(data[:8], "little")
+    header = read_json(data[8 : 8 + length], most_values=MOST_VALUES_OF_HEADER)
+    metadata = header.get("__metadata__") or {}
+    return {**metadata, "tensors": tensors} if HEADER in metadata else dict(tensors)

@@ -1,0 +1,220 @@
+"""Read the zip files that `torch.save` writes; every claim in them is checked against the bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import lzma
+import math
+import posixpath
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anchorlens.files.safe.kinds import zip_kind
+from anchorlens.files.safe.limits import check_affordable, check_at_most, cost_factor
+from anchorlens.files.safe.pickles import Name, read_pickle
+from anchorlens.texts import first_line, safe_repr
+
+_LARGEST_PICKLE = 64 * 2**20
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    OSError,
+    RuntimeError,
+    OverflowError,
+    EOFError,
+)
+"""What zipfile and torch raise for a damaged zip in memory, in addition to ValueError."""
+_LOCAL_HEADER = 30
+"""Bytes of a zip entry's own header, before its name."""
+_DIRECTORY = b"PK\x01\x02"
+"""The bytes with which each entry of a zip's directory begins."""
+_MOST_ENTRIES = 200_000
+_MOST_DIMENSIONS = 16
+_LONGEST_KEY = 100
+"""Characters of a storage's name."""
+_FREE_COPIES = 2**28
+"""Bytes that tensors may take beyond twice the file if each has numbers of its own, as in later copies."""
+
+_STORAGES = {
+    "torch.FloatStorage": torch.float32,
+    "torch.DoubleStorage": torch.float64,
+    "torch.HalfStorage": torch.float16,
+    "torch.BFloat16Storage": torch.bfloat16,
+    "torch.BoolStorage": torch.bool,
+    "torch.ByteStorage": torch.uint8,
+    "torch.CharStorage": torch.int8,
+    "torch.ShortStorage": torch.int16,
+    "torch.IntStorage": torch.int32,
+    "torch.LongStorage": torch.int64,
+}
+_NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
+
+
+@contextlib.contextmanager
+def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.ZipFile]:
+    """Open a zip, given as its bytes, for reading.
+
+    Raises:
+        ValueError: it has more entries than that, or is damaged (also raised while an entry is read).
+    """
+    check_at_most(most_entries, data.count(_DIRECTORY), "its zip", "entries")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            yield archive
+    except _DAMAGED as error:
+        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
+
+
+def read_torch_zip(data: bytes) -> Any:
+    """What `torch.save` wrote: dicts, lists, plain values and tensors on the CPU.
+
+    The tensors share the memory of their storages, as they did when they were saved.
+
+    Args:
+        data: the whole file.
+
+    Raises:
+        ValueError: damaged, unsafe, or not written by torch.save; no code ran, and at most about twice the
+            file's size was taken in memory.
+    """
+    with zip_in(data) as archive:
+        if kind := zip_kind(archive.namelist()):
+            raise ValueError(kind)
+        entries = _checked_entries(archive, len(data))
+        return _Reader(archive, entries).content()
+
+
+def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """Entry name (without the folder that holds all entries) -> entry."""
+    entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+    stored = all(e.compress_type == zipfile.ZIP_STORED and e.compress_size == e.file_size for e in entries)
+    if not stored or sum(e.file_size for e in entries) > size:
+        raise ValueError(
+            "its zip is compressed, which torch.save never does; save it again with torch.save, or unzip it "
+            "and zip it without compression (zip -0 -D -r)"
+        )
+    end = 0
+    for entry in entries:
+        if entry.header_offset < end:
+            raise ValueError("unsafe: entries of its zip overlap; refused")
+        end = entry.header_offset + _LOCAL_HEADER + len(entry.filename) + entry.file_size
+    names = [entry.filename for entry in entries]
+    folder = names[0].split("/")[0] + "/" if names else ""
+    for name in names:
+        if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
+            raise ValueError(f"unsafe: an entry of its zip is called {safe_repr(name)}; refused")
+    if len(set(names)) < len(names):
+        raise ValueError("unsafe: two entries of its zip have the same name; refused")
+    return {name.removeprefix(folder): entry for name, entry in zip(names, entries, strict=True)}
+
+
+class _Storage:
+    """One storage, its bytes as a tensor of its dtype."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+
+class _Reader:
+    def __init__(self, archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> None:
+        self.archive, self.entries = archive, entries
+        self.storages: dict[str, _Storage] = {}
+        n_bytes = 2 * sum(entry.file_size for entry in entries.values()) + _FREE_COPIES
+        self.claimed, self.allowed = 0, max(cost_factor(), 1.0) * n_bytes
+        """Bytes that the tensors take if each has numbers of its own, and that they may take so."""
+
+    def content(self) -> Any:
+        if "data.pkl" not in self.entries:
+            raise ValueError("damaged: its data.pkl is not in the folder of the other entries")
+        check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
+        if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
+            raise ValueError("its numbers are not in little-endian order; save it again on another machine")
+        functions = {
+            "collections.OrderedDict": _ordered_dict,
+            "torch._utils._rebuild_tensor_v2": self._tensor,
+            "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
+            "torch.Size": _size,
+        }
+        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage, self._count)
+        words = (
+            f"its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and in a file of "
+            f"its size they may take {self.allowed / 1e9:,.1f} GB"
+        )
+        check_affordable(self.claimed, self.allowed, words)
+        return content
+
+    def _count(self, value: Any) -> None:
+        """Count what a tensor takes that stands under one more name."""
+        if isinstance(value, Tensor):
+            self.claimed += value.numel() * value.element_size()
+
+    def _bytes(self, name: str) -> bytes:
+        """An entry, its checksum verified."""
+        try:
+            return self.archive.read(self.entries[name])
+        except zipfile.BadZipFile as error:
+            if "CRC" not in str(error):
+                raise
+            raise ValueError("damaged: its content does not match its checksum; copy it again") from None
+
+    def _storage(self, identity: Any) -> _Storage:
+        kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
+        dtype = _STORAGES.get(cls) if type(cls) is Name else None
+        if (
+            kind != "storage"
+            or dtype is None
+            or not (type(key) is str and len(key) <= _LONGEST_KEY)
+            or type(n) is not int
+        ):
+            raise ValueError("damaged: its pickle refers to something that is no storage")
+        entry = self.entries.get(f"data/{key}")
+        if entry is None or entry.file_size != n * dtype.itemsize:
+            raise ValueError(f"truncated or damaged: storage {key!r} has not the bytes it should have")
+        if key not in self.storages:
+            data = bytearray(self._bytes(f"data/{key}"))
+            values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")
+            self.storages[key] = _Storage(values)
+        if self.storages[key].values.dtype != dtype:
+            raise ValueError(f"damaged: storage {key!r} is said to hold numbers of two kinds")
+        return self.storages[key]
+
+    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+        """A tensor within its storage; one that would reach beyond it is refused before it is made."""
+        if not (
+            type(storage) is _Storage
+            and type(size) is type(stride) is tuple
+            and len(size) == len(stride) <= _MOST_DIMENSIONS
+            and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
+        ):
+            raise ValueError("damaged: its pickle describes no tensor")
+        numel = math.prod(size)
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        n_bytes = numel * storage.values.element_size()
+        self.claimed += n_bytes
+        if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
+            raise ValueError(
+                f"unsafe: a tensor of shape {list(size)} is no plain tensor, its numbers are not in the file"
+            )
+        return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
+
+
+def _size(size: Any = ()) -> tuple[int, ...]:
+    """Stand-in for `torch.Size`: returns a short tuple of integers as it is, and refuses anything else."""
+    if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
+        raise ValueError("damaged: its pickle describes a shape that is none")
+    return size
+
+
+def _ordered_dict(pairs: Any = ()) -> dict[Any, Any]:
+    if len(pairs):
+        raise ValueError("unsafe: it builds a dict in a way that torch.save does not; refused")
+    return {}

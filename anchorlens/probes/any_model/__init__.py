@@ -1,0 +1,1 @@
+"""Probes of any HookedTransformer."""

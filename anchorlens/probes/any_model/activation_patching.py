@@ -1,0 +1,202 @@
+"""Activation patching: which (layer, position) carries the key and which the single-anchor result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.models import hooks
+from anchorlens.probes.plots.place_map import place_map
+from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
+from anchorlens.probes.shared.patches import (
+    clearly_above_zero,
+    given_pairs,
+    patch_effects,
+    sequences_that_differ,
+)
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.show.figures import COSINE
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
+
+
+@probe_result
+class ActivationPatching(ProbeResult):
+    """How much of the clean answer returns when one clean activation is patched into the corrupted run."""
+
+    probe: ClassVar[str] = "activation_patching"
+    readings: ClassVar[tuple[str, ...]] = (
+        "carried_by_first_anchor",
+        "carried_by_second_anchor",
+        "carried_by_last",
+    )
+    changes: tuple[str, ...]
+    """The token in which the clean and the corrupted sequence differ: `key`, `anchor 1`, `anchor 2`, ...;
+    `tokens` for sequences that were given."""
+    sites: tuple[str, ...]
+    """Hook names of the activations that are patched, in the order of a block."""
+    recovered: np.ndarray
+    """[change, site, layer, pos] Share of the difference between the clean and the corrupted run that the
+    patch recovers: 0 = none, 1 = all. The runs are compared by logit(clean target) - logit(corrupted target),
+    mean over sequences. NaN where the model does not prefer the right target in both runs by two standard
+    errors, since there is then no difference to recover."""
+    clean: np.ndarray
+    """[change] That logit difference in the clean run; above 0 where the model is right."""
+    corrupted: np.ndarray
+    """[change] The logit difference in the corrupted run; below 0 where the model is right."""
+    carried_by_first_anchor: float | None
+    """Recovered share when the first anchor is changed and its position is patched at the input of the last
+    layer: near 1 where g(x; a1) is at that position alone. None for sequences that were given."""
+    carried_by_second_anchor: float | None
+    """The same at the second anchor's position: near 1 where key and anchors are gathered there."""
+    carried_by_last: float | None
+    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution). For
+    sequences that were given: near 1 where the last position holds the change before the last layer."""
+    key_position: int | None
+    """Position of the key token; the anchors follow it. None for sequences that were given."""
+    n_sequences: int
+    """Number of pairs of sequences for each change."""
+    seed: int
+    """Seed from which those sequences were drawn, unless they were given."""
+
+    def headline(self) -> str:
+        """Where the first anchor is before the last layer; for given sequences, the best place."""
+        if self.key_position is None and not np.isnan(self.recovered).all():
+            _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
+            place = f"{self.sites[site]} of layer {layer} at position {pos}"
+            return f"{place} brings back most of the difference, {self.recovered.max():.2f}"
+        if self.carried_by_first_anchor is None:
+            return "nothing to bring back: the model does not tell the two targets apart"
+        return (
+            "before the last layer, patching undoes a change of the first anchor by "
+            f"{self.carried_by_first_anchor:.2f} at the first anchor, {self.carried_by_second_anchor:.2f} at "
+            f"the second, {self.carried_by_last:.2f} at the last position"
+        )
+
+    def plot(self) -> go.Figure:
+        """Recovered share by layer and position, with a panel for each change."""
+        panels = {
+            f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
+        }
+        return place_map(
+            "Activation patching, clean into corrupted",
+            panels,
+            self.sites,
+            key_position=self.key_position,
+            chain_length=len(self.changes) - 1,
+            colorbar="recovered",
+            scale=COSINE,
+            nothing="nothing to<br>bring back",
+        )
+
+
+@takes_any
+def activation_patching(
+    model: HookedTransformer,
+    task: AnchorTask | None = None,
+    *,
+    tokens: Any = None,
+    corrupted: Any = None,
+    targets: Any = None,
+    n_sequences: int = 8,
+    key_position: int | None = None,
+    seed: int = 0,
+) -> ActivationPatching:
+    """Find which (layer, position) carries the key and each anchor to the answer.
+
+    Clean and corrupted sequences have the same noise and differ in one token, the key or one anchor, and so
+    in their target. The probe patches one activation of the clean run at a time, [layer, position] of
+    `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The patch setter is that of
+    `transformer_lens.patching`; its loop is not used, since its progress bar cannot be silenced.
+
+    Blind to: what a place holds (g(x; a), or key and anchor side by side), what several places carry only
+    together, and, in its readings, every layer but the input of the last one.
+
+    Args:
+        model: any HookedTransformer whose residual hooks are alive.
+        task: gives the sequences: of trained pairs if such pairs differ by the change, else of all pairs. It
+            is ignored if sequences are given.
+        tokens: clean sequences of your own, [pos] or [sequence, pos], of any model and task; they need
+            `corrupted` and `targets`.
+        corrupted: the corrupted sequences, of the same shape as `tokens`.
+        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence; their logits
+            are compared at the last position.
+        n_sequences: number of pairs of sequences for each change, >= 1.
+        key_position: position of the key token; 2 as in the papers.
+        seed: seed of the sequences.
+
+    Returns:
+        Recovered share, 0 = none, 1 = the whole clean answer, for every change, site, layer and position;
+        where the first anchor is changed, it shows where g(x; a1) is.
+
+    Raises:
+        ValueError: a dead hook, a number out of range, a task in which changing a token hardly ever changes
+            the target, a model too small for the task, or given sequences that the model cannot read or
+            that do not fit together.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> activation_patching(build_model(ModelConfig(gamma=0.5)), AnchorTask()).recovered.shape
+        (3, 3, 2, 9)
+        >>> model = build_model(ModelConfig(gamma=0.5))
+        >>> clean, corrupted = [5, 0, 200, 7], [5, 0, 100, 7]
+        >>> activation_patching(model, tokens=clean, corrupted=corrupted, targets=[8, 9]).recovered.shape
+        (1, 3, 2, 4)
+
+    Source: activation patching as in `transformer_lens.patching`; the carriers are those of the two
+    solutions of arXiv 2405.05409.
+    """
+    given = (tokens, corrupted, targets)
+    if all(part is None for part in given):
+        task = check_inputs(model, task)
+        check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+        position = checked_position(task, key_position)
+        changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))
+        every = [sequences_that_differ(task, i, position, n_sequences, seed) for i in range(len(changes))]
+    else:
+        check_model(model)
+        changes, position, every = ("tokens",), None, [given_pairs(model, *given)]
+    sites = SITES[:2] if model.cfg.attn_only else SITES
+    for site in sites:
+        hooks.assert_live(model, site, every[0].clean[:4])
+    n_pos = every[0].clean.shape[1]
+    recovered, clean_means, corrupted_means = [], [], []
+    for pairs in every:
+        clean, other = (
+            pairs.differences(hooks.last_logits(model, rows)) for rows in (pairs.clean, pairs.corrupted)
+        )
+        told_apart = clearly_above_zero(clean) and clearly_above_zero(-other)
+        nothing = np.full((len(sites), model.cfg.n_layers, n_pos), np.nan)
+        recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)
+        clean_means.append(clean.mean())
+        corrupted_means.append(other.mean())
+    before_last = recovered[min(1, len(changes) - 1)][
+        0, -1
+    ]  # [pos] at resid_pre, with the first anchor changed (or the given tokens)
+
+    def carried(place: int | None) -> float | None:
+        return None if place is None else number(before_last[place])
+
+    return ActivationPatching(
+        changes=changes,
+        sites=sites,
+        recovered=np.stack(recovered),
+        clean=np.array(clean_means),
+        corrupted=np.array(corrupted_means),
+        carried_by_first_anchor=carried(None if position is None else position + 1),
+        carried_by_second_anchor=carried(None if position is None else position + 2),
+        carried_by_last=carried(n_pos - 1),
+        key_position=position,
+        n_sequences=len(every[0].clean),
+        seed=seed,
+    )

@@ -1,0 +1,128 @@
+"""Attention patterns of every head on one sequence, as an interactive page and as a static picture."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from einops import rearrange
+
+from anchorlens.models.hooks import PATTERN, read
+from anchorlens.probes.plots.attention import attention_heatmaps
+from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.show.figures.in_notebook import drawn_by
+from anchorlens.show.figures.picture import script_json
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class AttentionPatterns(ProbeResult):
+    """Attention of every layer and head on one sequence."""
+
+    probe: ClassVar[str] = "attention_patterns"
+    readings: ClassVar[tuple[str, ...]] = ("to_key_and_anchors",)
+    tokens: np.ndarray
+    """[pos] The sequence."""
+    key_position: int | None
+    """Position of the key token; the anchors follow it. None without a two-anchor task."""
+    attention: np.ndarray
+    """[layer, head_index, query_pos, key_pos] After the softmax, 0..1."""
+    to_key_and_anchors: float | None
+    """Attention of the last position to key and anchors in the last layer, mean over heads, 0..1. None
+    without a two-anchor task."""
+
+    def headline(self) -> str:
+        """Where the last position looks in the last layer."""
+        if self.to_key_and_anchors is None:
+            seen = self.attention[-1, :, -1].mean(axis=0)  # [key_pos]
+            return f"last layer: the last position looks most at position {seen.argmax()}, {seen.max():.0%}"
+        share = f"{self.to_key_and_anchors:.0%}"
+        return f"last layer: the last position pays {share} of its attention to key and anchors"
+
+    def plot(self) -> go.Figure:
+        """A heatmap for each layer and head."""
+        return attention_heatmaps([str(token) for token in self.tokens], self.attention)
+
+    def html(self) -> str:
+        """An interactive page fragment by circuitsvis with every head; it needs no network."""
+        return self._html(alone=True)
+
+    def circuitsvis_json(self) -> str:
+        """The input of circuitsvis' `AttentionHeads` as JSON, for pages that already hold its bundle."""
+        return json.dumps(self._shown())
+
+    def _shown(self) -> dict[str, Any]:
+        n_layers, n_heads = self.attention.shape[:2]
+        return {
+            "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
+            "tokens": [escape(str(token)) for token in self.tokens],
+            "attentionHeadNames": [
+                f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)
+            ],
+            "maxValue": 1.0,
+            "minValue": 0.0,
+        }
+
+    def _repr_html_(self) -> str:
+        return self._html(alone=False)
+
+    def _html(self, *, alone: bool) -> str:
+        heads = script_json(self.circuitsvis_json())
+        call = f"CircuitsVis.render(place.id, CircuitsVis.AttentionHeads, {heads})"
+        return drawn_by("CircuitsVis", call, alone=alone)
+
+
+@takes_any
+def attention_patterns(
+    model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
+) -> AttentionPatterns:
+    """Read the attention of every layer and head on one sequence.
+
+    Blind to: whether the model uses what it attends to; a head without effect attends somewhere too.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        task: says where key and anchors stand. Without one, or with a task of another kind, any sequence of
+            the model's tokens is accepted.
+        tokens: the sequence, [pos]; where None and with an AnchorTask, the papers' [35, 63, x, 1, 2, ...].
+
+    Returns:
+        Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' interactive heads;
+        `.html()` is that page, which works offline, and `.plot()` a static picture.
+
+    Raises:
+        ValueError: tokens that are no sequence of the task, a model too small for the task, or neither task
+            nor tokens.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), AnchorTask()).attention.shape
+        (2, 1, 9, 9)
+        >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), tokens=[5, 0, 200, 7]).attention.shape
+        (2, 1, 4, 4)
+
+    Source: attention A_l of arXiv 2405.05409 and 2501.08537, drawn by circuitsvis.
+    """
+    key = to_key_and_anchors = None
+    if tokens is not None and two_anchor_task(task) is None:
+        check_model(model)
+        sequence = token_rows(tokens)[:1]
+    else:
+        task = check_inputs(model, task, answers=False)
+        sequence, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
+    patterns = read(model, sequence[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
+    attention = np.concatenate([pattern.double().cpu().numpy() for pattern in patterns.values()])
+    if task is not None and key is not None:
+        seen = attention[-1, :, -1, key : key + 1 + task.chain_length].sum(axis=-1)
+        to_key_and_anchors = float(seen.mean())
+    return AttentionPatterns(sequence[0].numpy(), key, attention, to_key_and_anchors)

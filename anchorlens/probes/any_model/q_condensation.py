@@ -1,0 +1,119 @@
+"""Q-weight condensation: whether the neurons of W_Q point in few directions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.probes.plots.cosines import grouped_neurons
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_layer, check_model
+from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.weights import merged_heads, single
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+PARALLEL = 0.9
+"""|cosine| above which two neurons count as parallel."""
+
+
+@probe_result
+class QCondensation(ProbeResult):
+    """Cosines between the input weights of W_Q's neurons, heads merged."""
+
+    probe: ClassVar[str] = "q_condensation"
+    readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
+    cosines: np.ndarray
+    """[neuron, neuron] Cosines, -1..1, with the neurons in the order of the model."""
+    order: np.ndarray
+    """[neuron] Indices of the neurons, group by group: the picture shows `cosines[order][:, order]`."""
+    group_sizes: np.ndarray
+    """[group] Number of neurons in each group, in that order."""
+    mean_abs_cosine: float
+    """Mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
+    parallel_share: float
+    """Share of pairs of neurons with |cosine| > 0.9, 0..1."""
+    n_groups: int
+    """Number of groups, formed greedily; few = condensed, as many as neurons = no two are similar."""
+    layer: int
+    """Layer of W_Q, from 0."""
+    threshold: float
+    """Cosine above which a neuron joins a group."""
+
+    def headline(self) -> str:
+        """Mean |cosine| and the number of groups."""
+        n = len(self.order)
+        return f"mean |cosine| {self.mean_abs_cosine:.2f}, {n} neurons in {self.n_groups} groups"
+
+    def plot(self) -> go.Figure:
+        """The matrix of cosines in grouped order."""
+        return grouped_neurons(
+            self.cosines[np.ix_(self.order, self.order)], f"Condensation of W_Q, layer {self.layer}"
+        )
+
+
+def condensation(
+    w_q: Float[Tensor, "d_model neuron"], threshold: float
+) -> tuple[np.ndarray, list[list[int]], float, float]:
+    """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs.
+
+    Cosines are [neuron, neuron], -1..1; the mean, 0..1, and the share with |cosine| > 0.9, 0..1, are over
+    pairs of different neurons.
+    """
+    cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
+    off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
+    mean, parallel = (float(x.mean()) if x.size else 0.0 for x in (off_diagonal, off_diagonal > PARALLEL))
+    return cosines, greedy_groups(cosines, threshold), mean, parallel
+
+
+@takes_any
+def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
+    """Measure how far the neurons of W_Q have condensed into few directions.
+
+    A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, heads merged;
+    its input weights are the d_model numbers of that column.
+
+    Blind to: routes and answers, since the probe reads weights alone. One-hot weights share no direction,
+    whatever they compute.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        layer: layer of W_Q, from 0, or from the end if negative.
+        threshold: cosine above which a neuron joins the group of another, -1..1.
+
+    Returns:
+        Mean |cosine| (0..1; 1 = all neurons share one direction), share of parallel pairs, groups.
+
+    Raises:
+        ValueError: there is no such layer, or the threshold is no cosine.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> q_condensation(build_model(ModelConfig(gamma=0.5)))
+        QCondensation(mean |cosine| 0.07, 64 neurons in 64 groups)
+
+    Source: condensation of W_Q in arXiv 2405.05409 and 2501.08537.
+    """
+    check_model(model)
+    layer = check_layer(model, layer)
+    check_number("threshold", threshold, minimum=-1, maximum=1)
+    w_q = single(merged_heads(model.blocks[layer].attn.W_Q.detach()))
+    cosines, groups, mean, parallel = condensation(w_q, threshold)
+    return QCondensation(
+        cosines=cosines,
+        order=np.concatenate([np.array(group) for group in groups]),
+        group_sizes=np.array([len(group) for group in groups]),
+        mean_abs_cosine=mean,
+        parallel_share=parallel,
+        n_groups=len(groups),
+        layer=layer,
+        threshold=float(threshold),
+    )

@@ -1,0 +1,104 @@
+"""Stable rank of every weight matrix: the number of directions it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.extras.concept_graphs.unet.network import UNet
+from anchorlens.probes.plots.weights import rank_bars
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.weights import convolution_matrices, short_name, weight_matrices
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from torch import Tensor
+
+    from anchorlens.models.library import HookedTransformer
+
+FIRST = "blocks.0.attn.W_Q"
+"""The matrix whose stable rank is the reading."""
+
+
+@probe_result
+class StableRank(ProbeResult):
+    """Stable rank of every matrix, and that of a Gaussian matrix of its shape (the initialisation)."""
+
+    probe: ClassVar[str] = "stable_rank"
+    readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
+    names: tuple[str, ...]
+    """Parameter names; heads are merged, and convolutions are flattened to matrices."""
+    values: np.ndarray
+    """[matrix] ||W||_F^2 / ||W||_2^2; 1 = one direction, at most the smaller side; NaN for a zero matrix."""
+    gaussian: np.ndarray
+    """[matrix] The stable rank of a large Gaussian matrix of that shape."""
+    w_q: float | None
+    """Stable rank of the first layer's W_Q, as in arXiv 2501.08537; None for a network without one, and where
+    it is zero."""
+    w_q_normalized: float | None
+    """`w_q` divided by its Gaussian value: about 1 at a random start, near 0 if the matrix has condensed."""
+
+    @property
+    def normalized(self) -> np.ndarray:
+        """[matrix] `values` divided by `gaussian`."""
+        return self.values / self.gaussian
+
+    def headline(self) -> str:
+        """W_Q of the first layer, or the mean over all matrices where there is none."""
+        if self.w_q is None and FIRST in self.names:
+            return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
+        if self.w_q is None:
+            normalized = self.normalized[np.isfinite(self.normalized)]
+            mean = f"{normalized.mean():.2f} of a Gaussian's" if len(normalized) else "all are zero"
+            return f"mean over {len(normalized)} matrices: {mean}"
+        return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
+
+    def plot(self) -> go.Figure:
+        """A bar for each matrix, and a mark at the value of a Gaussian matrix."""
+        return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
+
+
+@takes_any
+def stable_rank(model: HookedTransformer | UNet) -> StableRank:
+    """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
+
+    Blind to: routes and answers, since it counts the directions of a matrix, not what they do.
+
+    Args:
+        model: any HookedTransformer (its heads are merged), or the U-Net of Concept Graphs (each convolution
+            counts as the matrix from what its kernel reads to what it writes). It is only read.
+
+    Raises:
+        ValueError: no model, a model without layers, or weights that are not finite.
+
+    Returns:
+        One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> stable_rank(build_model(ModelConfig(gamma=0.5)))
+        StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
+
+    Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
+    """
+    if isinstance(model, UNet):
+        check_finite(model)
+        return _measured(convolution_matrices(model))
+    check_model(model)
+    check_layer(model, 0)
+    return _measured(weight_matrices(model))
+
+
+def _measured(matrices: Mapping[str, Tensor]) -> StableRank:
+    values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
+    gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])
+    names = tuple(matrices)
+    w_q = number(values[names.index(FIRST)]) if FIRST in names else None
+    if w_q is None:
+        return StableRank(names, values, gaussian, None, None)
+    return StableRank(names, values, gaussian, w_q, w_q / float(gaussian[names.index(FIRST)]))

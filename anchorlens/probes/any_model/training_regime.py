@@ -1,0 +1,155 @@
+"""Training regime: how far the weights and the tangent kernel have moved since the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.probes.plots.weights import movement
+from anchorlens.probes.shared.anchor_sequences import trained_sequences
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.tangent_kernel import tangent_kernel
+from anchorlens.probes.shared.weights import short_name, weight_matrices
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class TrainingRegime(ProbeResult):
+    """Movement of every weight matrix and of the empirical tangent kernel between two moments of one run."""
+
+    probe: ClassVar[str] = "training_regime"
+    readings: ClassVar[tuple[str, ...]] = ("relative_change", "kernel_distance")
+    names: tuple[str, ...]
+    """Parameter names; heads are merged."""
+    relative_changes: np.ndarray
+    """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
+    relative_change: float | None
+    """The same over all weight matrices together: 0 = not moved; None where all are zero at the start. It is
+    larger for a smaller initialisation (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
+    initial_kernel: np.ndarray | None
+    """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
+    the logit of the target. This and the other kernel numbers are None without a two-anchor task."""
+    kernel: np.ndarray | None
+    """[sequence, sequence] The kernel at the later moment."""
+    kernel_distance: float | None
+    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal. None
+    where a kernel is zero or overflows: no weight changes any of the logits."""
+    kernel_change: float | None
+    """||K - K_0||_F / ||K_0||_F, which depends on scale too; None likewise."""
+    n_sequences: int
+    """Number of sequences for the tangent kernel; 0 without one."""
+    seed: int
+    """Seed of those sequences."""
+
+    def headline(self) -> str:
+        """How far the weights and the tangent kernel have moved."""
+        moved = "all weight matrices were zero at the start"
+        if self.relative_change is not None:
+            moved = f"weights moved {self.relative_change:.2f} times their initial norm"
+        if self.kernel is None:
+            return f"{moved}; no tangent kernel without an AnchorTask"
+        if self.kernel_distance is None:
+            return f"{moved}; a tangent kernel is zero or overflows, so there is no distance"
+        return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
+
+    def plot(self) -> go.Figure:
+        """A bar for each matrix, and both kernels if they were computed."""
+        kernels = {}
+        if self.initial_kernel is not None and self.kernel is not None:
+            kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
+        names = [short_name(name) for name in self.names]
+        return movement(names, self.relative_changes, self.relative_change, kernels)
+
+
+@takes_any
+def training_regime(
+    model: HookedTransformer,
+    task: AnchorTask | None = None,
+    *,
+    initial: Any = None,
+    n_sequences: int = 8,
+    seed: int = 0,
+) -> TrainingRegime:
+    """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
+
+    Blind to: what the model learnt. The numbers mean nothing unless `initial` is the start of the same run.
+
+    Args:
+        model: the model at a later moment of the run; it is only read.
+        task: gives the sequences for the kernel, spread evenly over the trained pairs. Without one, or with a
+            task of another kind, any HookedTransformer is accepted and only the weights are compared.
+        initial: the same run at its start: a model, or anything that holds one; if None, a checkpoint draws
+            it again from its seed (`Checkpoint.initial_model()`).
+        n_sequences: number of sequences for the kernel, >= 2.
+        seed: seed of those sequences.
+
+    Returns:
+        Relative changes, >= 0, and the distance of the kernels, 0..1. A run with a large initialisation moves
+        little (linear, NTK-like regime), one with a small initialisation far (condensed regime).
+
+    Raises:
+        ValueError: models of different shapes, weights that are not finite, a model too small for the task,
+            or an unknown start.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> start = build_model(ModelConfig(gamma=0.5))
+        >>> training_regime(start, AnchorTask(), initial=start)
+        TrainingRegime(weights moved 0.00 times their initial norm, the tangent kernel by 0.00 (0..1))
+        >>> training_regime(start, initial=start)
+        TrainingRegime(weights moved 0.00 times their initial norm; no tangent kernel without an AnchorTask)
+
+    Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
+    """
+    task = two_anchor_task(task)
+    for moment, name in ((model, "model"), (initial, "initial model")):
+        if task is None:
+            check_model(moment, name)
+        else:
+            check_inputs(moment, task, name)
+    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
+    before, after = weight_matrices(initial), weight_matrices(model)
+    shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]
+    if shapes[0] != shapes[1]:
+        differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
+        raise ValueError(
+            f"initial must be the start of the same run, got another shape of {differ}: "
+            f"{shapes[0].get(differ)} against {shapes[1].get(differ)}"
+        )
+    if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
+        raise ValueError("the weights must be finite, got NaN or infinity; take an earlier checkpoint")
+    moved = ((after[name] - start.to(after[name].device), start) for name, start in before.items())
+    norms = np.array([[part.double().norm().item() for part in both] for both in moved]).T
+    first = last = distance = change = None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if task is not None:
+            batch = trained_sequences(task, n_sequences, seed=seed)
+            first, last = (tangent_kernel(m, batch.tokens, batch.targets) for m in (initial, model))
+            scale = np.linalg.norm(first) * np.linalg.norm(last)
+            distance = _defined(np.clip(1 - (first * last).sum() / scale, 0, 1))
+            change = _defined(np.linalg.norm(last - first) / np.linalg.norm(first))
+        return TrainingRegime(
+            names=tuple(before),
+            relative_changes=norms[0] / np.where(norms[1] > 0, norms[1], np.nan),
+            relative_change=_defined(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
+            initial_kernel=first,
+            kernel=last,
+            kernel_distance=distance,
+            kernel_change=change,
+            n_sequences=0 if task is None else n_sequences,
+            seed=seed,
+        )
+
+
+def _defined(value: Any) -> float | None:
+    """A quotient, or None where it has no finite value."""
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Probes of the papers' two-anchor task."""

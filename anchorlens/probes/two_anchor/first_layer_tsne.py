@@ -1,0 +1,124 @@
+"""First-layer t-SNE: whether the last position has fused the anchors after one attention layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.models.hooks import after_attention
+from anchorlens.probes.plots.clusters import cluster_figure
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import Trials
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class FirstLayerTSNE(ProbeResult):
+    """The last position's residual stream after the first attention layer, by anchor pair."""
+
+    probe: ClassVar[str] = "first_layer_tsne"
+    readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
+    comparable_axes: ClassVar[bool] = False
+    pairs: np.ndarray
+    """[pair, chain_length] The pairs from which the sequences are drawn; each is followed by its mirror."""
+    labels: np.ndarray
+    """[sequence] Index of the pair of each sequence."""
+    keys: np.ndarray
+    """[sequence] Key token of each sequence."""
+    vectors: np.ndarray
+    """[sequence, d_model] Residual stream of the last position after the first attention layer."""
+    points: np.ndarray
+    """[sequence, 2] Their t-SNE."""
+    silhouette_ordered: float | None
+    """Mean silhouette of the vectors with a label for each ordered pair, -1..1."""
+    silhouette_unordered: float | None
+    """The same with one label for a pair and its mirror: above 0 where anchors are fused first."""
+    perplexity: float
+    """Perplexity of the t-SNE."""
+    seed: int
+    """Seed of the sequences and the t-SNE."""
+
+    def headline(self) -> str:
+        """Both silhouettes."""
+        if self.silhouette_unordered is None:
+            return "too few sequences for a silhouette"
+        return (
+            f"silhouette {self.silhouette_unordered:+.2f} by unordered, "
+            f"{self.silhouette_ordered:+.2f} by ordered anchor pair"
+        )
+
+    def plot(self) -> go.Figure:
+        """The t-SNE, a pair and its mirror in one colour."""
+        title = "Last position after attention 0, t-SNE"
+        return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
+
+
+@takes_any
+def first_layer_tsne(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    n_sequences: int = 1000,
+    perplexity: float = 30,
+    seed: int = 0,
+) -> FirstLayerTSNE:
+    """Measure and draw how well the last position separates anchor pairs after one attention layer.
+
+    Sequences are drawn with random keys, positions and noise from the pairs of different anchors; the
+    vector is `hook_resid_mid` of layer 0 at the last position.
+
+    Blind to: anchors that are brought together in a later layer, and whether the answer uses them.
+
+    Args:
+        model: any HookedTransformer; it is only read.
+        task: gives the sequences.
+        n_sequences: number of sequences, >= 1 (10,000 in the paper, about a minute of t-SNE).
+        perplexity: perplexity of the t-SNE, below `n_sequences`.
+        seed: seed of the sequences and the t-SNE.
+
+    Returns:
+        A t-SNE, and silhouettes by ordered and unordered pair, -1..1: clearly above 0 where the first
+        layer brings the anchors together, as the symmetric solution does; about 0 or below otherwise.
+
+    Raises:
+        ValueError: a number out of range, activations that are not finite, or a model too small for
+            the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> first_layer_tsne(build_model(ModelConfig(gamma=0.5)), AnchorTask(), n_sequences=60).points.shape
+        (60, 2)
+
+    Source: arXiv 2405.05409, figure 3 (b).
+    """
+    check_inputs(model, task)
+    pairs = mirrored_pairs(task)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    rng = generator(seed, "probe")
+    labels = rng.integers(0, len(pairs), n_sequences)
+    keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
+    trials = Trials(np.array(pairs)[labels], keys, positions)
+    tokens = task.place(trials, task.noise(len(trials), rng)).tokens
+    vectors = finite_rows(after_attention(model, tokens, 0))
+    return FirstLayerTSNE(
+        pairs=np.array(pairs),
+        labels=labels,
+        keys=keys,
+        vectors=vectors,
+        points=tsne(vectors, perplexity=perplexity, seed=seed),
+        silhouette_ordered=silhouette(vectors, labels),
+        silhouette_unordered=silhouette(vectors, labels // 2),
+        perplexity=float(perplexity),
+        seed=seed,
+    )

@@ -1,0 +1,150 @@
+"""Gradient sharing: whether the same weights answer trained pairs that share no anchor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.probes.plots.pair_cosines import pair_cosines
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.pair_gradients import compared_pairs, pair_gradients, weights_of_parts
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+RELATIONS = ("none", "some", "mirror")
+"""What two pairs have in common: no anchor, some anchor, or all anchors in reverse order."""
+
+
+@probe_result
+class GradientSharing(ProbeResult):
+    """Cosines between the gradients of the trained pairs, in three parts of the model."""
+
+    probe: ClassVar[str] = "gradient_sharing"
+    readings: ClassVar[tuple[str, ...]] = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
+    pairs: np.ndarray
+    """[pair, anchor] The trained pairs that are compared."""
+    parts: tuple[str, ...]
+    """Parts of the model: the embedding, the last attention and the last MLP, where there is one."""
+    cosines: np.ndarray
+    """[part, pair, pair] Cosine of the gradients of two pairs, -1..1; NaN where one is zero."""
+    relations: np.ndarray
+    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where they are mirrors,
+    -1 on the diagonal."""
+    means: np.ndarray
+    """[part, 3] Mean cosine over two pairs that share no anchor, that share some, and that are mirrors; NaN
+    where there are none."""
+    sharing: float | None
+    """Geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0: large where
+    the same weights decode the target of every pair, as in Phase 3."""
+    mlp_sharing: float | None
+    """Mean cosine in the last MLP over two pairs that share no anchor."""
+    attention_sharing: float | None
+    """The same in the last attention."""
+    order_blindness: float | None
+    """Mean cosine of mirrors in the embedding: near 1 where the model ignores the order of two anchors."""
+    n_sequences: int
+    """Inputs of each pair."""
+    seed: int
+    """Seed from which keys, positions and noise were drawn."""
+
+    def headline(self) -> str:
+        """How far pairs without a common anchor share their gradients."""
+        if self.attention_sharing is None:
+            return "no two trained pairs of this task share no anchor"
+        parts = f"{self.attention_sharing:.2f} in the last attention"
+        if self.mlp_sharing is not None:
+            parts = f"{self.mlp_sharing:.2f} in the last MLP, {parts}"
+        return f"pairs without a common anchor share {parts} (cosine of gradients)"
+
+    def plot(self) -> go.Figure:
+        """Cosines of every two pairs, ordered by the first anchor, with a panel for each part."""
+        names = [", ".join(map(str, pair)) for pair in self.pairs.tolist()]
+        return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
+
+
+@takes_any
+def gradient_sharing(
+    model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
+) -> GradientSharing:
+    """Measure whether the same weights answer trained pairs that share no anchor.
+
+    G(p) is the gradient of log p(target - 1) - log p(target), mean over trained inputs of the pair p: the
+    change of weights that moves the answer of p to the number below. All pairs have the same keys, positions
+    and noise, so only the anchors differ. A model that composes decodes the targets of all pairs by the same
+    weights, so the gradients of pairs without a common anchor point in the same direction. A model that has
+    learnt each pair as a whole uses separate weights for each pair, and the gradients are orthogonal.
+
+    The probe does not use unseen pairs.
+
+    Blind to: a decoder with separate neurons for each (g, anchor), which two pairs without a common anchor
+    never share, so that a compiled composer reads 0. Also how the model computes the target, if pairs share
+    the weights that decode it.
+
+    Args:
+        model: any HookedTransformer; it is only read, and its gradients are unchanged.
+        task: gives the trained pairs, their inputs and targets. At most 64 pairs are compared, or as many as
+            fit into 256 MiB of gradients; if there are more, they are drawn at random.
+        n_sequences: inputs of each pair, >= 1.
+        seed: seed of the keys, positions and noise, and of the draw of pairs.
+
+    Returns:
+        Cosines, -1..1, by part and two pairs, and their means by what two pairs have in common.
+
+    Raises:
+        ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
+            of range.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> gradient_sharing(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
+        (3, 14, 14)
+
+    Source: ours; the inner product of the gradients of two examples is their first-order influence on each
+    other (after Koh and Liang, arXiv 1703.04730), here by anchor pair and part of the model.
+    """
+    check_inputs(model, task)
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_number("seed", seed, minimum=0, integer=True)
+    weights = weights_of_parts(model)
+    pairs = compared_pairs(model, task, weights, seed)
+    cosines = pair_gradients(model, task, pairs, weights, n_sequences, seed)
+    relations = np.array([[_relation(p, q) for q in pairs] for p in pairs])
+    means = {part: [_mean(found[relations == k]) for k in range(3)] for part, found in cosines.items()}
+    none, mirror = RELATIONS.index("none"), RELATIONS.index("mirror")
+    mlp = number(means["last MLP"][none]) if "last MLP" in means else None
+    attention = number(means["last attention"][none])
+    both = None if mlp is None or attention is None else float(np.sqrt(max(mlp, 0) * max(attention, 0)))
+    return GradientSharing(
+        pairs=np.array(pairs),
+        parts=tuple(cosines),
+        cosines=np.stack(list(cosines.values())),
+        relations=relations,
+        means=np.array(list(means.values())),
+        sharing=both,
+        mlp_sharing=mlp,
+        attention_sharing=attention,
+        order_blindness=number(means["embedding"][mirror]),
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+
+
+def _relation(p: tuple[int, ...], q: tuple[int, ...]) -> int:
+    if p == q:
+        return -1
+    if p == q[::-1]:
+        return RELATIONS.index("mirror")
+    return RELATIONS.index("some" if set(p) & set(q) else "none")
+
+
+def _mean(values: np.ndarray) -> float:
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if len(values) else float("nan")

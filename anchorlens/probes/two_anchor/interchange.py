@@ -1,0 +1,172 @@
+"""Interchange interventions: does one place of the model hold g(x; a1), so that swapping it swaps g?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from anchorlens.configuration import check_number
+from anchorlens.models import hooks
+from anchorlens.probes.any_model.activation_patching import SITES
+from anchorlens.probes.plots.place_map import place_map
+from anchorlens.probes.shared.anchor_sequences import checked_position
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.interchanges import KINDS, best_place, interchanges, patched_answers
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class Interchange(ProbeResult):
+    """Interchange accuracy of every place: how often the answer follows the swapped g(x; a1)."""
+
+    probe: ClassVar[str] = "interchange"
+    readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
+    sites: tuple[str, ...]
+    """Hook names of the activations that are swapped, in the order of a block."""
+    accuracies: np.ndarray
+    """[kind, site, layer, pos] Interchange accuracy, 0..1: share of the inputs whose answer becomes that of
+    the composed rule, for the kinds `unequal` (another g, and the swapped pair is trained), `equal` (the
+    same g, so the answer should stay) and `unseen` (another g, and the swapped pair is never trained). NaN
+    where the task has no such inputs."""
+    of_source: np.ndarray
+    """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own, as it does if
+    the place holds key and anchors together."""
+    site: str
+    """Hook name of the best place: the largest accuracy of `unequal` on the first half of the inputs."""
+    layer: int
+    """Layer of that place."""
+    position: int
+    """Position of that place."""
+    accuracy: float | None
+    """Accuracy of `unequal` at that place on the other half: near 1 where it holds g(x; a1), or key and first
+    anchor, and the rest of the model computes the answer from it."""
+    unseen_accuracy: float | None
+    """The same for `unseen`: near 1 where the rest of the model applies the rule to untrained pairs too."""
+    equal_accuracy: float | None
+    """The same for `equal`: near 1 where the answer depends on that place through g alone."""
+    elsewhere: float | None
+    """Control: the largest accuracy of `unequal` at a noise token's position; near 0."""
+    key_position: int
+    """Position of the key token; the anchors follow it."""
+    chain_length: int
+    """Anchors in a sequence."""
+    n_sequences: int
+    """Inputs of each kind; half of them are used to choose the place."""
+    seed: int
+    """Seed of the inputs."""
+
+    def headline(self) -> str:
+        """The best place and its accuracies."""
+        if self.accuracy is None:
+            return "nothing to swap: no two trained pairs of this task can be interchanged"
+        unseen = "" if self.unseen_accuracy is None else f", {self.unseen_accuracy:.2f} to an unseen pair"
+        return (
+            f"interchange accuracy {self.accuracy:.2f}{unseen}, at {self.site.removeprefix('hook_')} of "
+            f"layer {self.layer}, position {self.position}"
+        )
+
+    def plot(self) -> go.Figure:
+        """Interchange accuracy by place, a panel for each kind, and one for the source's own answer."""
+        titles = ("another g", "equal g", "unseen pair")
+        panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
+        return place_map(
+            "Interchange accuracy by place",
+            panels,
+            self.sites,
+            key_position=self.key_position,
+            chain_length=self.chain_length,
+        )
+
+
+@takes_any
+def interchange(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    n_sequences: int = 100,
+    key_position: int | None = None,
+    seed: int = 0,
+) -> Interchange:
+    """Swap the activation of one place between two inputs, and measure if the answer follows the rule.
+
+    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. If a place holds
+    g, copying its activation from the run of a source input into that of a base input must give the answer
+    of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition, keys
+    trained at that position, and separate noise; the expected answer differs from all that could be mistaken
+    for it (see `interchanges`). Accuracy near 1 for `unequal` says that the place holds key and first anchor
+    in some form; for `equal`, that the answer depends on the place through g alone; for `unseen`, that the
+    rest of the model applies the rule.
+
+    Blind to: g(x; a) that is spread over several places, and the form in which a place holds it: a table of
+    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Also positions of
+    the key other than the one measured.
+
+    Args:
+        model: any HookedTransformer whose residual hooks are alive.
+        task: gives the inputs.
+        n_sequences: inputs of each kind, >= 2.
+        key_position: position of the key token; 2 as in the papers.
+        seed: seed of the inputs.
+
+    Returns:
+        Interchange accuracy, 0..1, by kind, site, layer and position; the best place, chosen on one half of
+        the inputs, and its accuracies on the other.
+
+    Raises:
+        ValueError: a dead hook, a number out of range, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> interchange(build_model(ModelConfig(gamma=0.5)), AnchorTask()).accuracies.shape
+        (3, 3, 2, 9)
+
+    Source: interchange interventions (Geiger et al., arXiv 2106.02997), applied to the composition task of
+    arXiv 2405.05409.
+    """
+    check_inputs(model, task)
+    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
+    position = checked_position(task, key_position)
+    sites = SITES[:2] if model.cfg.attn_only else SITES
+    given = {kind: interchanges(task, kind, n_sequences, key_position=position, seed=seed) for kind in KINDS}
+    shape = (len(sites), model.cfg.n_layers, task.seq_len)
+    right = np.full((len(KINDS), *shape, n_sequences), np.nan)
+    of_source = np.full(shape, np.nan)
+    for row, inputs in enumerate(given.values()):
+        if inputs is None:
+            continue
+        for site in sites if row == 0 else ():
+            hooks.assert_live(model, site, inputs.base[:4])
+        answers = patched_answers(model, inputs, sites)
+        right[row] = answers.expected
+        if row == 0:
+            of_source = answers.of_source.mean(axis=-1)
+    half = n_sequences // 2
+    site, layer, pos = best_place(np.nan_to_num(right[0, ..., :half].mean(axis=-1)))
+    at_place = right[:, site, layer, pos, half:].mean(axis=-1)
+    noise = [p for p in range(task.seq_len - 1) if not position <= p <= position + task.chain_length]
+    elsewhere = right[0].mean(axis=-1)[..., noise] if noise else np.full(1, np.nan)
+    unequal, equal, unseen = map(number, at_place)
+    return Interchange(
+        sites=sites,
+        accuracies=right.mean(axis=-1),
+        of_source=of_source,
+        site=sites[site],
+        layer=layer,
+        position=pos,
+        accuracy=unequal,
+        unseen_accuracy=unseen,
+        equal_accuracy=equal,
+        elsewhere=number(elsewhere.max()),  # NaN if one value is NaN
+        key_position=position,
+        chain_length=task.chain_length,
+        n_sequences=n_sequences,
+        seed=seed,
+    )

@@ -1,0 +1,220 @@
+"""Masking the second anchor: whether the answer then depends on g(x; a) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from einops import reduce
+
+from anchorlens.configuration import check_choice
+from anchorlens.probes.plots.cosines import ordered_results
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
+from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.texts import safe_repr
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+MOST_RESULTS = 40
+"""Number of values of g where none are given: 40..79 in the papers."""
+
+
+@probe_result
+class MaskSecondAnchor(ProbeResult):
+    """Cosines of the answers with the second anchor masked, for inputs that reach the same values g(x; a)."""
+
+    probe: ClassVar[str] = "mask_second_anchor"
+    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
+    results: np.ndarray
+    """[input] g(x; a), ascending; as many inputs for each as there are anchors."""
+    keys: np.ndarray
+    """[input] The key x."""
+    first_anchors: np.ndarray
+    """[input] The first anchor a."""
+    cosines: np.ndarray
+    """[input, input] Cosine of the logits at the last position, -1..1."""
+    centred_cosines: np.ndarray
+    """The same after subtracting the mean vector."""
+    gap: float
+    """Mean cosine of two inputs with equal g minus that of two inputs with different g, -2..2."""
+    centred_gap: float
+    """The same for the centred cosines: about 1 where only g is left, about 0 at chance."""
+    nearest_same: float
+    """Share of inputs whose most similar other input has the same g, 0..1."""
+    second_anchor: int
+    """The anchor that stands, masked, at all places after the first."""
+    queries: Queries
+    """The query positions whose attention to these anchors is masked."""
+    edge: Edge | None
+    """The single edge that was masked instead, if there was one."""
+    key_position: int
+    """Position of the key token; the first anchor follows it."""
+
+    def headline(self) -> str:
+        """The centred gap and the nearest neighbours."""
+        return (
+            f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw; the "
+            f"nearest has the same g for {self.nearest_same:.0%}"
+        )
+
+    @property
+    def averaged_cosines(self) -> np.ndarray:
+        """[g, g] Mean of `centred_cosines` over the inputs of one g and those of another, -1..1.
+
+        On the diagonal the mean includes each input's cosine with itself, 1; `centred_gap` leaves these out.
+        """
+        n_results = len(np.unique(self.results))
+        return reduce(self.centred_cosines, "(g i) (h j) -> g h", "mean", g=n_results, h=n_results)
+
+    def plot(self, *, averaged: bool = True) -> go.Figure:
+        """Centred cosines in the order of g.
+
+        Args:
+            averaged: whether to draw `averaged_cosines`, with a cell for every two g; else a cell for every
+                two inputs, with blocks of equal g boxed.
+        """
+        values = np.unique(self.results)
+        n_inputs = len(self.results) // len(values)
+        masked = describe("second anchor", self.queries, self.edge)
+        return ordered_results(
+            [str(value) for value in values],
+            self.averaged_cosines if averaged else self.centred_cosines,
+            inputs=f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each",
+            title=f"Logits, {masked}{'' if averaged else ' (boxed: equal g)'}",
+        )
+
+
+def inputs_of_equal_result(
+    task: AnchorTask, results: Sequence[int] | None = None
+) -> list[tuple[int, int, int]]:
+    """(g, x, a) for values g that every anchor reaches from some key, in ascending order of g.
+
+    >>> inputs_of_equal_result(AnchorTask())[:4]
+    [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
+
+    Raises:
+        ValueError: a value that some anchor does not reach, fewer than two values, or fewer than two that
+            all anchors reach.
+    """
+    reached = {
+        anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
+        for anchor in task.anchors
+    }
+    common = sorted(set.intersection(*map(set, reached.values())))
+    if len(common) < 2:
+        raise ValueError(
+            f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
+            f"{task.key_max}, got {len(common)}; this probe cannot measure this task"
+        )
+    if results is None:
+        start = max(0, (len(common) - MOST_RESULTS) // 2)
+        if set(range(40, 80)) <= set(common):
+            start = common.index(40)
+        chosen = common[start : start + MOST_RESULTS]
+    else:
+        chosen = sorted(set(whole_numbers("results", results)))
+        for result in chosen:
+            check_choice("a result g", str(result), tuple(map(str, common)))
+        if len(chosen) < 2:
+            raise ValueError(f"results must be 2 or more different values, got {list(results)}")
+    return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
+
+
+@takes_any
+def mask_second_anchor(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    results: Sequence[int] | None = None,
+    second_anchor: int | None = None,
+    queries: Queries = "all",
+    edge: Sequence[int] | None = None,
+    key_position: int | None = None,
+) -> MaskSecondAnchor:
+    """Measure whether answers without the second anchor depend on g(x; a) alone.
+
+    Attention to every anchor after the first is set to zero after the softmax, without renormalising. Keys
+    and first anchors vary so that each first anchor reaches each g(x; a) once; the noise is the same.
+
+    Blind to: a circuit that gives no answer without its second anchor, and where g(x; a) is held, since
+    the probe compares the logits alone.
+
+    Args:
+        model: any HookedTransformer whose attention hooks are alive.
+        task: gives the anchors, their functions and the sequence.
+        results: values of g; 40..79 as in the papers, or the middle ones that every anchor reaches.
+        second_anchor: the anchor that is masked; by default the task's second, 2 as in the papers.
+        queries: the queries that are masked: `all` positions, or the `last` alone.
+        edge: (layer, head, query position, key position): only this edge is zeroed instead.
+        key_position: position of the key token; 2 as in the papers.
+
+    Returns:
+        Cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
+        share of nearest neighbours with the same g. Phase 3: a bright diagonal, gap above 0. The picture has
+        a cell for every two g, `plot(averaged=False)` one for every two inputs.
+
+    Raises:
+        ValueError: the last anchor at the last position (which attends to itself and so cannot be masked),
+            a dead hook, an option out of range, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> mask_second_anchor(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
+        (160, 160)
+
+    Source: attention masking of arXiv 2501.08537.
+    """
+    check_inputs(model, task)
+    single = checked_edge(edge)
+    anchors = list(task.anchors)
+    second = anchors[1] if second_anchor is None else second_anchor
+    if isinstance(second, bool) or second not in anchors:
+        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {safe_repr(second)}")
+    position = checked_position(task, key_position)
+    masked = list(range(position + 2, position + 1 + task.chain_length))
+    if masked[-1] == task.seq_len - 1:
+        raise ValueError(
+            f"the second anchor must not be the last of the {task.seq_len} tokens, since the last position "
+            f"answers and sees itself; got key_position {position}, try {position - 1} or less"
+            if position
+            else f"the task's sequences must be longer than {task.seq_len} tokens, so that the second anchor "
+            "is not the last and can be masked"
+        )
+    inputs = inputs_of_equal_result(task, results)
+    values, keys, first = (list(column) for column in zip(*inputs, strict=True))
+    chains = [(anchor, *[second] * (task.chain_length - 1)) for anchor in first]
+    tokens = anchor_sequences(task, keys, chains, key_position=position)
+    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries, single))
+    cosines = cosine_matrix(logits).numpy()
+    centred = cosine_matrix(logits - logits.mean(dim=0)).numpy()
+    g = np.array(values)
+    return MaskSecondAnchor(
+        results=g,
+        keys=np.array(keys),
+        first_anchors=np.array(first),
+        cosines=cosines,
+        centred_cosines=centred,
+        gap=_gap(cosines, g),
+        centred_gap=_gap(centred, g),
+        nearest_same=nearest_share(cosines, g),
+        second_anchor=second,
+        queries=queries,
+        edge=single,
+        key_position=position,
+    )
+
+
+def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
+    """Mean cosine of two different rows with the same label minus that of rows with different labels."""
+    others = ~np.eye(len(labels), dtype=bool)
+    return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

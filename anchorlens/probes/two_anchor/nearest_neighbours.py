@@ -1,0 +1,266 @@
+"""Nearest neighbours: at which places do the most similar inputs have the same intermediate result?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from anchorlens.models import hooks
+from anchorlens.probes.plots.place_map import place_map
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+RESULTS = ("g1", "g2", "target")
+"""g(x; a1), g(x; a2), f(x; a1, a2)."""
+_TITLES = ("g(x; a<sub>1</sub>)", "g(x; a<sub>2</sub>)", "target")
+_SITES = (hooks.RESID_MID, hooks.RESID_POST)
+_LEAST_NORM = 1e-12
+
+
+@probe_result
+class NearestNeighbours(ProbeResult):
+    """Share of inputs whose most similar input has the same intermediate result, at every place."""
+
+    probe: ClassVar[str] = "nearest_neighbours"
+    readings: ClassVar[tuple[str, ...]] = (
+        "g1_at_first_anchor",
+        "target_at_second_anchor",
+        "target_at_last",
+        "unseen_target_at_last",
+    )
+    sites: tuple[str, ...]
+    """Hook names of the activations, in the order of a block."""
+    trained: np.ndarray
+    """[result, site, layer, pos] Share of inputs whose most similar input has the same result, 0..1, for the
+    results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
+    candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
+    nor its mirror for `target`. Only inputs with candidates of the same and of another result count. NaN
+    without such inputs, and at positions other than key, anchors and last."""
+    unseen: np.ndarray
+    """[result, site, layer, pos] The same for inputs of unseen pairs, with candidates of trained pairs."""
+    g1_at_first_anchor: float | None
+    """`trained` for g1 at the first anchor, after the first layer."""
+    g2_at_second_anchor: float | None
+    """`trained` for g2 at the second anchor, after the first layer."""
+    target_at_second_anchor: float | None
+    """`trained` for the target at the second anchor, before the last MLP."""
+    g1_at_last: float | None
+    """`trained` for g1 at the last position, before the last MLP."""
+    target_at_last: float | None
+    """`trained` for the target at the last position, before the last MLP."""
+    unseen_g1_at_last: float | None
+    """`unseen` for g1 at the last position, before the last MLP."""
+    unseen_target_at_last: float | None
+    """`unseen` for the target at the last position, before the last MLP: high where unseen pairs have the
+    representations of trained pairs with the same target."""
+    unseen_margin: float | None
+    """At the same place: largest cosine with a trained input of the same target minus the largest with one of
+    another target, mean over inputs of unseen pairs; -2..2."""
+    pair_share: float | None
+    """Share of the variance of the last position after the first layer that lies between pairs, 0..1: high
+    where that layer brings the anchors there."""
+    keys: np.ndarray
+    """[key] Keys of the inputs."""
+    key_position: int
+    """Position of the key token; the anchors follow it."""
+    chain_length: int
+    """Number of anchors in a sequence."""
+
+    def headline(self) -> str:
+        """The share for the target at the last position."""
+        if self.target_at_last is None:
+            return "no two trained pairs of this task reach one target"
+        unseen = "" if self.unseen_target_at_last is None else f", {self.unseen_target_at_last:.2f} of unseen"
+        return (
+            f"the most similar input has the same target: {self.target_at_last:.2f} of trained "
+            f"pairs{unseen}, before the last MLP"
+        )
+
+    def plot(self) -> go.Figure:
+        """Shares by place, with a panel for each result and one for the target of unseen pairs."""
+        panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
+        return place_map(
+            "Most similar input has the same result",
+            panels,
+            self.sites,
+            key_position=self.key_position,
+            chain_length=self.chain_length,
+        )
+
+
+class _Inputs:
+    """The inputs of every key with every given pair, and their intermediate results."""
+
+    def __init__(self, task: AnchorTask, pairs: Sequence[tuple[int, ...]], keys: Sequence[int]) -> None:
+        both = [(key, pair) for pair in pairs for key in keys]
+        self.keys = [key for key, _ in both]
+        self.chains = [pair for _, pair in both]
+        self.pairs = np.array(self.chains).reshape(len(both), task.chain_length)
+        self.results = {
+            "g1": np.array([task.apply(pair[0], key) for key, pair in both]),
+            "g2": np.array([task.apply(pair[1], key) for key, pair in both]),
+            "target": np.array([task.inferential_target(key, pair) for key, pair in both]),
+        }
+
+    def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
+        """Which inputs are candidates for each other for a result (see `NearestNeighbours.trained`)."""
+        if result != "target":
+            anchor = RESULTS.index(result)
+            return self.pairs[:, None, anchor] != other.pairs[None, :, anchor]
+        same = (self.pairs[:, None] == other.pairs[None]).all(axis=2)
+        mirrored = (self.pairs[:, None] == other.pairs[None, :, ::-1]).all(axis=2)
+        return ~(same | mirrored)
+
+    def equal(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
+        """Which inputs have the same result."""
+        return self.results[result][:, None] == other.results[result][None]
+
+
+@takes_any
+def nearest_neighbours(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    keys: Sequence[int] | None = None,
+    key_position: int | None = None,
+) -> NearestNeighbours:
+    """Measure at every place whether the most similar inputs have the same intermediate result.
+
+    Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
+    place represents a result in the same way whatever key and anchors it comes from, the most similar input
+    has the same result. For the target at the last position, trained pairs show whether different pairs have
+    a common representation, and unseen pairs whether it extends beyond training. The probe uses no answers.
+
+    Blind to: whether the model uses the similarity, since the probe ablates nothing. Also codes, such as
+    one-hot ones, in which different values are equally far apart, so that chance decides which is nearest.
+
+    Args:
+        model: any HookedTransformer whose residual hooks are alive; it is only read.
+        task: gives keys, anchors and results.
+        keys: keys of the inputs; the middle forty of the task's number tokens.
+        key_position: position of the key token; 2 as in the papers.
+
+    Returns:
+        Shares by result, site, layer and position, of trained and of unseen pairs, and those at the places
+        that the papers discuss.
+
+    Raises:
+        ValueError: a key or position that the task does not have, activations that are not finite, a dead
+            hook, or a model too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> nearest_neighbours(build_model(ModelConfig(gamma=0.5)), AnchorTask()).trained.shape
+        (3, 2, 2, 9)
+
+    Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409; the share of nearest
+    neighbours, at every place, is ours.
+    """
+    check_inputs(model, task)
+    position = checked_position(task, key_position)
+    chosen = many_keys(task) if keys is None else whole_numbers("keys", keys)
+    trained, unseen = (_Inputs(task, pairs, chosen) for pairs in (task.composed_pairs, task.ood_pairs))
+    tokens = anchor_sequences(
+        task, trained.keys + unseen.keys, trained.chains + unseen.chains, key_position=position
+    )
+    sites = _SITES[1:] if model.cfg.attn_only or model.cfg.parallel_attn_mlp else _SITES
+    for site in sites:
+        hooks.assert_live(model, site, tokens[:4])
+    n_layers, last = model.cfg.n_layers, task.seq_len - 1
+    shares = np.full((2, len(RESULTS), len(sites), n_layers, task.seq_len), np.nan)
+    asked = _Comparisons(trained, unseen)
+    margin = pair_share = None
+    for where in (*range(position, position + task.chain_length + 1), last):
+        activations = hooks.read(
+            model, tokens, [(layer, site) for layer in range(n_layers) for site in sites], position=where
+        )
+        for (layer, site), vectors in activations.items():
+            shares[:, :, sites.index(site), layer, where], margins = asked.of(vectors)
+            if (layer, site, where) == (n_layers - 1, sites[0], last):
+                margin = margins
+            if (layer, site, where) == (0, sites[-1], last):
+                pair_share = asked.pair_share(vectors)
+    middle, end = 0, len(sites) - 1  # before and after the MLP
+
+    def at(pairs: int, result: str, site: int, layer: int, where: int) -> float | None:
+        return number(shares[pairs, RESULTS.index(result), site, layer, where])
+
+    first, second, top = position + 1, position + 2, n_layers - 1
+    return NearestNeighbours(
+        sites=sites,
+        trained=shares[0],
+        unseen=shares[1],
+        g1_at_first_anchor=at(0, "g1", end, 0, first),
+        g2_at_second_anchor=at(0, "g2", end, 0, second),
+        target_at_second_anchor=at(0, "target", middle, top, second),
+        g1_at_last=at(0, "g1", middle, top, last),
+        target_at_last=at(0, "target", middle, top, last),
+        unseen_g1_at_last=at(1, "g1", middle, top, last),
+        unseen_target_at_last=at(1, "target", middle, top, last),
+        unseen_margin=margin,
+        pair_share=pair_share,
+        keys=np.array(chosen),
+        key_position=position,
+        chain_length=task.chain_length,
+    )
+
+
+class _Comparisons:
+    """Which inputs are compared with which for every result; it is the same at every place."""
+
+    def __init__(self, trained: _Inputs, unseen: _Inputs) -> None:
+        self.n = len(trained.keys)
+        self.masks = []
+        for rows in (trained, unseen):
+            for result in RESULTS:
+                may, same = rows.comparable(trained, result), rows.equal(trained, result)
+                self.masks.append(tuple(map(torch.from_numpy, (may & same, may & ~same))))
+        _, self.pair = np.unique(trained.pairs, axis=0, return_inverse=True)
+
+    def of(
+        self, vectors: Float[Tensor, "input feature"]
+    ) -> tuple[Float[np.ndarray, "pairs result"], float | None]:
+        """Shares for trained and unseen pairs, and the margin for the targets of unseen pairs."""
+        cosines = self._cosines(vectors)
+        shares, margin = np.full(2 * len(RESULTS), np.nan), None
+        for k, (same, other) in enumerate(self.masks):
+            rows = cosines[: self.n] if k < len(RESULTS) else cosines[self.n :]
+            there = same.any(dim=1) & other.any(dim=1) if rows.numel() else same.new_zeros(0)
+            if not there.any():
+                continue
+            alike = rows.masked_fill(~same, -torch.inf).amax(dim=1)[there]
+            different = rows.masked_fill(~other, -torch.inf).amax(dim=1)[there]
+            shares[k] = float((alike > different).double().mean())
+            if k == len(self.masks) - 1:
+                margin = float((alike - different).mean())
+        return shares.reshape(2, -1), margin
+
+    def _cosines(self, vectors: Float[Tensor, "input feature"]) -> Float[Tensor, "input trained"]:
+        """Cosines of every input with those of trained pairs, after subtracting the mean of the latter."""
+        if not vectors.isfinite().all():
+            raise ValueError("activations must be finite, and some are NaN or infinite")
+        centred = (vectors - vectors[: self.n].mean(dim=0)).cpu()
+        unit = centred / centred.norm(dim=1, keepdim=True).clamp(min=_LEAST_NORM)
+        return unit @ unit[: self.n].T
+
+    def pair_share(self, vectors: Float[Tensor, "input feature"]) -> float | None:
+        """Share of the variance over inputs of trained pairs that lies between pairs."""
+        trained = (vectors[: self.n] - vectors[: self.n].mean(dim=0)).double().cpu().numpy()
+        total = float((trained**2).sum())
+        if total == 0:
+            return None
+        means = [trained[self.pair == pair] for pair in np.unique(self.pair)]
+        return float(sum(len(rows) * (rows.mean(axis=0) ** 2).sum() for rows in means)) / total

@@ -1,0 +1,153 @@
+"""V similarity: whether the attention values at the first anchor encode g(x; a), for any x and a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from einops import rearrange
+
+from anchorlens.models.hooks import VALUE, read
+from anchorlens.probes.plots.cosines import key_cosines
+from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
+from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.tasks.two_anchor.task import AnchorTask
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+
+
+@probe_result
+class VSimilarity(ProbeResult):
+    """Cosines of the attention values u(x; a) at the first anchor, for all measured keys and anchors."""
+
+    probe: ClassVar[str] = "v_similarity"
+    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
+    keys: np.ndarray
+    """[key] The keys x."""
+    anchors: np.ndarray
+    """[anchor] The first anchors a."""
+    results: np.ndarray
+    """[anchor, key] g(x; a)."""
+    pairs: np.ndarray
+    """[pair, 2] Pairs of different anchors (a, a') that reach some equal g on these keys."""
+    cosines: np.ndarray
+    """[pair, key, key] Cosine of u(x; a) and u(x'; a'), -1..1."""
+    centred_cosines: np.ndarray
+    """The same after subtracting the mean vector of the two anchors."""
+    gaps: np.ndarray
+    """[pair] Mean cosine where g(x; a) = g(x'; a') minus the mean elsewhere, -2..2."""
+    centred_gaps: np.ndarray
+    """The same for the centred cosines, which do not depend on a common direction."""
+    gap: float | None
+    """Mean of `gaps`; None where no two anchors reach an equal g."""
+    centred_gap: float | None
+    """Mean of `centred_gaps`: above 0 where the values encode g(x; a)."""
+    layer: int
+    """Layer of the values, from 0."""
+
+    def headline(self) -> str:
+        """The centred gap."""
+        if self.centred_gap is None:
+            return "no two anchors reach the same g(x; a) on these keys"
+        return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
+
+    def plot(self) -> go.Figure:
+        """Centred cosines of the first pair of anchors; cells of equal g are boxed."""
+        title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
+        if not len(self.pairs):
+            title = f"Values at the first anchor: {self.headline()}"
+        drawn, anchors = self.pairs[:1].tolist(), self.anchors.tolist()
+        results = [[self.results[anchors.index(anchor)] for anchor in pair] for pair in drawn]
+        return key_cosines(
+            [str(key) for key in self.keys],
+            [(f"anchor {first}", f"anchor {second}") for first, second in drawn],
+            self.centred_cosines[:1],
+            [first[:, None] == second[None] for first, second in results],
+            title=title,
+            height=520,
+        )
+
+
+@takes_any
+def v_similarity(
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    keys: Sequence[int] | None = None,
+    layer: int = 1,
+    key_position: int | None = None,
+) -> VSimilarity:
+    """Measure whether the attention values at the first anchor depend on g(x; a) alone.
+
+    u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. Later tokens have no
+    effect on it, since attention is causal.
+
+    Blind to: g(x; a) in other layers and at other positions, and whether the model uses the value.
+
+    Args:
+        model: any HookedTransformer of two layers or more; it is only read.
+        task: gives the anchors and their functions.
+        keys: keys x; 30..40, or the middle eleven of the task's number tokens.
+        layer: layer of the values, from 1 (in layer 0 the anchor has not attended to the key yet), or from
+            the end if negative.
+        key_position: position of the key token; 2 as in the papers.
+
+    Returns:
+        Cosines for each pair of different anchors, and the gap between equal and different g within each
+        pair: above 0 where the model has computed the single-anchor result, as in Phase 3. The gaps are
+        computed by pair, since anchors with close shifts have more equal g and also other cosines.
+
+    Raises:
+        ValueError: a model with one layer, a key or position that the task does not have, or a
+            vocabulary or context too small for the task.
+
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> v_similarity(build_model(ModelConfig(gamma=0.8)), AnchorTask()).layer
+        1
+
+    Source: similarity of the values of single anchors, arXiv 2405.05409, figure 4.
+    """
+    check_inputs(model, task)
+    layer = check_layer(model, layer, minimum=1)
+    chosen = middle_keys(task) if keys is None else whole_numbers("keys", keys)
+    anchors = list(task.anchors)
+    rows = [(anchor, *anchors[:1] * (task.chain_length - 1)) for anchor in anchors for _ in chosen]
+    tokens = anchor_sequences(task, chosen * len(anchors), rows, key_position=key_position)
+    first_anchor = int(np.flatnonzero(np.isin(tokens[0].numpy(), anchors))[0])
+    values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
+    vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
+    results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
+    pairs, raw, centred, gaps = [], [], [], []
+    for a, b in combinations(range(len(anchors)), 2):
+        same = results[a][:, None] == results[b][None]
+        cosines, centred_cosines, *gap = compare_groups(vectors[a], vectors[b], same)
+        if gap[0] is None:
+            continue
+        pairs.append((anchors[a], anchors[b]))
+        raw.append(cosines)
+        centred.append(centred_cosines)
+        gaps.append(gap)
+    by_pair = np.array(gaps).reshape(-1, 2)
+    n_keys = len(chosen)
+    return VSimilarity(
+        keys=np.array(chosen),
+        anchors=np.array(anchors),
+        results=results,
+        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        cosines=np.array(raw).reshape(-1, n_keys, n_keys),
+        centred_cosines=np.array(centred).reshape(-1, n_keys, n_keys),
+        gaps=by_pair[:, 0],
+        centred_gaps=by_pair[:, 1],
+        gap=float(by_pair[:, 0].mean()) if gaps else None,
+        centred_gap=float(by_pair[:, 1].mean()) if gaps else None,
+        layer=layer,
+    )

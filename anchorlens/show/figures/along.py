@@ -1,0 +1,115 @@
+"""The figure of `probes.along`: a row for each number, a line for each group of runs, a band over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from anchorlens.show.figures import CATEGORIES, in_words, styled
+
+MOST_ROWS = 8
+ROW_HEIGHT = 190
+BELOW = 110
+"""Pixels below the last row for its axis and the legend."""
+_DASHES = {"train": "dot", "id": "dash", "ood": "solid"}
+_LAST_DASH = "dashdot"
+_IN_WORDS = {"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"}
+
+
+class Point(NamedTuple):
+    """A number at one step: mean, minimum and maximum over the seeds that have it."""
+
+    step: int
+    mean: float
+    least: float
+    most: float
+    n_seeds: int
+
+
+def along_figure(
+    readings: Sequence[str],
+    metrics: Sequence[str],
+    over_seeds: Callable[[str], Mapping[str, Sequence[Point]]],
+) -> go.Figure:
+    """The figure of `probes.along`.
+
+    Args:
+        readings: `<probe>.<reading>`; if there are several probes, the first reading of each is drawn.
+        metrics: names of the metrics, which share the last row.
+        over_seeds: function from the name of a number to group -> points.
+    """
+    probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))
+    drawn = list(readings)
+    if len(probes) > 1:
+        drawn = [next(name for name in readings if name.startswith(f"{probe}.")) for probe in probes]
+    drawn = drawn[:MOST_ROWS]
+    n_rows = len(drawn) + bool(metrics)
+    figure = make_subplots(rows=n_rows, cols=1, shared_xaxes=True, vertical_spacing=0.25 / max(n_rows, 2))
+    groups = list(dict.fromkeys(group for name in (*drawn, *metrics) for group in over_seeds(name)))
+    colour_of = {group: CATEGORIES[i % len(CATEGORIES)] for i, group in enumerate(groups)}
+    for row, name in enumerate(drawn, 1):
+        for group, points in over_seeds(name).items():
+            _add(figure, points, group or "the run", colour_of[group], row, in_legend=row == 1)
+        probe, _, reading = name.partition(".")
+        title = reading if len(probes) == 1 else f"{in_words(probe)}:<br>{reading}"
+        figure.update_yaxes(title=title, row=row, col=1)
+    for metric in metrics:
+        for group, points in over_seeds(metric).items():
+            dash = _DASHES.get(metric, _LAST_DASH)
+            _add(figure, points, f"{metric}, {group}", colour_of[group], n_rows, dash=dash)
+    if metrics:
+        lines = ", ".join(f"{name} {_IN_WORDS[_DASHES.get(name, _LAST_DASH)]}" for name in metrics)
+        figure.update_yaxes(title=f"answers<br><sup>{lines}</sup>", row=n_rows, col=1)
+    figure.update_xaxes(title="optimizer step", row=n_rows, col=1)
+    title = "Along training" if len(probes) != 1 else f"{in_words(probes[0])} along training"
+    rows_height = ROW_HEIGHT * n_rows
+    figure.update_layout(legend={"orientation": "h", "y": -55 / rows_height, "yanchor": "top"})
+    return styled(figure, title, height=50 + rows_height + BELOW).update_layout(margin_b=BELOW)
+
+
+def _add(
+    figure: go.Figure,
+    points: Sequence[Point],
+    name: str,
+    colour: str,
+    row: int,
+    *,
+    dash: str = "solid",
+    in_legend: bool = False,
+) -> None:
+    """Add a line with its band; the band is left out if each step has one seed."""
+    steps = [point.step for point in points]
+    shared: dict[str, Any] = {"legendgroup": name, "hoverinfo": "skip", "showlegend": False}
+    if any(point.n_seeds > 1 for point in points):
+        ends = [point.most for point in points] + [point.least for point in reversed(points)]
+        band = go.Scatter(
+            x=steps + steps[::-1],
+            y=ends,
+            fill="toself",
+            fillcolor=_pale(colour),
+            line={"width": 0},
+            **shared,
+        )
+        figure.add_trace(band, row=row, col=1)
+    line = go.Scatter(
+        x=steps,
+        y=[point.mean for point in points],
+        customdata=[point.n_seeds for point in points],
+        mode="lines+markers" if len(points) <= 20 else "lines",
+        name=name,
+        legendgroup=name,
+        showlegend=in_legend,
+        line={"color": colour, "dash": dash},
+        marker={"size": 4},
+        hovertemplate="step %{x:,}: %{y:.3g}, %{customdata} seeds<extra>%{fullData.name}</extra>",
+    )
+    figure.add_trace(line, row=row, col=1)
+
+
+def _pale(colour: str) -> str:
+    """A nearly transparent form of a CSS colour of six digits."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.18)"

@@ -1,0 +1,61 @@
+"""A plotly figure that a notebook shows offline: live, in VS Code, and saved as HTML."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from anchorlens.show.figures.in_notebook import drawn_by
+from anchorlens.texts import safe_text
+
+QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
+"""Plotly settings: no logo, and no button that uploads."""
+
+
+def script_json(text: str) -> str:
+    r"""JSON text escaped so that it cannot end the script element that contains it.
+
+    >>> script_json('"</script>"')
+    '"\\u003c/script>"'
+    """
+    return text.replace("<", "\\u003c")
+
+
+def plotly_text(text: str) -> str:
+    """A text on one line that plotly shows literally, without tags, entities or control characters.
+
+    >>> plotly_text('<a href="x">a & b</a>')
+    '&lt;a href="x"&gt;a &amp; b&lt;/a&gt;'
+    """
+    return escape(safe_text(text, None), quote=False)
+
+
+class Picture(go.Figure):
+    """A figure whose notebook output also contains HTML that needs no network.
+
+    plotly's own output needs a front end that knows plotly; saved as HTML it is blank.
+    """
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Show the figure: as plotly does if a renderer was chosen, else so that notebooks keep it."""
+        if args or kwargs or pio.renderers.default != "plotly_mimetype":
+            super().show(*args, **kwargs)
+        else:
+            from IPython.display import display
+
+            display(self._bundle(), raw=True)
+
+    def _ipython_display_(self) -> None:
+        self.show()
+
+    def _bundle(self) -> dict[str, Any]:
+        """Data for a front end that knows plotly, and HTML for one that does not."""
+        content = json.loads(self.to_json() or "")
+        parts = (content["data"], content["layout"], QUIET)
+        arguments = ", ".join(script_json(json.dumps(part)) for part in parts)
+        html = drawn_by("Plotly", f"Plotly.newPlot(place, {arguments})")
+        return {**self._repr_mimebundle_(), "text/html": html}

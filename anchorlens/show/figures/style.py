@@ -1,0 +1,141 @@
+"""What the figures of probes share: one style, colour-blind-safe scales, sizes for print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.io import templates
+
+from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
+from anchorlens.show.figures.picture import Picture
+from anchorlens.texts import safe_text
+from anchorlens.views import page
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
+"""Okabe and Ito's blue and vermilion, and a grey for context."""
+
+CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195")
+"""Okabe and Ito's colour-blind-safe colours, and a dark violet."""
+
+COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
+"""The scale of all cosines and recovered shares, so that figures of different checkpoints can be compared:
+blue -1, white 0, red 1."""
+
+SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
+"""The scale of values between 0 (white) and 1 (dark blue), such as attention."""
+
+NO_EFFECT = "#D9D9D9"
+"""The grey for no causal effect, the middle of `EFFECT`."""
+
+EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
+"""The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
+
+
+WIDTH, HEIGHT = 600, 450
+"""Default size of a figure in pixels."""
+
+
+def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
+    """The figure in the house style: white, 12 point, readable at 600 pixels; notebooks show it offline."""
+    layout: dict[str, Any] = {
+        "template": "simple_white",
+        "title": {"text": title, "font": {"size": 14}},
+        "font": {"size": 12},
+        "width": width,
+        "height": height,
+        "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
+    }
+    return Picture(figure.update_layout(**layout))
+
+
+def complete(figure: Any, title: str) -> go.Figure:
+    """The figure for a page: a missing title, size or style is filled in.
+
+    Args:
+        figure: the result of a probe's `plot`; it is not changed.
+        title: title if the figure has none.
+
+    Raises:
+        ValueError: it is no plotly figure.
+    """
+    if not isinstance(figure, go.Figure):
+        kind = f"{type(figure).__module__}.{type(figure).__name__}".removeprefix("builtins.")
+        raise ValueError(f"plot() must return a plotly Figure, got {kind}")
+    layout: Any = figure["layout"]
+    title = layout.title.text or title
+    size: dict[str, Any] = {"width": layout.width or WIDTH, "height": layout.height or HEIGHT}
+    shown = go.Figure(figure)
+    if layout.template == templates["plotly"]:  # plotly's default: no style was chosen
+        return styled(shown, title, **size)
+    return shown.update_layout(title_text=title, **size)
+
+
+def in_words(name: str) -> str:
+    """The name of a function as a heading.
+
+    >>> in_words("attention_entropy")
+    'Attention entropy'
+    """
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:
+    """A heatmap of cosines; set `autorange="reversed"` on the y axis to have the first row on top."""
+    return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
+
+
+def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2, **subplot: int) -> go.Figure:
+    """Draw a box around `size` x `size` cells of a heatmap from each (row, column) on.
+
+    Args:
+        figure: it is changed.
+        cells: (row, column) of each box's first cell, from 0.
+        size: cells on a side.
+        width: width of the line in pixels.
+        subplot: `row` and `col` of the subplot, if there are subplots.
+    """
+    style = {"type": "rect", "line": {"color": "black", "width": width}, "fillcolor": "rgba(0,0,0,0)"}
+    if subplot:
+        axes: Any = figure.get_subplot(subplot["row"], subplot["col"])
+        refs = (axis.plotly_name.replace("axis", "") for axis in axes)
+        style |= dict(zip(("xref", "yref"), refs, strict=True))
+    boxes = [
+        {"x0": column - 0.5, "x1": column + size - 0.5, "y0": row - 0.5, "y1": row + size - 0.5, **style}
+        for row, column in cells
+    ]
+    shapes: Any = figure["layout"]["shapes"]
+    figure.layout.shapes = (*shapes, *boxes)  # all at once, since plotly copies all to add or update one
+    return figure
+
+
+def save(figure: go.Figure, path: Path, result: Any = None) -> None:
+    """Write a figure: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
+
+    Args:
+        figure: the figure.
+        path: path of the file.
+        result: the result that it shows; an .html page then has a caption.
+
+    Raises:
+        ValueError: no such folder, another suffix, the path is no ordinary file, or no kaleido or browser to
+            draw a static image with.
+        OSError: writing failed; an existing file is unchanged.
+    """
+    path = check_can_write(path, "a picture's name", PICTURES)
+    if path.suffix == ".html":
+        with atomic_write(path) as file:
+            file.write(page(figure, result).encode(errors="replace"))
+        return
+    try:
+        data = figure.to_image(path.suffix[1:], scale=2)
+    except Exception as error:  # errors of kaleido, plotly and the browser have no common class
+        cause = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
+            f"{safe_text(cause[0])}; .html needs neither"
+        ) from error
+    with atomic_write(path) as file:
+        file.write(data)

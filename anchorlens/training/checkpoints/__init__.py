@@ -1,0 +1,46 @@
+"""The four models of `anchorlens demo`: one of each phase, shipped, and how to train them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from anchorlens.training.recipes.presets import preset
+from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.run import train_many
+
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "phase1": {},
+    "phase2": {},
+    "phase2-commutative": {"d_head": 32, "d_vocab": 110},
+    "phase3": {},
+}
+"""Preset -> what is changed, to keep the file below 1.2 MB."""
+
+
+def runs() -> dict[str, RunConfig]:
+    """The four runs by name."""
+    return {name: preset(name, seed=0, **fields) for name, fields in MODELS.items()}
+
+
+def shipped() -> list[Path]:
+    """The checkpoints that come with the package."""
+    folder = Path(str(resources.files("anchorlens"))) / "checkpoints"
+    return [folder / f"{name}.pt" for name in MODELS]
+
+
+def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
+    """The same four trained anew (minutes); runs that are in the folder already are continued or read.
+
+    Args:
+        out: folder of the four runs' folders.
+        progress: as for `train`.
+
+    Raises:
+        ValueError: a folder holds another run.
+    """
+    folders = [out / name for name in MODELS]
+    train_many(runs().values(), outs=folders, resume=True, progress=progress)
+    return [folder / "ckpt.pt" for folder in folders]

@@ -1,0 +1,13 @@
+"""Which engine trains which run."""
+
+from __future__ import annotations
+
+from anchorlens.training.engine.base import Engine
+from anchorlens.training.engine.own_loss import FunctionalEngine
+from anchorlens.training.engine.stack import Stack
+from anchorlens.training.recipes.run_config import RunConfig
+
+
+def engine_of(run: RunConfig) -> type[Engine]:
+    """`FunctionalEngine` for a task with its own loss, `Stack` for all others."""
+    return FunctionalEngine if run.task.loss is not None else Stack

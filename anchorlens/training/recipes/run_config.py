@@ -1,0 +1,188 @@
+"""RunConfig: everything that decides a run, and which of its parts a field belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from anchorlens.configuration import check_choice, check_kind, field_types, suggestion
+from anchorlens.models.config import unusual_gammas
+from anchorlens.tasks.registry import read_stored_task, read_task, tasks
+from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr
+from anchorlens.training.recipes.interventions import with_base
+from anchorlens.training.recipes.train_config import DURATIONS, SCHEDULED, TrainConfig
+from anchorlens.views import html
+
+PARTS = ("task", "model", "train")
+"""The parts of a run, by the names of their tables in JSON and TOML."""
+Parts = Mapping[str, Mapping[str, Any]]
+"""Part -> the fields that differ from the defaults."""
+
+
+_ORDER = "the order is task, model_config, train_config"
+_HINTS = {
+    "RunConfig": "; unpack it: train(*preset(...))",
+    "ModelConfig": f"; {_ORDER}",
+    "UNetConfig": f"; {_ORDER}",
+    "TrainConfig": f"; {_ORDER}",
+    "str": "; for a run that has a name write train(*preset(name))",
+}
+
+
+def field_advice(name: str) -> str | None:
+    """Advice on a configuration field that was passed to `train` as an argument; None if it is no field."""
+    owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
+    if not owners:
+        return None
+    return f"it is a field of {' and '.join(owners)}; write preset({name}=...)"
+
+
+def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
+    """Check that the parts of a run have the right types.
+
+    Raises:
+        ValueError: a part is a table, a text or another configuration; the message says what to write.
+    """
+    kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
+    check_kind(
+        "model_config",
+        model_config,
+        task.model_class,
+        f"{task.model_class.__name__}()",
+        hints={**_HINTS, **kinds},
+    )
+    check_kind("train_config", train_config, TrainConfig, "TrainConfig()", hints={**_HINTS, **kinds})
+
+
+MOST_USUAL_LR = 0.1
+"""A larger learning rate gets a note."""
+
+
+class RunConfig(NamedTuple):
+    """Everything that decides a run: task, model and training recipe.
+
+    It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
+    """
+
+    task: Any
+    """The task, a `Task`."""
+    model_config: Any
+    """Shape and initialisation of the model: a `ModelConfig`, or another `model_class` of the task."""
+    train_config: TrainConfig
+    """Data, optimiser and schedule."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready content."""
+        return {part: config.to_dict() for part, config in zip(PARTS, self, strict=True)}
+
+    @classmethod
+    def from_dict(cls, values: Parts, task: Task | None = None, *, is_new: bool = False) -> RunConfig:
+        """Read a run from JSON or TOML data; what is left out takes its default.
+
+        Vocabulary size and context length are fitted to the task where they are not given.
+
+        Args:
+            values: part -> fields.
+            task: the task, if the part `task` has been read before.
+            is_new: whether the user makes a new run of these fields; the files that they name are then
+                hashed. Of a stored run, which somebody else may have written, no such file is opened.
+
+        Raises:
+            ValueError: an unknown part or field, an unusable value, or a stored run that names a file and
+                not its hash.
+        """
+        for part in values:
+            check_choice("a part of the configuration", part, PARTS)
+            if not isinstance(values[part], Mapping):
+                raise ValueError(f"{part} must be a table of fields, got {safe_repr(values[part])}")
+        if task is None:
+            task = (read_task if is_new else read_stored_task)(values.get("task", {}))
+        train = values.get("train", {})
+        return cls(
+            task,
+            task.model_class.for_task(task, **values.get("model", {})),
+            TrainConfig(**train) if is_new else TrainConfig.from_dict(train),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is unusual about its gammas and its learning rate, in sentences."""
+        lr = self.train_config.lr
+        of_lr = []
+        if not isinstance(lr, str) and lr > MOST_USUAL_LR:
+            of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"]
+        return (*unusual_gammas(vars(self.model_config)), *of_lr)
+
+    @property
+    def overview(self) -> str:
+        """Model, gamma, seed and steps in one line.
+
+        >>> from anchorlens import preset
+        >>> preset("phase3").overview
+        'gpt2, 2 layers, 1 head, d_model 128 · gamma 0.7, seed 0 · 1,000 steps'
+        """
+        model, train = self.model_config, self.train_config
+        gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
+        return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
+
+    _repr_html_ = html
+
+
+_SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair[::-1])}
+
+
+def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort fields (and the task's `kind`) by the part whose configuration has them.
+
+    Raises:
+        ValueError: no part has a field.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in fields.items():
+        owners = field_owners(name)
+        if not owners and name != "kind":
+            names = [field for _, cls in part_classes() for field in field_types(cls)]
+            raise ValueError(f"no configuration has a field {safe_repr(name)}; {suggestion(name, names)}")
+        part = owners[0][0] if owners else "task"
+        parts.setdefault(part, {})[name] = value
+    return parts
+
+
+def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
+    """`base` updated with `changes`.
+
+    A duration in steps replaces one in epochs, and the reverse. A schedule without a base value keeps the
+    base value of `base`.
+    """
+    for part, fields in (*base.items(), *changes.items()):
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}")
+    result = {part: dict(fields) for part, fields in base.items()}
+    for part, fields in changes.items():
+        target = result.setdefault(part, {})
+        kept = {name: with_base(fields[name], target.get(name)) for name in SCHEDULED if name in fields}
+        for name in fields:
+            target.pop(_SAME_DURATION.get(name, name), None)
+        target.update({**fields, **kept})
+    return result
+
+
+def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
+    """Pairs of a part of a run and a configuration class for it, one for every kind of task and model.
+
+    Args:
+        kinds: the kinds of task; None for all that are registered now.
+    """
+    kinds = tasks() if kinds is None else kinds
+    models = dict.fromkeys(task.model_class for task in kinds)
+    return [
+        *(("task", task) for task in kinds),
+        *(("model", model) for model in models),
+        ("train", TrainConfig),
+    ]
+
+
+def field_owners(name: str) -> list[tuple[str, type]]:
+    """The pairs of `part_classes` that have a field; all are of one part, since no two parts share a name."""
+    return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]

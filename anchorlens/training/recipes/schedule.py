@@ -1,0 +1,121 @@
+"""Learning rate, weight decay, data order, checkpoints and early stop, as pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.training.recipes.interventions import value_at
+from anchorlens.training.recipes.train_config import TrainConfig
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+    from anchorlens.models.config import Part
+
+FIT = 0.99
+"""Train accuracy from which the training data count as fit, for early stopping."""
+STILL = 0.01
+"""Largest change of a metric that counts as no change, for early stopping."""
+LOSS_LINES = 5
+"""Number of log lines whose mean loss is compared with `stop_at_loss`."""
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Learning rate of the update from `step` to `step + 1`.
+
+    Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine (the recipe of arXiv
+    2405.05409 and 2501.08537) or a straight line to lr_end_factor * lr, which the last step reaches. In a
+    window with another lr, the value is proportional to that lr.
+
+    >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
+    >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
+    [0.01, 0.5, 1.0, 0.525, 0.05]
+    """
+    done = step + 1
+    peak = value_at(config.lr, step, config.total_steps)
+    warmup = config.total_warmup_steps
+    if done <= warmup:
+        start = config.lr_start_factor
+        return peak * (start + (1 - start) * done / warmup)
+    progress = min(1.0, (done - warmup) / max(1, config.total_steps - warmup))
+    left = 1 - progress if config.lr_decay == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return peak * (config.lr_end_factor + (1 - config.lr_end_factor) * left)
+
+
+def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
+    """Weight decay of the update from `step` to `step + 1`, for one part of the weights or for all others.
+
+    >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
+    >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
+    ([0.0, 1.0, 0.0, 0.0], 0.3)
+    """
+    own = None if part is None else getattr(config, f"weight_decay_{part}")
+    return float(value_at(config.weight_decay if own is None else own, step, config.total_steps))
+
+
+def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:
+    """The permutation of one epoch; a function of (seed, epoch), so a resumed run needs no RNG state."""
+    return generator(config.seed, "order", epoch).permutation(config.n_samples)
+
+
+def trajectory_steps(config: TrainConfig) -> list[int]:
+    """Steps at which checkpoints are saved along the run: 0, then log-spaced from 1 to the last.
+
+    >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
+    [0, 1, 10, 100, 1000]
+    """
+    if config.n_checkpoints == 0:
+        return []
+    spaced = np.geomspace(1, config.total_steps, config.n_checkpoints)
+    return sorted({0, config.total_steps, *(int(round(step)) for step in spaced)})
+
+
+def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
+    """Whether the training data are fit and no metric has changed over the last `patience` evaluations.
+
+    Args:
+        evaluations: the log lines that contain the task's metrics, oldest first.
+        patience: number of evaluations in a row, >= 1.
+        metrics: the task's metrics; the one named `train` is the train accuracy.
+    """
+    recent = evaluations[-(patience + 1) :]
+    names = {metric.name: metric.logged_as for metric in metrics if metric.logged_as}
+    train = names.get("train")
+    if len(recent) <= patience or train is None or any(line[train] < FIT for line in recent):
+        return False
+    for name in names.values():
+        values = [line[name] for line in recent if line.get(name) is not None]
+        if values and max(values) - min(values) > STILL:
+            return False
+    return True
+
+
+def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
+    """The first step at which the mean loss of five log lines in a row is at most `loss`.
+
+    The mean is used because the loss of single batches fluctuates. If the loss is not reached, the time to
+    reach it is unknown and longer than the run (censored), never zero.
+
+    Args:
+        log: a run's log lines, oldest first; lines without a loss are left out.
+        loss: the threshold in nats.
+
+    Returns:
+        The step of the last of the five lines; None where the run never reaches it.
+
+    >>> losses = [4.0, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]
+    >>> loss_reached([{"step": 10 * k, "loss": value} for k, value in enumerate(losses)], 0.1)
+    50
+    """
+    lines = [line for line in log if line.get("loss") is not None]
+    for end in range(LOSS_LINES, len(lines) + 1):
+        recent = lines[end - LOSS_LINES : end]
+        if math.fsum(line["loss"] for line in recent) / LOSS_LINES <= loss:
+            return recent[-1]["step"]
+    return None

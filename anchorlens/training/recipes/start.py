@@ -1,0 +1,53 @@
+"""The checkpoint that a run starts from: its file, and the hash by which a change is noticed."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from anchorlens.files.safe import CheckpointError, Contents, check_inside, read_tensors
+
+
+def checkpoint_in(path: str | os.PathLike[str]) -> Path:
+    """The checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run.
+
+    Raises:
+        ValueError: a link leads out of that folder.
+    """
+    if not os.path.isdir(path):
+        return Path(path)
+    check_inside(path, Path(path, "ckpt.pt"))
+    return Path(path, "ckpt.pt")
+
+
+def read_start(path: Path) -> Contents:
+    """The contents of the checkpoint that a run starts from, and their SHA-256; nothing else is hashed.
+
+    Raises:
+        ValueError: it does not exist, or is no checkpoint.
+    """
+    try:
+        return read_tensors(path)
+    except CheckpointError as error:
+        raise ValueError(
+            f"start must be a checkpoint or the folder of a run that has ended, got {error}"
+        ) from None
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a checkpoint, 64 hexadecimal digits; a file is read again only if it has changed.
+
+    Raises:
+        ValueError: it does not exist, or is no checkpoint.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return read_start(path).sha256  # says why
+    return _sha256(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=256)
+def _sha256(path: Path, changed: int, size: int) -> str:
+    return read_start(path).sha256

@@ -1,0 +1,244 @@
+"""TrainConfig: data, optimizer, schedule and bookkeeping of one run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from anchorlens.configuration import Config, documented, number
+from anchorlens.models.config import PARTS
+from anchorlens.texts import safe_repr
+from anchorlens.training.recipes.interventions import (
+    CHANGES,
+    checked_schedule,
+    in_words,
+    joined,
+    read_changes,
+    read_schedule,
+)
+from anchorlens.training.recipes.start import checkpoint_in, sha256_of
+
+DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
+"""Pairs of fields for the same duration in two units; only one of each pair can be given."""
+
+SCHEDULED = ("lr", "weight_decay")
+"""Fields that are a number, or a number that changes in windows (`runs/interventions.py`)."""
+DECAYS = tuple(f"weight_decay_{part}" for part in PARTS)
+"""Fields for the weight decay of one part of the weights."""
+
+_MOST_SAMPLES = 100_000_000
+_MOST_STEPS = 1_000_000_000
+_FRACTION = {"minimum": 0, "maximum": 1}
+_BETA = {"minimum": 0, "maximum": 0.999999}
+_STEPS = 1500
+_WARMUP_STEPS = 100
+
+
+@documented
+@dataclass(frozen=True)
+class TrainConfig(Config):
+    """The recipe: data, optimizer, weight decay, clipping, learning rate schedule, and logging.
+
+    The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
+    n_samples // batch_size steps over a fresh permutation of the training set.
+
+    Raises:
+        ValueError: an unusable value; the message says what was expected and what was given.
+
+    Source: the training recipe of arXiv 2405.05409 and 2501.08537.
+    """
+
+    seed: int = number(0, minimum=0)
+    """Seed of initial weights, training data, their order and noise. The four are independent streams."""
+    n_samples: int = number(100_000, minimum=1, maximum=_MOST_SAMPLES)
+    """Number of training sequences. They are drawn once."""
+    batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
+    """Sequences in each step."""
+    steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
+    """Optimizer steps. Unset: epochs decide, or it is 1500 if those are unset too."""
+    epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
+    """Passes over the training set, instead of steps."""
+    lr: float | str = number(1e-3, above=0, limit=1e100)
+    """Peak learning rate. It may change in windows of the run: 0.001 0.25:0.5=0.002 is 0.002 in the second
+    quarter."""
+    lr_start_factor: float = number(0.0, **_FRACTION)
+    """Learning rate before warm-up, as a fraction of the peak."""
+    lr_end_factor: float = number(0.05, **_FRACTION)
+    """Learning rate at the last step, as a fraction of the peak."""
+    lr_decay: Literal["cosine", "linear"] = "cosine"
+    """Shape of the decay after the warm-up: half a cosine, or a straight line."""
+    warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
+    """Steps of linear warm-up. Unset: warmup_epochs decide, or it is 100 if those are unset too. A run
+    shorter than its warm-up never reaches the peak."""
+    warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
+    """Epochs of linear warm-up, instead of warmup_steps."""
+    weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
+    """Weight decay of every parameter. It is decoupled unless optimizer is adam. It may change in windows of
+    the run: 0.01 0.25:0.5=1.0 is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 goes from 1.0 to 0.1 in the
+    last half."""
+    weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_E, W_pos and W_U. Unset: weight_decay."""
+    weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_Q and W_K. Unset: weight_decay."""
+    weight_decay_vo: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_V and W_O. Unset: weight_decay."""
+    weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
+    """Weight decay of W_in and W_out. Unset: weight_decay."""
+    start: str | None = field(default=None, compare=False)
+    """A checkpoint of this package whose weights the run starts from. For the folder of a run its last
+    checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
+    at its beginning. Unset: weights are drawn."""
+    start_sha256: str | None = None
+    """The SHA-256 of that file, 64 hexadecimal digits. It is filled in when a run is made; leave it out if
+    you change `start`. A stored recipe must hold it."""
+    rescale: str | None = None
+    """Multiply weight matrices by a factor before an update. all=0.5@0, or qk=2@300 mlp=0.5@300; parts are
+    embedding, qk, vo, mlp and all. Optimizer moments stay."""
+    weight_noise: str | None = None
+    """Add Gaussian noise to weight matrices before an update. W_Q=0.5@300: its standard deviation is half
+    the root mean square of the matrix's entries. The seed decides it."""
+    penalty: str | None = None
+    """Add a penalty to the loss. nuclear:qk=0.001 is 0.001 times the sum of the nuclear norms of all W_Q and
+    W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the
+    run."""
+    max_rank: str | None = None
+    """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
+    is replaced by the nearest matrix of rank 2 (truncated SVD)."""
+    freeze: str | None = None
+    """Weight matrices that no update changes. W_Q, or qk@0.5:1 for the second half only."""
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    """adamw decouples weight decay from the gradient. adam adds it to the gradient (plain L2). muon updates
+    the matrices of qk, vo and mlp by their orthogonalised momentum, and everything else as adamw does."""
+    beta1: float = number(0.9, **_BETA)
+    """Adam's first beta, and Muon's momentum."""
+    beta2: float = number(0.999, **_BETA)
+    """Adam's second beta."""
+    eps: float = number(1e-8, above=0, limit=1e100)
+    """Adam's epsilon."""
+    clip_norm: float = number(1.0, minimum=0)
+    """Largest global gradient norm; larger gradients are scaled down to it. 0: no clipping."""
+    early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
+    """Stop if no accuracy changed by more than .01 over this many evaluations in a row, and train accuracy
+    was >= .99 in all of them. Unset: train to the end."""
+    stop_at_loss: float | None = number(None, above=0)
+    """Stop at the first log line at which the mean loss of the last five lines is at most this, in nats.
+    Unset: train to the end."""
+    device: str = "auto"
+    """Where to train: auto (CUDA if there is one), cpu, cuda or cuda:N."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Precision of weights and arithmetic."""
+    matmul: Literal["float32", "tf32", "bf16"] = "float32"
+    """Precision of the matrix products of a float32 run. tf32 (CUDA only) and bf16 (operands and results
+    rounded to bfloat16) are faster where the hardware supports them, and less precise."""
+    threads: int | None = number(None, minimum=1, maximum=1024)
+    """CPU threads while training. Unset: torch's own choice, or 1 if several runs are trained in parallel.
+    Results are bit-equal only for the same number of threads."""
+    log_every: int = number(10, minimum=1, limit=_MOST_STEPS)
+    """Steps between log lines."""
+    eval_every: int = number(100, minimum=1, limit=_MOST_STEPS)
+    """Steps between evaluations."""
+    n_checkpoints: int = number(10, minimum=0, limit=10_000)
+    """Checkpoints along the run: step 0, and this many log-spaced from step 1 to the last. 0 keeps none."""
+    state_every_seconds: float = number(30.0, minimum=0, limit=1e9)
+    """Seconds between saves of the state that --resume continues from. 0 saves it at every step."""
+
+    def __post_init__(self) -> None:
+        """Check every field, and the fields together."""
+        super().__post_init__()
+        if self.start is not None and self.start_sha256 is None:
+            object.__setattr__(self, "start_sha256", sha256_of(checkpoint_in(self.start)))
+            object.__setattr__(self, "start", os.path.abspath(self.start))  # valid from any current folder
+        if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
+            raise ValueError(
+                f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}"
+            )
+        if self.batch_size > self.n_samples:
+            raise ValueError(
+                f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
+                "take a smaller batch or more samples"
+            )
+        for steps, epochs in DURATIONS:
+            n_epochs = getattr(self, epochs)
+            if n_epochs is None:
+                continue
+            if getattr(self, steps) is not None:
+                raise ValueError(f"{steps} and {epochs} are the same thing in two units; give one of them")
+            if (n_steps := n_epochs * self.steps_per_epoch) > _MOST_STEPS:
+                raise ValueError(f"{epochs} are {n_steps:,} steps, more than {_MOST_STEPS:,}; take fewer")
+        if self.dtype == "float64" and self.matmul != "float32":
+            raise ValueError(
+                f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
+            )
+        self._read_interventions()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read a stored recipe. No file that it names is opened.
+
+        Raises:
+            ValueError: an unknown field, an unusable value, or a `start` without `start_sha256`.
+        """
+        if values.get("start") is not None and values.get("start_sha256") is None:
+            raise ValueError(
+                "a stored recipe must hold the start_sha256 of its start, got none; a run that you make "
+                "yourself, with TrainConfig(start=...) or train --from, fills it in"
+            )
+        return super().from_dict(values)
+
+    @property
+    def on_the_way(self) -> dict[str, str]:
+        """Field -> the change it makes during training, in words.
+
+        >>> TrainConfig(steps=100, rescale="all=0.5@50").on_the_way
+        {'rescale': 'all times 0.5 before update 50'}
+        """
+        names = (*SCHEDULED, *DECAYS, *CHANGES)
+        words = {name: in_words(name, getattr(self, name), self.total_steps) for name in names}
+        start = {"start": f"weights of {self.start}, optimizer moments of zero"} if self.start else {}
+        return {**start, **{name: text for name, text in words.items() if text is not None}}
+
+    def without_interventions(self) -> TrainConfig:
+        """The same recipe with the base values of all schedules, no interventions, and drawn weights."""
+        bases = {
+            name: read_schedule(value).base
+            for name in (*SCHEDULED, *DECAYS)
+            if isinstance(value := getattr(self, name), str)
+        }
+        return replace(self, **bases, **dict.fromkeys((*CHANGES, "start", "start_sha256")))
+
+    def _read_interventions(self) -> None:
+        """Check schedules and interventions, and store them in their normal form."""
+        fields, total = type(self).__dataclass_fields__, self.total_steps
+        for name in (*SCHEDULED, *DECAYS):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                default = self.weight_decay if name in DECAYS else fields[name].default
+                default = None if isinstance(default, str) else default
+                value = checked_schedule(name, value, default, total, **fields[name].metadata)
+                object.__setattr__(self, name, value)
+        for name in CHANGES:
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, joined(read_changes(name, text, total)))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in the training set; an incomplete last batch is left out of the epoch."""
+        return self.n_samples // self.batch_size
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self._in_steps(self.steps, self.epochs, _STEPS)
+
+    @property
+    def total_warmup_steps(self) -> int:
+        """Optimizer steps of the warm-up."""
+        return self._in_steps(self.warmup_steps, self.warmup_epochs, _WARMUP_STEPS)
+
+    def _in_steps(self, steps: int | None, epochs: int | None, default: int) -> int:
+        if epochs is not None:
+            return epochs * self.steps_per_epoch
+        return default if steps is None else steps

@@ -34,18 +34,17 @@ def _training_views() -> None:
 
 
 def _all_views() -> None:
-    """Import everything that shows a result."""
-    from anchorlens.extras.audit import notebook as audit  # noqa: F401
-    from anchorlens.extras.audit import picture  # noqa: F401
-    from anchorlens.extras.benchmark import notebook as benchmark  # noqa: F401
-    from anchorlens.extras.benchmark import picture as benchmark_picture  # noqa: F401
-    from anchorlens.extras.control import notebook as control  # noqa: F401
-    from anchorlens.extras.summary import page as summary_page  # noqa: F401
-    from anchorlens.extras.sweep import notebook as sweep  # noqa: F401
-    from anchorlens.extras.sweep.diagram import page  # noqa: F401
+    """Import everything of the core that shows a result."""
     from anchorlens.show import frame  # noqa: F401
     from anchorlens.show.notebook import gamma, probe, verdict  # noqa: F401
-    from anchorlens.show.report import page as report_page  # noqa: F401
+    from anchorlens.show.report import page  # noqa: F401
 
 
-rooms += [_light_views, _training_views, _all_views]
+def _installed_views() -> None:
+    """Import the modules that installed packages name to show their results."""
+    from anchorlens.plugins import installed
+
+    list(installed("anchorlens.views", "view"))
+
+
+rooms += [_light_views, _training_views, _all_views, _installed_views]

@@ -7,7 +7,10 @@ where it is installed; checkpoints and configurations are data and never name co
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import importlib.util
+import itertools
 import os
 import sys
 import traceback
@@ -58,40 +61,81 @@ def defined_in(
     return list(values.values())
 
 
-def installed(group: str, what: str) -> Iterator[tuple[Any, str]]:
+def entry_points(group: str) -> list[metadata.EntryPoint]:
+    """What installed packages, this one included, bring of a group, in the order of their names.
+
+    What lies in the current folder is data, and not installed.
+    """
+    places = []
+    for place in sys.path:
+        with contextlib.suppress(OSError):  # the current folder may have been removed
+            if os.path.realpath(place) != os.path.realpath(""):
+                places.append(place)
+    points = [point for point in _entry_points_in(tuple(places)) if point.group == group]
+    return sorted(points, key=lambda point: (point.name, point.value))
+
+
+def installed(
+    group: str, what: str, name: str | None = None, package: str | None = None
+) -> Iterator[tuple[Any, str]]:
     """Load what installed packages bring, in the order of their names, each with its origin in words.
+
+    A product of ours whose folder is not there is passed over.
 
     Args:
         group: of the entry points: `anchorlens.tasks`.
         what: one of them is: `task`.
+        name: of the only entry points to load; None for all.
+        package: whose entry points alone are loaded; None for all.
 
     Raises:
         ValueError: one that does not load, with the package it is of.
     """
-    for point in sorted(_entry_points(group), key=lambda point: (point.name, point.value)):
-        name = safe_text(point.dist.name if point.dist else point.value)
-        origin = f"the {what} {safe_text(point.name)} of the installed package {name}"
+    for point in entry_points(group):
+        owner = safe_text(point.dist.name if point.dist else point.value)
+        if name not in (None, point.name) or package not in (None, owner) or _missing_product(point):
+            continue
+        origin = f"the {what} {safe_text(point.name)} of the installed package {owner}"
         try:
             yield point.load(), origin
         except Exception as error:
             raise ValueError(
                 f"{origin} does not load ({safe_text(point.value)}: {type(error).__name__}: "
-                f"{safe_text(error)}); mend, update or uninstall {name}"
+                f"{safe_text(error)}); mend, update or uninstall {owner}"
             ) from error
 
 
-def _entry_points(group: str) -> Iterator[metadata.EntryPoint]:
-    """The entry points of installed packages; what lies in the current folder is data, and not installed."""
-    places, names = [], set()
-    for place in sys.path:
-        with contextlib.suppress(OSError):  # the current folder may have been removed
-            if os.path.realpath(place) != os.path.realpath(""):
-                places.append(place)
-    for package in metadata.distributions(path=places):
-        points = [point for point in package.entry_points if point.group == group]
-        if points and package.name not in names:
-            names.add(package.name)
-            yield from points
+def what_to_install(group: str, name: object) -> str | None:
+    """How to get what a product of ours brings, if this installation lacks its folder; else None."""
+    for point in entry_points(group):
+        if point.name == name and (product := _missing_product(point)):
+            return (
+                f"{point.name} belongs to {product}, which this installation lacks; "
+                "install anchorlens whole: pip install --force-reinstall anchorlens"
+            )
+    return None
+
+
+def _missing_product(point: metadata.EntryPoint) -> str | None:
+    """The product of ours that an entry point belongs to, if its folder is not there."""
+    product = ".".join(point.module.split(".")[:3])
+    if not product.startswith("anchorlens.extras."):
+        return None
+    try:
+        return None if importlib.util.find_spec(product) else product
+    except ModuleNotFoundError:
+        return product
+
+
+@functools.lru_cache(maxsize=8)
+def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
+    """The entry points of our groups in these folders; of two packages of one name the first counts."""
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for package in metadata.distributions(path=list(places)):
+        points = [point for point in package.entry_points if point.group.startswith("anchorlens.")]
+        if points:
+            found.setdefault(package.name, points)
+    return tuple(itertools.chain.from_iterable(found.values()))
 
 
 def is_own(code: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Tables of functions that show a result, by its type: `anchorlens.show` fills them, results call them."""
+"""Tables of functions that show a result, by its type: `anchorlens.show` and products fill them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ rooms: list[Callable[[], object]] = []
 """Functions that import the modules which fill the tables, the lightest first; `anchorlens` sets them."""
 
 
-def _table(name: str):
-    """A function that shows a result by the function which is registered for its type."""
+def table(name: str):
+    """A function that shows a result by the function which is registered for its type.
+
+    Args:
+        name: of what it makes, in messages: `diagram`.
+    """
 
     @functools.singledispatch
     def show(result: Any, *arguments: Any, **options: Any) -> Any:
@@ -19,20 +23,21 @@ def _table(name: str):
             fill()
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):
                 return draw(result, *arguments, **options)
-        raise TypeError(f"nothing shows {type(result).__name__} as {name}")
+        raise ValueError(
+            f"nothing here shows a {type(result).__name__} as {name}; install the package that does, or "
+            "anchorlens whole: pip install --force-reinstall anchorlens"
+        )
 
     return show
 
 
-html = _table("html")
+html = table("html")
 """What a notebook shows of a result: a piece of HTML."""
-figure = _table("figure")
+figure = table("figure")
 """The picture of a result, a plotly figure."""
-page = _table("page")
+page = table("page")
 """A result as an HTML page of its own."""
-report = _table("report")
+report = table("report")
 """Write the report of a result, at a path."""
-summary = _table("summary")
+summary = table("summary")
 """Write the summary of a result, at a path."""
-diagram = _table("diagram")
-"""Write the diagram of a result, at a path."""

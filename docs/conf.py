@@ -35,7 +35,6 @@ nitpick_ignore_regex = [
     # written twice, by the name that users take and by its own
     ("py:class", r"anchorlens\.models\.transformer\..*"),
     # a Literal, whose values the docstring of the argument has
-    ("py:class", "Kind"),
     ("py:class", "Noise"),
     ("py:class", "Queries"),
     # a variable that stands for a class
@@ -44,7 +43,10 @@ nitpick_ignore_regex = [
     ("py:class", r"(.*\.)?(ModelConfiguration|Logger|RunPath|Steps)"),
     # what a field is checked by when it is read
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
-    ("py:class", r"anchorlens\.sweep\.cell_json\.CellContent|anchorlens\.engine\.flat_layout\.FlatLayout"),
+    (
+        "py:class",
+        r"anchorlens\.extras\.sweep\.cell_json\.CellContent|anchorlens\.training\.engine\.flat_layout\.FlatLayout",
+    ),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),
 ]

@@ -3,7 +3,7 @@
     python research/benchmark_checkpoints.py                # all three, one after the other
     python research/benchmark_checkpoints.py reference page # what changes where a reading does
 
-    checkpoints   anchorlens/extras/benchmark/checkpoints.zip, from the zoo's table and archive (research/zoo.py)
+    checkpoints   anchorlens/extras/benchmark/checkpoints.zip, from the zoo's table and archive (zoo.py)
     reference     anchorlens/extras/benchmark/reference.json: our readings, and WeightWatcher's alpha
     page          docs/benchmark.md, from benchmark.md.jinja beside this file
 

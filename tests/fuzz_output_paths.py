@@ -28,10 +28,11 @@ from anchorlens.cli import app
 from anchorlens.extras.audit import audit
 from anchorlens.extras.sweep import write_table
 from anchorlens.extras.sweep.cells import SweepResult
+from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.files.container import SUFFIXES
 from anchorlens.files.writing import PAGES, PICTURES, SUMMARIES
 from anchorlens.probes import stable_rank
-from anchorlens.show import figures, write_diagram, write_report
+from anchorlens.show import figures, write_report
 from anchorlens.verdict import classify
 
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)

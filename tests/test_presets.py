@@ -5,12 +5,12 @@ import pytest
 from anchorlens import AdditionTask, configuration, preset
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.presets import PRESETS
+from anchorlens.training.recipes.presets import presets
 from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
 from anchorlens.training.recipes.train_config import TrainConfig
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_every_preset_is_a_whole_run_and_survives_json(name):
     run = preset(name)
     assert RunConfig.from_dict(run.to_dict()) == run

@@ -56,10 +56,16 @@ def test_the_readme_has_its_commands():
 def test_the_tree_names_every_folder_in_the_order_of_imports():
     tree = README.split("## Where things are")[1].split("```")[1]
     named = re.findall(r"^  (\w+)/ +\S", tree, flags=re.M)
-    rooms = list(dict.fromkeys(folder.split(".")[0] for folder in FOLDERS if folder))
-    assert [folder for folder in named if folder != "templates"] == rooms and "templates" in named
-    folders = {path.parent.name for path in (ROOT / "anchorlens").glob("*/__init__.py")} | {"templates"}
-    assert sorted(named) == sorted(folders)
+    rooms = [folder.split(".")[0] for folder in FOLDERS if folder]
+    in_order = sorted(
+        set(rooms), key=lambda room: len(rooms) - rooms[::-1].index(room)
+    )  # its last folder's place
+    assert named == [*in_order, "extras"]
+    products = {path.name for path in (ROOT / "anchorlens/extras").iterdir() if path.is_dir()} - {
+        "shared",
+        "__pycache__",
+    }
+    assert products <= set(re.findall(r"(\w+)/", tree))
 
 
 def test_contributing_is_short():

@@ -1,20 +1,20 @@
-"""`app`: the commands of `anchorlens`, in the order of its help."""
+"""`app`: the commands of `anchorlens`, ours and those of installed packages, in the order of its help."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from anchorlens.cli.groups import OTHERS
 from anchorlens.cli.help import EVERYTHING, HelpCommand
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.training import train_command
 from anchorlens.cli.usage import BoundedGroup
 from anchorlens.cli.verdicts import classify_command, demo_command
-from anchorlens.extras.audit.commands import audit_command
-from anchorlens.extras.benchmark.commands import benchmark_command
-from anchorlens.extras.control.commands import control_command
-from anchorlens.extras.sweep.commands import diagram_command, status_command, sweep_command
+from anchorlens.plugins import entry_points
 
 app = typer.Typer(
     cls=BoundedGroup,
@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h", EVERYTHING]},
 )
 
-GROUPS = {
+GROUPS: dict[str, dict[str, Callable[..., object]]] = {
     "See four models first": {"demo": demo_command},
     "Train a model and judge it": {
         "train": train_command,
@@ -33,14 +33,16 @@ GROUPS = {
         "classify": classify_command,
         "probe": probe_command,
     },
-    "Train many and compare them": {
-        "sweep": sweep_command,
-        "status": status_command,
-        "diagram": diagram_command,
-    },
-    "Go further": {"control": control_command, "audit": audit_command, "benchmark": benchmark_command},
+    "Train many and compare them": {},
+    OTHERS: {},
 }
 """Title of a group -> its commands by name, in the order of the help."""
+
+for _point in entry_points("anchorlens.commands"):
+    with contextlib.suppress(Exception):  # `usage` says what is wrong when the command is called
+        _function = _point.load()
+        if not any(_point.name in _commands for _commands in GROUPS.values()):
+            GROUPS[getattr(_function, "group", OTHERS)][_point.name] = _function
 
 for _title, _commands in GROUPS.items():
     for _name, _command in _commands.items():

@@ -38,7 +38,7 @@ def with_field_options(
         axes: whether an option takes several values as text, instead of one value of the field's type.
         short: another name of an option -> the field.
     """
-    from anchorlens.tasks.registry import TASKS
+    from anchorlens.tasks.registry import TASKS, tasks
 
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
@@ -49,9 +49,13 @@ def with_field_options(
             for name, hint in _options(axes, short or {}, tasks).items()
         ]
         command.__signature__ = inspect.Signature([*own, *options])  # pyright: ignore[reportFunctionMemberAccess]
+        command.tasks_offered = tuple(tasks)  # pyright: ignore[reportFunctionMemberAccess]
         command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
 
-    offer(TASKS)
+    try:
+        offer(tasks())
+    except ValueError:  # an installed package is broken; who calls the command is told so
+        offer(TASKS)
     command.offer_fields_of = offer  # pyright: ignore[reportFunctionMemberAccess]
     command.field_sections = functools.partial(_sections, axes)  # pyright: ignore[reportFunctionMemberAccess]
     del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]

@@ -13,7 +13,14 @@ from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
-from anchorlens.training.recipes.presets import PRESETS
+from anchorlens.training.recipes.presets import PRESETS, presets
+
+
+def _preset_names() -> list[str]:
+    try:
+        return list(presets())
+    except ValueError:  # an installed package is broken; who calls the command is told so
+        return list(PRESETS)
 
 
 @functools.partial(with_field_options, short={"from": "start"})
@@ -22,7 +29,8 @@ def train_command(
     preset: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help=f"The configuration to begin with, quick if left out: {', '.join(PRESETS)}."
+            metavar="NAME",
+            help=f"The configuration to begin with, quick if left out: {', '.join(_preset_names())}.",
         ),
     ] = None,
     config: Annotated[

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.cli.help import HelpCommand, group_lines, width
+from anchorlens.plugins import installed, what_to_install
 from anchorlens.texts import safe_text
 
 _LONGEST = 300
@@ -41,6 +42,8 @@ class BoundedGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command, and register the tasks of `--tasks`, whose fields become its options."""
+        if (name := args[0]) not in self.commands and (advice := _advice(name)):
+            fail(advice, EXIT_USAGE)
         name, command, rest = super().resolve_command(ctx, args)
         if command is None:
             return name, command, rest
@@ -48,17 +51,28 @@ class BoundedGroup(TyperGroup):
             _read_tasks(rest)
             function: Any = getattr(command.callback, "__wrapped__", None)
             if offer := getattr(function, "offer_fields_of", None):
-                from anchorlens.tasks.registry import TASKS, tasks
+                from anchorlens.tasks.registry import tasks
 
-                if (registered := tasks()) != TASKS:
+                if (registered := tasks()) != (offered := function.tasks_offered):
                     offer(registered)
                     alone = typer.Typer(add_completion=False)
                     alone.command(name, cls=HelpCommand)(function)
                     command = typer.main.get_command(alone)
-                    offer(TASKS)
+                    offer(offered)
         except ValueError as error:
             fail(str(error), EXIT_USAGE)
         return name, command, rest
+
+
+def _advice(name: str) -> str | None:
+    """What to do about a command that an installed package brings, and that could not be loaded."""
+    if advice := what_to_install("anchorlens.commands", name):
+        return f"the command {advice}"
+    try:
+        list(installed("anchorlens.commands", "command", name))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _read_tasks(arguments: Sequence[str]) -> None:

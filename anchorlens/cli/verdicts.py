@@ -75,7 +75,7 @@ def classify_command(
     if own and report is None:
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
     choose_device(device)
-    from anchorlens import show
+    from anchorlens import show, views
     from anchorlens.files.importers.inputs import resolve
     from anchorlens.probes import REPORT_PROBES, with_own
 
@@ -110,7 +110,7 @@ def classify_command(
         show.write_report(verdicts, report, probes=probes)
         say(f"the report is in {report}")
     if verdicts and summary is not None:
-        show.write_summary(verdicts, summary)
+        views.summary(verdicts, summary)
         say(f"the summary is in {summary}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)

@@ -7,8 +7,11 @@ model, `OF_MIXTURES` those for mixtures of experts, `REPORT_PROBES` those that t
 one probe's results for several models side by side; `own_probes` reads the probes of your own Python file.
 """
 
-from anchorlens.extras.expert_use.probe import expert_use
-from anchorlens.extras.survival.probe import survival
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anchorlens.probes import registry
 from anchorlens.probes.along import Along, along
 from anchorlens.probes.any_model.activation_patching import activation_patching
 from anchorlens.probes.any_model.attention_patterns import attention_patterns
@@ -18,15 +21,7 @@ from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
 from anchorlens.probes.compare import Comparison, compare
 from anchorlens.probes.from_file import own_probes, with_own
-from anchorlens.probes.registry import (
-    COSTLY,
-    OF_MIXTURES,
-    PROBES,
-    REPORT_PROBES,
-    SHIPPED,
-    apply,
-    probe_named,
-)
+from anchorlens.probes.registry import LISTS, apply, probe_named
 from anchorlens.probes.shared.calling import needs_initial, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
@@ -38,6 +33,9 @@ from anchorlens.probes.two_anchor.mask_key_token import mask_key_token
 from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.two_anchor.v_similarity import v_similarity
+
+if TYPE_CHECKING:
+    from anchorlens.probes.registry import COSTLY, OF_MIXTURES, PROBES, REPORT_PROBES, SHIPPED
 
 __all__ = [
     "COSTLY",
@@ -54,7 +52,6 @@ __all__ = [
     "attention_patterns",
     "compare",
     "embedding_pca",
-    "expert_use",
     "first_layer_tsne",
     "fusion_similarity",
     "gradient_sharing",
@@ -69,8 +66,17 @@ __all__ = [
     "probe_named",
     "q_condensation",
     "stable_rank",
-    "survival",
     "training_regime",
     "v_similarity",
     "with_own",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The lists of shipped probes, and the probes of our own products by name, when they are first used."""
+    if name in LISTS:
+        return getattr(registry, name)
+    for probe in () if name.startswith("_") else registry.SHIPPED:
+        if probe.__name__ == name:
+            return probe
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

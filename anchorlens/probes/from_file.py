@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
-from anchorlens.probes.registry import SHIPPED
+from anchorlens.probes import registry
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.texts import safe_repr
 
@@ -84,15 +84,17 @@ def with_own(
         ValueError: a file that holds no probes, a package whose probe does not load, or a name that another
             probe has.
     """
-    known = {probe.__name__: (probe, "a shipped probe") for probe in SHIPPED}
+    known = {probe.__name__: (probe, "a shipped probe") for probe in registry.SHIPPED}
     for probe, origin in installed("anchorlens.probes", "probe"):
+        if probe in registry.SHIPPED:
+            continue
         if not inspect.isfunction(probe):
             raise ValueError(f"{origin} must be a function, got {safe_repr(probe)}")
         _add(probe, origin, origin, known)
     for path in paths:
         for probe in own_probes(path):
             _add(probe, f"a probe of {path}", str(path), known)
-    left_out = () if shipped is None else [probe for probe in SHIPPED if probe not in shipped]
+    left_out = () if shipped is None else [probe for probe in registry.SHIPPED if probe not in shipped]
     return tuple(probe for probe, _ in known.values() if probe not in left_out)
 
 
@@ -133,7 +135,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     text = " ".join(str(error).split())
     if not isinstance(error, ValueError) or not text:
         text = f"{type(error).__name__}: {text}".removesuffix(": ")
-    elif probe in SHIPPED:
+    elif probe in registry.SHIPPED:
         return text  # the message of a refusal is written for the user
     code = getattr(inspect.unwrap(probe), "__code__", None)
     place = None if code is None else line_in(error, code.co_filename)

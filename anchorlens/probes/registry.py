@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import check_choice
-from anchorlens.extras.expert_use.probe import expert_use
-from anchorlens.extras.survival.probe import survival
+from anchorlens.plugins import installed, what_to_install
 from anchorlens.probes.any_model.activation_patching import activation_patching
 from anchorlens.probes.any_model.attention_patterns import attention_patterns
 from anchorlens.probes.any_model.embedding_pca import embedding_pca
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anchorlens.files.importers.settings import ModelConfiguration
     from anchorlens.tasks.shared.base import Task
 
-PROBES: tuple[Callable[..., ProbeResult], ...] = (
+_CORE: tuple[Callable[..., ProbeResult], ...] = (
     mask_key_token,
     mask_second_anchor,
     information_flow,
@@ -45,45 +45,72 @@ PROBES: tuple[Callable[..., ProbeResult], ...] = (
     nearest_neighbours,
     first_layer_tsne,
     gradient_sharing,
-    survival,
     q_condensation,
     embedding_pca,
     stable_rank,
     training_regime,
 )
-"""The probes for every model, in order: `for probe in PROBES: probe("ckpt.pt")`."""
+"""The probes of the core, in order."""
 
-OF_MIXTURES: tuple[Callable[..., ProbeResult], ...] = (expert_use,)
-"""The probes for mixtures of experts only; a report shows them if a model is a mixture."""
+if TYPE_CHECKING:
+    PROBES: tuple[Callable[..., ProbeResult], ...]
+    """The probes for every model, in order: `for probe in PROBES: probe("ckpt.pt")`."""
+    OF_MIXTURES: tuple[Callable[..., ProbeResult], ...]
+    """The probes for mixtures of experts only; a report shows them if a model is a mixture."""
+    SHIPPED: tuple[Callable[..., ProbeResult], ...]
+    """All shipped probes."""
+    COSTLY: tuple[Callable[..., ProbeResult], ...]
+    """The probes that train models: they take half a minute, the others seconds."""
+    REPORT_PROBES: tuple[Callable[..., ProbeResult], ...]
+    """The probes that a report shows by default: all that are not costly."""
 
-SHIPPED: tuple[Callable[..., ProbeResult], ...] = (*PROBES, *OF_MIXTURES)
-"""All shipped probes."""
+LISTS = ("PROBES", "OF_MIXTURES", "SHIPPED", "COSTLY", "REPORT_PROBES")
+"""Names of the lists of shipped probes, which `__getattr__` makes when they are first used."""
 
-COSTLY: tuple[Callable[..., ProbeResult], ...] = (survival,)
-"""The probes that train models: they take half a minute, the others seconds."""
 
-REPORT_PROBES: tuple[Callable[..., ProbeResult], ...] = tuple(p for p in SHIPPED if p not in COSTLY)
-"""The probes that a report shows by default: all that are not costly."""
+@functools.cache
+def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
+    """The lists of shipped probes by name: those of the core, then those of our own products."""
+    of_products = (probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens"))
+    shipped = (*_CORE, *of_products)
+    of_mixtures = tuple(probe for probe in shipped if getattr(probe, "of_mixtures", False))
+    costly = tuple(probe for probe in shipped if getattr(probe, "costly", False))
+    return {
+        "PROBES": tuple(probe for probe in shipped if probe not in of_mixtures),
+        "OF_MIXTURES": of_mixtures,
+        "SHIPPED": shipped,
+        "COSTLY": costly,
+        "REPORT_PROBES": tuple(probe for probe in shipped if probe not in costly),
+    }
+
+
+def __getattr__(name: str) -> tuple[Callable[..., ProbeResult], ...]:
+    """A list of shipped probes; products import this package, so their probes are added late."""
+    if name not in LISTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _lists()[name]
 
 
 def probe_named(
-    name: str, probes: Sequence[Callable[..., ProbeResult]] = SHIPPED
+    name: str, probes: Sequence[Callable[..., ProbeResult]] | None = None
 ) -> Callable[..., ProbeResult]:
     """The probe of that name.
 
     Args:
         name: name of its function.
-        probes: the probes to choose from; by default the shipped ones.
+        probes: the probes to choose from; None for the shipped ones.
 
     Raises:
         ValueError: there is no such probe; the message lists the names.
     """
-    by_name = {probe.__name__: probe for probe in probes}
+    by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():
         raise ValueError(
             f"probe must be the name of a probe, got the path {safe_repr(name)}; the name comes first on the "
             "command line, and the model in Python"
         )
+    if name not in by_name and (advice := what_to_install("anchorlens.probes", name)):
+        raise ValueError(f"the probe {advice}")
     check_choice("probe", name, tuple(by_name))
     return by_name[name]
 

@@ -1,15 +1,9 @@
-from .diagram.page import write_diagram as write_diagram
 from .frame import picture_page as picture_page
-from .notebook.audit import audit_html as audit_html
-from .notebook.control import control_html as control_html
 from .notebook.probe import comparison_html as comparison_html
 from .notebook.probe import probe_html as probe_html
-from .notebook.sweep import cell_html as cell_html
-from .notebook.sweep import sweep_html as sweep_html
 from .notebook.training import checkpoint_html as checkpoint_html
 from .notebook.training import train_result_html as train_result_html
 from .notebook.verdict import by_probes_html as by_probes_html
 from .notebook.verdict import verdict_html as verdict_html
 from .report.page import write_report as write_report
-from .summary.page import write_summary as write_summary
 from .templating import view as view

@@ -47,12 +47,17 @@ class Script:
 
 
 def framed(
-    template: str, *, scripts: Sequence[str], styles: str = "", heads: bool = False, **content: Any
+    template: str | Path,
+    *,
+    scripts: Sequence[str | Path],
+    styles: str | Path = "",
+    heads: bool = False,
+    **content: Any,
 ) -> str:
     """A whole page in the report's style, which loads nothing and runs these scripts alone.
 
     Args:
-        template: name of the template, which extends `frame.html`.
+        template: as for `rendered`; it extends `frame.html`.
         scripts: our own scripts of this page, in order; plotly.js and `plots.js` come before them.
         styles: our own style sheet of this page; those of the report come before it.
         heads: whether the page shows attention heads by circuitsvis.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorlens.show import evidence, tables, words
@@ -26,7 +27,7 @@ VERDICT_SHEETS = ("view.css", "parts.css")
 def environment() -> Environment:
     """Jinja with autoescape, our formats, and the words and drawings that templates share."""
     made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FunctionLoader(_source),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -38,21 +39,30 @@ def environment() -> Environment:
     return made
 
 
-def rendered(template: str, **content: Any) -> str:
-    """Render a template of the folder `templates`; characters that UTF-8 cannot encode are replaced."""
-    return environment().get_template(template).render(**content).encode(errors="replace").decode()
+def rendered(template: str | Path, **content: Any) -> str:
+    """Render a template; characters that UTF-8 cannot encode are replaced.
+
+    Args:
+        template: a name in the folder `templates`, or the absolute path of a product's own.
+        **content: variables of the template.
+    """
+    return environment().get_template(str(template)).render(**content).encode(errors="replace").decode()
 
 
-def sources(names: Sequence[str]) -> Markup:
-    """The text of our style sheets or scripts in the package, which is not escaped."""
-    return Markup("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
+def sources(names: Sequence[str | Path]) -> Markup:
+    """The text of style sheets or scripts, named as a template is; it is not escaped."""
+    return Markup("".join(map(_source, names)))
 
 
-def view(template: str, sheets: Sequence[str] = ("view.css",), **content: Any) -> str:
+def _source(name: str | Path) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")  # an absolute path stays what it is
+
+
+def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: Any) -> str:
     """An HTML fragment for a notebook: a `div` with its style.
 
     Args:
-        template: a template of the folder `templates`; it extends `view.html`.
+        template: as for `rendered`; it extends `view.html`.
         sheets: its style sheets.
         **content: variables of the template.
     """

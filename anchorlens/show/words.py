@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from anchorlens.verdict.verdict import Posterior, Verdict
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Agreement(NamedTuple):
@@ -56,11 +56,15 @@ class Caption(NamedTuple):
 NO_DOCSTRING = "Its docstring, whose first sentence would stand here, says nothing about it."
 """Replaces how to read the picture if a user's probe has no docstring."""
 
-_TEXTS = tomllib.loads((TEMPLATES / "captions.toml").read_text(encoding="utf-8"))
-CAPTIONS, MAP_CAPTIONS = (
-    {name: Caption(**texts) for name, texts in _TEXTS[page].items()} for page in ("report", "diagram")
-)
-"""Picture of the report (a probe's name) or map of the diagram -> its heading and how to read it."""
+
+def captions_in(file: Path) -> dict[str, Caption]:
+    """Picture -> its heading and how to read it, from a TOML file with a table for each picture."""
+    texts = tomllib.loads(file.read_text(encoding="utf-8"))
+    return {name: Caption(**texts) for name, texts in texts.items()}
+
+
+CAPTIONS = captions_in(TEMPLATES / "captions.toml")
+"""Picture of the report (a probe's name) -> its heading and how to read it; products add their own."""
 
 
 def caption_of(probe: str, result: object = None) -> Caption | None:

@@ -7,38 +7,24 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from anchorlens.configuration import field_types, suggestion
-from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.extras.cogs.task import CogsTask
-from anchorlens.extras.concept_graphs.task import ConceptGraphsTask
-from anchorlens.extras.prontoqa.task import PrOntoQATask
-from anchorlens.extras.scan.task import ScanTask
-from anchorlens.extras.text.task import TextTask
-from anchorlens.plugins import defined_in, installed
+from anchorlens.plugins import defined_in, installed, what_to_install
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
-TASKS: tuple[type[Task], ...] = (
-    AnchorTask,
-    AdditionTask,
-    ScanTask,
-    CogsTask,
-    PrOntoQATask,
-    ConceptGraphsTask,
-    TextTask,
-)
-"""The kinds of task that are shipped; data without a kind are read as the first."""
+TASKS: tuple[type[Task], ...] = (AnchorTask,)
+"""The kinds of task of the core; data without a kind are read as the first. Others come by entry points."""
 
 _OF_COMMANDS = """
-help help_all version preset config out resume dry_run json engine workers
+help help_all preset config out resume dry_run json engine workers
 retry_failed kind task tasks probes layers heads from tensorboard
 """
 _OF_MODELS = """
@@ -72,13 +58,13 @@ T = TypeVar("T", bound=type)
 
 
 def tasks() -> tuple[type[Task], ...]:
-    """The kinds of task that there are now: those shipped, those of installed packages, those registered.
+    """The kinds of task that there are now: the core's, those of installed packages, those registered.
 
     Raises:
         ValueError: the task of an installed package does not load, or is not a task.
     """
-    _read_installed()
-    return (*TASKS, *_registered.values())
+    others = {task.kind: task for task in _installed()} | _registered
+    return (*TASKS, *others.values())
 
 
 def register_task(task: T) -> T:
@@ -103,9 +89,7 @@ def register_task(task: T) -> T:
         ValueError: a task must be a frozen dataclass on anchorlens.tasks.TaskConfig with kind, ..., got dict
     """
     _check(task)
-    other = {**_registered, **{shipped.kind: shipped for shipped in TASKS}}.get(task.kind)
-    if other is not None and _name(other) != _name(task):
-        raise ValueError(f"the kind {task.kind} is that of the task {_name(other)}; give yours another one")
+    _check_kind_is_free(task, tasks())
     _registered[task.kind] = task
     copyreg.pickle(task, _packed)  # pyright: ignore[reportArgumentType]
     return task
@@ -149,11 +133,18 @@ def task_class(kind: Any = None) -> type[Task]:
     """
     if kind is None:
         return TASKS[0]
-    shipped = {task.kind: task for task in TASKS}
-    if isinstance(kind, str) and kind in shipped:  # without reading installed packages
-        return shipped[kind]
+    for known in (*TASKS, *_registered.values()):  # without reading installed packages
+        if kind == known.kind:
+            return known
+    if isinstance(kind, str):  # no other package is loaded for one of this name
+        for task, _ in installed("anchorlens.tasks", "task", kind):
+            if getattr(task, "kind", None) == kind:
+                _check(task)
+                return task
     kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
+        if advice := what_to_install("anchorlens.tasks", kind):
+            raise ValueError(f"the task {advice}")
         raise ValueError(
             f"there is no task {safe_repr(kind)}; {suggestion(kind, list(kinds))} For a task of your own, "
             "name its file (--tasks FILE; register_task in Python), or install its package"
@@ -256,12 +247,25 @@ def logged_metrics() -> dict[str, Metric]:
 
 
 @functools.cache
-def _read_installed() -> None:
+def _installed() -> tuple[type[Task], ...]:
+    """The tasks that installed packages bring, ours among them."""
+    found: list[type[Task]] = []
     for task, origin in installed("anchorlens.tasks", "task"):
         try:
-            register_task(task)
+            _check(task)
+            _check_kind_is_free(task, (*TASKS, *found))
         except ValueError as error:
             raise ValueError(f"{origin} is none that can be used: {error}") from None
+        found.append(task)
+    return tuple(found)
+
+
+def _check_kind_is_free(task: type[Task], others: Iterable[type[Task]]) -> None:
+    for other in others:
+        if other.kind == task.kind and _name(other) != _name(task):
+            raise ValueError(
+                f"the kind {task.kind} is that of the task {_name(other)}; give yours another one"
+            )
 
 
 def _check(task: Any) -> None:

@@ -1,1 +1,5 @@
-"""Train models on a task: the training loop, the folder of a run, parallel jobs, and cost estimates."""
+"""Training: recipes, the engines, run folders, and the four checkpoints that come with the package."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -66,10 +66,11 @@ def train(
             those of a run that was never interrupted.
         progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
             number is the seconds between these lines; False shows nothing.
-        on_log: is called with each line of the log, or its method `log` is (`anchorlens.training.logging` has some): a
-            dict of `step`, `epoch` (passes over the data made so far, a float), and what `TrainResult.log`
-            has. All values are numbers, or None where a task could not measure one. A resumed run reports
-            only new lines; steps after its last saved state are trained, and reported, again.
+        on_log: is called with each line of the log, or its method `log` is (`anchorlens.training.logging` has
+            some): a dict of `step`, `epoch` (passes over the data made so far, a float), and what
+            `TrainResult.log` has. All values are numbers, or None where a task could not measure one. A
+            resumed run reports only new lines; steps after its last saved state are trained, and reported,
+            again.
 
     Returns:
         The model in evaluation mode, its checkpoint, its behaviour and the log.

@@ -20,7 +20,7 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell, grid
 from anchorlens.show.figures import styled
-from anchorlens.training.recipes.presets import PRESETS
+from anchorlens.training.recipes.presets import preset_parts
 from anchorlens.training.update_cost import count_cost
 from shared.arms import COMPLEXITY
 from shared.common import add_means, network, on_its_way, options, trained, write
@@ -103,7 +103,7 @@ def main() -> None:
 
     def runs(**axes: Sequence[Any]) -> list[Any]:
         every = {**axes, **asked}
-        batch = min(asked.get("batch_size", (PRESETS[PRESET]["train"]["batch_size"],)))
+        batch = min(asked.get("batch_size", (preset_parts(PRESET)["train"]["batch_size"],)))
         few = max(1, given.n_samples // (_EVALUATIONS * batch))
         return grid(PRESET, every, **{**fields, "eval_every": few})
 

@@ -2,8 +2,8 @@
 
     python research/figures/k6_retrieval.py [--seed 0 1 2] [--suffix .png]
 
-A model with small initial weights (gamma .8) alone and with retrieval (`anchorlens.extras.retrieval`), and one with
-large ones (gamma .5) alone. Layer and threshold of the retrieval are chosen on training data alone.
+A model with small initial weights (gamma .8) alone and with retrieval (`anchorlens.extras.retrieval`), and
+one with large ones (gamma .5) alone. Layer and threshold of the retrieval are chosen on training data alone.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from anchorlens_command import call
 from anchorlens.cli.commands import GROUPS, app
 from anchorlens.cli.help import MOST_LINES, description
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.tasks.registry import TASKS
-from anchorlens.training.recipes.presets import PRESETS
+from anchorlens.tasks.registry import tasks
+from anchorlens.training.recipes.presets import presets
 
 COMMANDS = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
 TINY = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 600, "steps": 4}
@@ -39,12 +39,12 @@ class TestOnePage:
         lines = help_of(name).splitlines()
         assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
 
-    @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.kind)
+    @pytest.mark.parametrize("task", tasks(), ids=lambda task: task.kind)
     @pytest.mark.parametrize("name", ["train", "sweep"])
     def test_a_task_fits_with_every_option_of_its_own_and_none_of_another(self, name, task):
         text = help_of(name, "--task", task.kind)
         assert len(text.splitlines()) <= MOST_LINES
-        own, others = flags_of(task), set().union(*map(flags_of, TASKS))
+        own, others = flags_of(task), set().union(*map(flags_of, tasks()))
         assert own <= options_in(text) and not (others - own) & options_in(text)
         assert {"--gamma", "--seed", "--out", "--dry-run"} <= options_in(text)
 
@@ -78,7 +78,7 @@ class TestChosenTask:
         assert "Task scan (ScanTask):" in text and "AnchorTask" not in text
 
     def test_has_its_own_sentence_and_default_of_an_option_that_others_share(self):
-        for task, length in ((TASKS[0], 9), (TASKS[-1], 256)):
+        for task, length in ((tasks()[0], 9), (tasks()[-1], 256)):
             text = help_of("train", "--task", task.kind)
             assert f"--seq-len INTEGER  (default {length})\n    {field_docs(task)['seq_len']}\n" in text
         assert "--split square|random " in help_of("train", "--task", "addition")
@@ -97,7 +97,7 @@ class TestChosenTask:
         assert "did you mean 'scan'?" in done.stderr and done.stderr.count("\n") == 1
 
     def test_every_preset_is_named(self):
-        assert all(name in help_of("train") for name in PRESETS)
+        assert all(name in help_of("train") for name in presets())
 
 
 class TestLook:

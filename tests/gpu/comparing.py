@@ -7,7 +7,7 @@ import pytest
 
 from anchorlens import preset
 from anchorlens.extras.cogs import files
-from anchorlens.training.recipes.presets import PRESETS, preset_parts
+from anchorlens.training.recipes.presets import preset_parts, presets
 
 SIZES = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 24}
 RECIPE = {"batch_size": 16, "steps": 5, "epochs": None, "warmup_steps": 2, "log_every": 3, "eval_every": 5}
@@ -68,7 +68,7 @@ def check_same(found, expected, tolerance, where=""):
         assert found == expected or found != found, where
 
 
-ALL = tuple(PRESETS)
+ALL = tuple(presets())
 _KINDS = {
     (run.task.kind, getattr(run.model_config, "variant", "")): name
     for name, run in ((name, preset(name)) for name in reversed(ALL))

@@ -11,9 +11,9 @@ import torch
 from anchorlens import classify, load_checkpoint, register_task, train
 from anchorlens.configuration import documented, number
 from anchorlens.extras.sweep import grid, open_sweep, sweep
+from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.extras.sweep.terminal import print_sweep
 from anchorlens.models.config import ModelConfig
-from anchorlens.show import write_diagram
 from anchorlens.tasks import registry
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import TaskConfig

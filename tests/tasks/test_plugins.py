@@ -93,6 +93,19 @@ class TestPackage:
         assert len(rows) == 2 and all("modular_addition" in row and "finished" in row for row in rows)
         assert "held_out" in names and (sweep / "diagram.html").exists()
 
+        assert finish(start("orbits", "7")).strip() == "2"  # 1 2 4, and 3 6 5
+        assert "orbits" in finish(start("--help"))
+        assert "modulus must be odd" in finish(start("orbits", "8"), code=2)
+        torch.save({"modular": torch.load(cut / "ckpt.pt")}, tmp_path / "nested.pt")
+        (stored := tmp_path / "stored").mkdir()
+        shutil.copy(tmp_path / "nested.pt", stored / "weights.pt")
+        (stored / "config.json").write_text('{"format": "modular run"}')
+        for path in (tmp_path / "nested.pt", stored):
+            assert "read by the package modular" in finish(start("evaluate", path))
+        code = "from modular.result import orbits; print(orbits(7)._repr_html_())"
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "<p>1, 2, 4</p>" in shown.stdout and "<style>" in shown.stdout
+
         monkeypatch.setattr(registry, "_registered", {})  # neither the package nor the file
         for command in (
             ["evaluate", cut / "ckpt.pt"],
@@ -119,7 +132,7 @@ class TestPackage:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[anchorlens.tasks]\nodd = {value}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "_read_installed", registry._read_installed.__wrapped__)
+        monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
         importlib.invalidate_caches()
         with pytest.raises(ValueError, match=f"the task odd of the installed package broken {message}"):
             registry.tasks()
@@ -127,6 +140,7 @@ class TestPackage:
         said = call("train", "--dry-run", code=2)
         assert len(said.stderr.splitlines()) == 1 and "installed package broken" in said.stderr
         (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nodd = {value}\n")
+        plugins._entry_points_in.cache_clear()
         with pytest.raises(ValueError, match="the probe odd of the installed package broken"):
             with_own([])
 
@@ -142,9 +156,11 @@ class TestPackage:
         monkeypatch.chdir(here)
         monkeypatch.setattr(sys, "path", [str(here) if place == "its path" else place, *sys.path])
         importlib.invalidate_caches()
-        assert not [probe for probe, _ in plugins.installed("anchorlens.probes", "probe")]
+        assert not [
+            probe for probe, _ in plugins.installed("anchorlens.probes", "probe", package="some_probes")
+        ]
         sys.path.append(str(installed_there))  # which the other of the same name does not hide
-        ((probe, _),) = plugins.installed("anchorlens.probes", "probe")
+        ((probe, _),) = found()
         assert probe is json.loads
 
 

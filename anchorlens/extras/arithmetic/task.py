@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from anchorlens.configuration import documented, number
+from anchorlens.extras.arithmetic.presets import PRESETS
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -67,6 +68,7 @@ class AdditionTask(SplitTask):
     """
 
     kind: ClassVar[str] = "addition"
+    presets = PRESETS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     asks_all_of_train: ClassVar[bool] = True
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from anchorlens.extras.audit.result import Audit
 from anchorlens.extras.audit.tables import audit_tables, fit_in_words, overview, summary, suspects
 from anchorlens.show.templating import view
 from anchorlens.views import html
+
+TEMPLATE = Path(__file__).parent / "templates/audit.html"
 
 MOST_MAPPINGS = 8
 
@@ -14,7 +18,7 @@ MOST_MAPPINGS = 8
 def audit_html(audit: Audit) -> str:
     """The outliers, how they compare with the truth, and the latest mappings, without a script."""
     return view(
-        "audit.html",
+        TEMPLATE,
         overview=overview(audit),
         summary=summary(audit),
         fit=fit_in_words(audit),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from anchorlens.extras.benchmark.result import Benchmark
 from anchorlens.extras.benchmark.shipped import reference
 from anchorlens.extras.benchmark.tables import benchmark_table, notes, overview
 from anchorlens.show.templating import view
 from anchorlens.views import html
+
+TEMPLATE = Path(__file__).parent / "templates/benchmark.html"
 
 MOST_OTHERS = 8
 """Largest number of our readings shown for comparison, those that tell most."""
@@ -23,7 +27,7 @@ def benchmark_html(result: Benchmark) -> str:
         shown = [one for k, one in enumerate(best) if k < MOST_OTHERS or one.name == ALPHA]
         ours = Benchmark(ours.probe, tuple(shown), ours.models, {})
     return view(
-        "benchmark.html",
+        TEMPLATE,
         overview=overview(result),
         table=benchmark_table(result, ours).shortened(60),
         notes=list(notes(result, ours)),

@@ -8,7 +8,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.records import Record, limits
 from anchorlens.texts import safe_text
 
-FOLDER = Path(str(resources.files("anchorlens"))) / "benchmarking"
+FOLDER = Path(__file__).parent
 CHECKPOINTS = FOLDER / "checkpoints.zip"
 """Our checkpoints, NAME.safetensors, and a manifest."""
 REFERENCE = FOLDER / "reference.json"

@@ -17,6 +17,7 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.extras.cogs.files import Line, published_files
 from anchorlens.extras.shared.split_task import Right
+from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
@@ -62,6 +63,7 @@ class CogsTask(WordTask):
     """
 
     kind: ClassVar[str] = "cogs"
+    presets = word_presets("cogs", d_vocab=836, n_ctx=543, n_samples=5000, n_paper=10_000)
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     data: str = dataclasses.field(default="", compare=False)

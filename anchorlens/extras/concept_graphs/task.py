@@ -13,6 +13,7 @@ from anchorlens.configuration import check_number, documented, number
 from anchorlens.extras.concept_graphs import images
 from anchorlens.extras.concept_graphs.diffusion import Schedule
 from anchorlens.extras.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
+from anchorlens.extras.concept_graphs.presets import PRESETS
 from anchorlens.extras.concept_graphs.scoring import METRICS, classifier, scored
 from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.randomness import generator
@@ -62,6 +63,7 @@ class ConceptGraphsTask(TaskConfig):
     """
 
     kind: ClassVar[str] = "concept_graphs"
+    presets = PRESETS
     model_class: ClassVar[type[UNetConfig]] = UNetConfig
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     d_vocab = 0
@@ -83,6 +85,13 @@ class ConceptGraphsTask(TaskConfig):
         super().__post_init__()
         if self.image_side % 4:
             raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
+
+    @classmethod
+    def architecture(cls, config: UNetConfig) -> UNetArchitecture:
+        """The memory layout, initialisation and forward pass of its U-Net."""
+        from anchorlens.extras.concept_graphs.unet.engine import UNetArchitecture  # with torch
+
+        return UNetArchitecture(config)
 
     @property
     def seq_len(self) -> int:
@@ -196,7 +205,7 @@ class ConceptGraphsTask(TaskConfig):
 
         check_number("n", n, minimum=1, limit=10_000, integer=True)
         conditions = {name: images.nominal(name) for name in tuples}
-        size = getattr(getattr(model, "config", None), "image_bytes", BATCH_BYTES // _AT_ONCE)
+        size = getattr(getattr(model, "config", None), "input_bytes", BATCH_BYTES // _AT_ONCE)
         at_once = max(1, int(BATCH_BYTES // size))
         parts = [slice(first, min(n, first + at_once)) for first in range(0, n, at_once)]
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.models.library import HookedTransformer
+
+CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 
 @probe_result
@@ -140,6 +144,9 @@ def expert_use(
         n_sequences=n_sequences,
         seed=seed,
     )
+
+
+expert_use.of_mixtures = True
 
 
 def _shares(model: HookedTransformer, batch: AnchorBatch) -> Float[np.ndarray, "layer expert"]:

@@ -17,6 +17,7 @@ from anchorlens.configuration import documented, number
 from anchorlens.extras.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.extras.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.extras.shared.split_task import Right, shares_by_group
+from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -77,6 +78,7 @@ class PrOntoQATask(WordTask):
     """
 
     kind: ClassVar[str] = "prontoqa"
+    presets = word_presets("prontoqa", d_vocab=78, n_ctx=179, n_samples=20_000, n_paper=20_000)
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     ontology: Literal["official", "balanced"] = "balanced"

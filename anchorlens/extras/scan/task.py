@@ -16,6 +16,7 @@ import numpy as np
 
 from anchorlens.configuration import choice, documented, number
 from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
+from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.metric import Metric
@@ -75,6 +76,7 @@ class ScanTask(WordTask):
     """
 
     kind: ClassVar[str] = "scan"
+    presets = word_presets("scan", d_vocab=23, n_ctx=59, n_samples=2222, n_paper=11_111)
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)

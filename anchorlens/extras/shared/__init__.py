@@ -1,1 +1,1 @@
-"""What several products share: tasks in words."""
+"""What several extras share: tasks in words."""

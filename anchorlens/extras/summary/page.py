@@ -93,6 +93,9 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
                 pages[0][1].savefig(file, format=kind, dpi=200 if kind == "png" else 300, metadata=metadata)
 
 
+summary.register(list, write_summary)
+
+
 @summary.register
 def _of_one(verdict: Verdict, path: str | os.PathLike[str]) -> None:
     write_summary([verdict], path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,12 +16,15 @@ from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import weights_of_parts
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.show.figures import BLUE, GREY, ORANGE
+from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.models.library import HookedTransformer
+
+CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 KNOWN = 0.5
 """Accuracy at and above which pairs count as known."""
@@ -163,6 +167,9 @@ def survival(
         n_sequences=n_sequences,
         seed=seed,
     )
+
+
+survival.costly = True
 
 
 def survival_ratios(found: Accuracies) -> Float[np.ndarray, " group"]:

@@ -19,11 +19,14 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.recipes.identity import execution_fields, identity, same_value
 from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.verdict.verdict import Verdict
-from anchorlens.views import diagram, figure, html
+from anchorlens.views import figure, html, table
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+diagram = table("diagram")
+"""Write the diagram of a result, at a path."""
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
 """The first three are the status of a run; `failed`: training raises an error; `damaged`: its stored files
@@ -243,7 +246,7 @@ class SweepResult:
 
         Args:
             path: of the page, .html; an existing file is replaced.
-            **options: `x`, `y`, `reports` and `progress` of `anchorlens.show.write_diagram`.
+            **options: `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
             ValueError: no cell, no such field, another suffix, no such folder, or the path is no ordinary

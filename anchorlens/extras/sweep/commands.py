@@ -12,6 +12,7 @@ import typer
 
 from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import with_field_options
+from anchorlens.cli.groups import in_group
 from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
 from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
 from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
@@ -23,7 +24,10 @@ from anchorlens.training.progress import COMMAND_LINE_SECONDS
 if TYPE_CHECKING:
     from anchorlens.extras.sweep.cells import SweepResult
 
+GROUP = "Train many and compare them"
 
+
+@in_group(GROUP)
 @functools.partial(with_field_options, axes=True, short=ALIASES)
 @one_line_errors
 def sweep_command(
@@ -119,6 +123,7 @@ def sweep_command(
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]
 
 
+@in_group(GROUP)
 @one_line_errors
 def status_command(
     out: Folder,
@@ -140,6 +145,7 @@ def status_command(
     printing.print_sweep_json(result) if as_json else printing.print_sweep(result, cells=cells)
 
 
+@in_group(GROUP)
 @one_line_errors
 def diagram_command(
     sweep: Folder,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.extras.sweep.diagram.axes import name_of_cell
 from anchorlens.extras.sweep.diagram.clicked_cell import cell_facts, command
 from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.views import html
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
@@ -26,7 +30,7 @@ def sweep_html(result: SweepResult) -> str:
     maps = text_maps(result) if result.axes else []
     failed = [cell for cell in result if cell.status in TROUBLES]
     return view(
-        "sweep.html",
+        TEMPLATES / "sweep.html",
         total=f"{len(result):,}",
         axes=" × ".join(f"{name} ({len(values)})" for name, values in result.axes.items()),
         counts=result.counts,
@@ -53,7 +57,7 @@ def cell_html(cell: Cell) -> str:
         cell: a cell of a sweep.
     """
     return view(
-        "cell.html",
+        TEMPLATES / "cell.html",
         VERDICT_SHEETS,
         cell=cell,
         name=name_of_cell(cell, FIELDS),

@@ -15,6 +15,7 @@ import numpy as np
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
+from anchorlens.extras.text.presets import PRESETS
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
@@ -88,6 +89,7 @@ class TextTask(TaskConfig):
     """
 
     kind: ClassVar[str] = "text"
+    presets = PRESETS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     stored_fields: ClassVar[tuple[str, ...]] = ("version",)
     d_vocab = 256

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers.registry import IMPORTERS, Kind
+from anchorlens.files.importers.registry import IMPORTERS, Importer, installed_importers
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
 from anchorlens.files.importers.source import ImportedModel, Source
 from anchorlens.files.importers.wrappers import unknown, unwrapped
@@ -38,7 +38,7 @@ class Opened:
     """The file that holds the weights."""
     sha256: str
     """SHA-256 of that file, 64 hexadecimal digits."""
-    kind: Kind
+    kind: str
     """What it was recognised as."""
     notes: tuple[str, ...] = ()
     """Remarks for the user, one line each."""
@@ -61,7 +61,7 @@ class OpenedModel:
     """The file that holds the weights."""
     sha256: str
     """SHA-256 of that file, 64 hexadecimal digits."""
-    kind: Kind
+    kind: str
     """What it was recognised as."""
     notes: tuple[str, ...]
     """Remarks for the user, one line each."""
@@ -140,8 +140,11 @@ def open_model(
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
         with _whole(file), reading(file):
-            content, notes = unwrapped(content, _is_known)
-            importer = next((importer for importer in IMPORTERS if importer.recognises(content)), None)
+            notes: tuple[str, ...] = ()
+            importer = _recognising(installed_importers(), content)
+            if importer is None:
+                content, notes = unwrapped(content, _is_known)
+                importer = _recognising(IMPORTERS, content)
             if importer is None:
                 raise CheckpointError(file, unknown(content))
             with reading(file, "its weights cannot be read"):
@@ -181,8 +184,12 @@ def _whole(file: Path) -> Iterator[None]:
         raise CheckpointError(file, f"it is one of several files of weights; {way}") from None
 
 
+def _recognising(importers: tuple[Importer, ...], content: Mapping[str, Any]) -> Importer | None:
+    return next((importer for importer in importers if importer.recognises(content)), None)
+
+
 def _is_known(content: Mapping[str, Any]) -> bool:
-    return any(importer.recognises(content) for importer in IMPORTERS)
+    return _recognising(IMPORTERS, content) is not None
 
 
 def _may_be_of_the_hub(path: Path) -> bool:
@@ -216,7 +223,7 @@ def _weights_file(folder: Path) -> Path:
             f"model in it{inside and f', such as {inside}'}",
         )
     config = Settings.read(folder / "config.json")
-    for importer in IMPORTERS:
+    for importer in (*installed_importers(), *IMPORTERS):
         file = importer.file_in(folder, config)
         if file is not None:
             check_inside(folder, file, BLOBS)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.extras.concept_graphs.unet.network import UNet
 from anchorlens.probes.plots.weights import rank_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
-from anchorlens.probes.shared.weights import convolution_matrices, short_name, weight_matrices
+from anchorlens.probes.shared.weights import short_name, weight_matrices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -64,14 +63,15 @@ class StableRank(ProbeResult):
 
 
 @takes_any
-def stable_rank(model: HookedTransformer | UNet) -> StableRank:
+def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
     Blind to: routes and answers, since it counts the directions of a matrix, not what they do.
 
     Args:
         model: any HookedTransformer (its heads are merged), or the U-Net of Concept Graphs (each convolution
-            counts as the matrix from what its kernel reads to what it writes). It is only read.
+            counts as the matrix from what its kernel reads to what it writes); any module whose method
+            `weight_matrices` gives its matrices by name. It is only read.
 
     Raises:
         ValueError: no model, a model without layers, or weights that are not finite.
@@ -86,9 +86,9 @@ def stable_rank(model: HookedTransformer | UNet) -> StableRank:
 
     Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
     """
-    if isinstance(model, UNet):
+    if isinstance(own_matrices := getattr(model, "weight_matrices", None), Callable):
         check_finite(model)
-        return _measured(convolution_matrices(model))
+        return _measured(own_matrices())
     check_model(model)
     check_layer(model, 0)
     return _measured(weight_matrices(model))

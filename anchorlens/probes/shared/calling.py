@@ -36,6 +36,10 @@ class Probe(Protocol[P, R_co]):
     """A probe for callers: it takes a model or anything that holds one, and a task unless that knows it."""
 
     __name__: str
+    costly: bool
+    """Whether it trains models, and so takes half a minute."""
+    of_mixtures: bool
+    """Whether it measures mixtures of experts only."""
 
     @overload
     def __call__(
@@ -83,7 +87,8 @@ def takes_any(function: Callable[..., Any]) -> Any:
             annotation="ModelConfiguration | None",
         )
     )
-    vars(probe).update(function=function, __signature__=signature.replace(parameters=parameters))
+    marks = {"costly": False, "of_mixtures": False}
+    vars(probe).update(marks, function=function, __signature__=signature.replace(parameters=parameters))
     return probe
 
 

@@ -1,4 +1,4 @@
-"""The weight matrices of a model as probes read them: heads merged, convolutions flattened to matrices."""
+"""The weight matrices of a model as probes read them: heads merged."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 if TYPE_CHECKING:
-    from anchorlens.extras.concept_graphs.unet.network import UNet
     from anchorlens.models.library import HookedTransformer
 
 
@@ -37,22 +36,6 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
                 matrices[f"blocks.{layer}.mlp.{name}"] = weight
     matrices["unembed.W_U"] = model.W_U
     return {name: single(matrix.detach()) for name, matrix in matrices.items()}
-
-
-def convolution_matrices(model: UNet) -> dict[str, Float[Tensor, "row column"]]:
-    """Every convolution and linear layer of a U-Net by its parameter name, with inputs as rows.
-
-    A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
-    kernel]: the map of one application of the kernel. Layers with one input or one output always have rank 1
-    and are left out.
-    """
-    matrices = {}
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            matrices[f"{name}.weight"] = rearrange(module.weight, "out ... -> (...) out")
-        elif isinstance(module, nn.ConvTranspose2d):
-            matrices[f"{name}.weight"] = rearrange(module.weight, "into ... -> into (...)")
-    return {name: single(matrix.detach()) for name, matrix in matrices.items() if min(matrix.shape) > 1}
 
 
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:

@@ -93,6 +93,8 @@ class TaskConfig(Config):
     halves: ClassVar[bool] = False
     """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half of the left-out examples only.
     One half can then select models, and the other test the selected ones."""
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyType({})
+    """Preset -> part of a run (task, model, train) -> the fields that it changes: what `--preset` offers."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Options that make `evaluate` cheap, for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation
@@ -103,6 +105,18 @@ class TaskConfig(Config):
     """How many numbers the task itself holds; limits how many tasks one file may name."""
     held_out: Any = "what the task holds out"
     """What is left out of training, in words that can follow `it was never trained on`."""
+
+    @classmethod
+    def architecture(cls, config: Any) -> Any:
+        """The memory layout, initialisation and forward pass of a model of a `model_class` of its own.
+
+        Args:
+            config: an instance of `model_class`.
+
+        Returns:
+            A `FlatLayout` of `anchorlens.training.engine`. Tasks of a `ModelConfig` need none.
+        """
+        raise NotImplementedError
 
     def training_set(self, n: int, seed: int) -> Any:
         """The training set of a run, `n` examples; it depends on `n` and the seed alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def runs() -> dict[str, RunConfig]:
 
 def shipped() -> list[Path]:
     """The checkpoints that come with the package."""
-    folder = Path(str(resources.files("anchorlens"))) / "checkpoints"
+    folder = Path(__file__).parent
     return [folder / f"{name}.pt" for name in MODELS]
 
 

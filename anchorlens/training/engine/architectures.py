@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from anchorlens.extras.concept_graphs.unet.config import UNetConfig
-from anchorlens.extras.concept_graphs.unet.engine import UNetArchitecture
+from typing import Any
+
 from anchorlens.models.config import ModelConfig
+from anchorlens.tasks.registry import tasks
 from anchorlens.training.engine.flat_layout import FlatLayout
 from anchorlens.training.engine.transformer import Transformer
 
 
-def architecture(config: ModelConfig | UNetConfig) -> FlatLayout:
-    """The initialization, memory layout and forward pass that belong to a configuration."""
-    return UNetArchitecture(config) if isinstance(config, UNetConfig) else Transformer(config)
+def architecture(config: Any) -> FlatLayout:
+    """The initialization, memory layout and forward pass that belong to a configuration.
+
+    Args:
+        config: a `ModelConfig`, or an instance of the `model_class` of a task.
+    """
+    if isinstance(config, ModelConfig):
+        return Transformer(config)
+    return next(task for task in tasks() if isinstance(config, task.model_class)).architecture(config)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
-from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.files.safe import check_affordable, cost_factor
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
@@ -46,7 +46,7 @@ class AskingCost:
 
 
 def check_cost(
-    model: ModelConfig | UNetConfig,
+    model: Any,
     task: Task,
     train: TrainConfig | None = None,
     weights: Iterable[Tensor] = (),
@@ -54,7 +54,8 @@ def check_cost(
     """Refuse a model and task that cost far more than the size of the file suggests.
 
     Args:
-        model: the configuration of the model.
+        model: the configuration of the model: a `ModelConfig`, or one that says `input_bytes` and
+            `input_operations`.
         task: the task it is evaluated on.
         train: the recipe whose training sequences are drawn again; None for none.
         weights: tensors as the file has them; numbers that several of them share count once. None given: no
@@ -83,7 +84,7 @@ def check_cost(
         check_affordable(needed, allowed, words)
 
 
-def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig | None = None) -> AskingCost:
+def asking_cost(model: Any, task: Task, train: TrainConfig | None = None) -> AskingCost:
     """Estimate the cost of building a model, drawing the test sequences and running the model on them.
 
     Args:
@@ -91,8 +92,8 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
         task: the task it is evaluated on, as by `evaluate`.
         train: the recipe whose training sequences are drawn again; None for none.
     """
-    if isinstance(model, UNetConfig):
-        return _asking_a_unet(model, task, train)
+    if not isinstance(model, ModelConfig):
+        return _asking_another_network(model, task, train)
     n_pos, n_sequences = task.seq_len, task.sequences_asked(4096, quickly=False)
     heads = model.n_heads * model.d_head
     patterns = model.n_heads * n_pos
@@ -117,13 +118,13 @@ def asking_cost(model: ModelConfig | UNetConfig, task: Task, train: TrainConfig 
     )
 
 
-def _asking_a_unet(model: UNetConfig, task: Task, train: TrainConfig | None) -> AskingCost:
-    n_images, n_trained = task.sequences_asked(4096, quickly=False), 0 if train is None else train.n_samples
+def _asking_another_network(model: Any, task: Task, train: TrainConfig | None) -> AskingCost:
+    n_inputs, n_trained = task.sequences_asked(4096, quickly=False), 0 if train is None else train.n_samples
     return AskingCost(
-        bytes=4 * _weight_bytes(model) + task.bytes_to_ask(n_trained) + max(BATCH_BYTES, model.image_bytes),
-        operations=n_images * model.image_operations + _DRAW * n_trained,
+        bytes=4 * _weight_bytes(model) + task.bytes_to_ask(n_trained) + max(BATCH_BYTES, model.input_bytes),
+        operations=n_inputs * model.input_operations + _DRAW * n_trained,
     )
 
 
-def _weight_bytes(model: ModelConfig | UNetConfig) -> int:
+def _weight_bytes(model: Any) -> int:
     return 4 * sum(map(math.prod, architecture(model).shapes.values()))

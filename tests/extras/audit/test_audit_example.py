@@ -9,7 +9,7 @@ import pytest
 
 from anchorlens.extras.audit import mappings_of
 
-PATH = Path(__file__).parents[2] / "examples" / "audit_noise.py"
+PATH = Path(__file__).parents[3] / "examples" / "audit_noise.py"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from anchorlens import AnchorTask
 from anchorlens.extras.audit import mappings_of
 
-PATH = Path(__file__).parents[2] / "examples" / "audit_reference.py"
+PATH = Path(__file__).parents[3] / "examples" / "audit_reference.py"
 BROKEN = AnchorTask(complexity=1)
 
 

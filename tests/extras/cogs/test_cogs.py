@@ -28,7 +28,7 @@ from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.words import EOS, SEP
 from anchorlens.training.recipes.identity import identity
 
-PUBLISHED = Path(__file__).parents[3] / "shared/data/cogs"
+PUBLISHED = Path(__file__).parents[4] / "shared/data/cogs"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published COGS files at {PUBLISHED}")
 NOUNS = ["cat", "dog", "cow", "hen"]
 SMALL = {

@@ -27,7 +27,7 @@ from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.words import EOS, SEP
 
-PUBLISHED = Path(__file__).parents[3] / "shared/data/prontoqa"
+PUBLISHED = Path(__file__).parents[4] / "shared/data/prontoqa"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published samples at {PUBLISHED}")
 MAKERS = {"official": official, "balanced": balanced}
 EVERY = [(name, hops) for name, most in MOST_HOPS.items() for hops in range(1, most + 1)]

@@ -19,7 +19,7 @@ from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.figure_specs import Lines, SampleTable
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
 
-PUBLISHED = Path(__file__).parents[3] / "shared/data/scan"
+PUBLISHED = Path(__file__).parents[4] / "shared/data/scan"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published SCAN files at {PUBLISHED}")
 TASK = ScanTask()
 

@@ -13,8 +13,8 @@ from known_cells import by_probes, cell, done, square, sweep_of, verdict
 from known_verdicts import HOSTILE, LOG
 
 from anchorlens.extras.sweep import open_sweep, sweep
-from anchorlens.extras.sweep.diagram.page import diagram_html
-from anchorlens.show import write_diagram, write_report
+from anchorlens.extras.sweep.diagram.page import diagram_html, write_diagram
+from anchorlens.show import write_report
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.recipes.presets import preset
 

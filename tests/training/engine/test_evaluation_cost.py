@@ -15,7 +15,7 @@ from anchorlens.files.safe import FACTOR, CheckpointError
 from anchorlens.models.gamma import initial_weights
 from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
 from anchorlens.training.engine.evaluation_cost import asking_cost, check_cost
-from anchorlens.training.recipes.presets import PRESETS, preset
+from anchorlens.training.recipes.presets import preset, presets
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
 COSTLY = {
@@ -69,7 +69,7 @@ def test_a_bare_state_dict_too(tmp_path):
         open_checkpoint(written.path, config=written.config)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith(("paper", "quick", "phase"))])
+@pytest.mark.parametrize("name", [name for name in presets() if name.startswith(("paper", "quick", "phase"))])
 def test_the_papers_own_shapes_are_allowed(name, monkeypatch):
     """GPT-2 small asked all of COGS is beyond a file of its size, as docs/science.md says."""
     run = preset(name)
@@ -114,7 +114,7 @@ def test_a_large_training_set_is_not_held(tmp_path):
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=Path(__file__).parents[3]
     )
     assert '"train_source": "training set"' in done.stdout, done.stderr
     assert int(done.stdout.split()[-1]) < 900

@@ -88,12 +88,12 @@ class UNetConfig(Config):
         return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
 
     @property
-    def image_bytes(self) -> int:
+    def input_bytes(self) -> int:
         """Most bytes of activations that a forward pass without gradients holds of an image, in float32."""
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property
-    def image_operations(self) -> float:
+    def input_operations(self) -> float:
         """Approximate operations of a forward pass of one image (n_feat 256, 64 pixels: 5.7e10 counted)."""
         return 220.0 * (self.n_feat * self.input_side) ** 2
 

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -108,6 +109,25 @@ class UNet(nn.Module):
             for inputs in batches:
                 model(*(value.to(like) for value in inputs))
         return model.eval()
+
+    def weight_matrices(self) -> dict[str, Float[Tensor, "row column"]]:
+        """Every convolution and linear layer by its parameter name, with inputs as rows.
+
+        A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
+        kernel]: the map of one application of the kernel. Layers with one input or one output always have
+        rank 1 and are left out.
+        """
+        matrices = {}
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                matrices[f"{name}.weight"] = rearrange(module.weight, "out ... -> (...) out")
+            elif isinstance(module, nn.ConvTranspose2d):
+                matrices[f"{name}.weight"] = rearrange(module.weight, "into ... -> into (...)")
+        found = {name: matrix.detach() for name, matrix in matrices.items() if min(matrix.shape) > 1}
+        return {
+            name: matrix.to(torch.promote_types(matrix.dtype, torch.float32))
+            for name, matrix in found.items()
+        }
 
     def _split(self, conditions: Tensor) -> tuple[Tensor, ...]:
         return conditions.split(list(self.config.conditions.values()), dim=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,13 @@ from anchorlens.extras.sweep.diagram.outcomes import (
 )
 from anchorlens.show.figures import SHARE
 from anchorlens.show.figures.picture import Picture, plotly_text
-from anchorlens.show.words import MAP_CAPTIONS, Caption
+from anchorlens.show.words import Caption, captions_in
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import figure
 
+CAPTIONS = captions_in(Path(__file__).parents[1] / "templates/captions.toml")
+"""Map -> its heading and how to read it."""
 SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"
 PASSED = "ood_passed_at"
@@ -309,7 +312,7 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 
     def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
-        return Map(name, draw, MAP_CAPTIONS[name])
+        return Map(name, draw, CAPTIONS[name])
 
     numbers = (
         Map(

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, metrics_of
+from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
 from anchorlens.extras.sweep.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
 from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
@@ -30,8 +30,8 @@ from anchorlens.tasks.shared.metric import Metric
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
-from anchorlens.views import diagram
 
+TEMPLATES = Path(__file__).parents[1] / "templates"
 SIGNS = (
     "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "
     "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "
@@ -185,9 +185,9 @@ def diagram_html(
     figures = {map: [part.figures[map.name] for part in slices] for map in maps}
     absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
     return framed(
-        "diagram.html",
-        scripts=("clicked_cell.js", "diagram.js"),
-        styles="diagram.css",
+        TEMPLATES / "diagram.html",
+        scripts=(TEMPLATES / "clicked_cell.js", TEMPLATES / "diagram.js"),
+        styles=TEMPLATES / "diagram.css",
         name=result.out.resolve().name or str(result.out),
         axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
         n_cells=len(cells),

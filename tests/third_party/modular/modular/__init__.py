@@ -1,1 +1,1 @@
-"""Modular addition, and a probe of it."""
+"""Modular addition: a task, a probe, a command, a view and an importer of it."""

@@ -1,0 +1,28 @@
+"""The group of the help that a command belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+OTHERS = "Go further"
+"""The group of commands that name none."""
+
+C = TypeVar("C", bound=Callable[..., object])
+
+
+def in_group(title: str) -> Callable[[C], C]:
+    """Put a command of a package under this title of the main help.
+
+    Args:
+        title: that of a group which the help has, such as `Train many and compare them`.
+
+    Returns:
+        A decorator, which stands above all others.
+    """
+
+    def marked(command: C) -> C:
+        command.group = title  # pyright: ignore[reportFunctionMemberAccess]
+        return command
+
+    return marked

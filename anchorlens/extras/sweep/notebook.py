@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from markupsafe import Markup
+
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.extras.sweep.diagram.axes import name_of_cell
-from anchorlens.extras.sweep.diagram.clicked_cell import cell_facts, command
+from anchorlens.extras.sweep.diagram.cell_report import cell_report
 from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
 from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.views import html
@@ -56,13 +58,4 @@ def cell_html(cell: Cell) -> str:
     Args:
         cell: a cell of a sweep.
     """
-    return view(
-        TEMPLATES / "cell.html",
-        VERDICT_SHEETS,
-        cell=cell,
-        name=name_of_cell(cell, FIELDS),
-        facts=cell_facts(cell, []),
-        verdict=cell.verdict,
-        probes=cell.content.probes if cell.content else {},
-        command=command(cell),
-    )
+    return view("view.html", VERDICT_SHEETS, content=Markup(cell_report(cell, FIELDS)))

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from browser import Browser, needs_chromium
+from html_page import Page
 from known_cells import by_probes, cell, done, square, sweep_of, verdict
 from known_verdicts import HOSTILE, LOG
 
@@ -59,21 +60,21 @@ def browser(tmp_path_factory):
         yield opened
 
 
-def shared(html):
-    """What the reports of all runs share."""
-    return json.loads(re.search(r'id="shared">(.*?)</script>', html).group(1))
-
-
 def lines_of(html, element):
     """What stands in each line of an element of the page that is packed by plain gzip."""
     packed = re.search(rf'<script type="text/plain" id="{element}">(.*?)</script>', html).group(1)
     return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")]
 
 
+def text_of(report):
+    """The texts of a report, with single spaces; its tags must be balanced."""
+    return " ".join(" ".join(Page(report.replace("<wbr>", "")).texts).split())
+
+
 def report_of(html, identity):
-    """The report of one cell, as data, and the traces of its training curve."""
-    runs = {run["id"]: (run, curve) for run, curve in zip(*map(partial(lines_of, html), PACKED), strict=True)}
-    return runs[identity]
+    """The report of one cell, as HTML, and the traces of its training curve."""
+    runs = zip(*map(partial(lines_of, html), PACKED), strict=True)
+    return next((run, curve) for run, curve in runs if f"Cell {identity}<" in run)
 
 
 PACKED = ("runs", "curves")
@@ -84,32 +85,28 @@ class TestContent:
         html = page.read_text()
         for one in cells:
             assert html.count(f'data-cell="{one.id}"') == 1
-            assert report_of(html, one.id)[0]["name"].startswith(f"gamma {one.fields['gamma']}")
+            assert f'<h2 tabindex="-1">gamma {one.fields["gamma"]}' in report_of(html, one.id)[0]
         report, _ = report_of(html, cells[3].id)  # gamma .7, decay 0, seed 0: Phase 2 without
-        verdict = report["verdict"]
-        assert verdict["behaviour"]["label"] == "Phase 2 without commutativity"
-        assert "train 1.000, ID 0.980" in verdict["behaviour"]["reasons"][0]
-        assert ["Phase 2 without commutativity", 0.94, "94.0%", "94.0%"] in verdict["probabilities"]
-        assert ["OOD", "0.100"] in [row[:2] for row in verdict["accuracies"]["rows"]]
-        number, value, place, raised, _ = verdict["evidence"][0]
-        reading = shared(html)["readings"][number]
-        assert reading["reading"] == "v_similarity.centred_gap" and value == "0.63"
-        assert raised == [["Phase 2 without commutativity", "×8.2"]]
-        assert len(place["bands"]) == 4 and 0 <= place["at"] <= 100
-        assert "Phase 1 0 to 0.3; Phase 2 without commutativity 0.2 to 0.5" in reading["ranges"]
-        assert "anchorlens classify cells/one --report" in report["command"]
-
-    def test_readings_stand_there_once(self, cells, page):
-        """Beside the known reading there is one other, whose name is markup."""
-        readings = [one["reading"] for one in shared(page.read_text())["readings"]]
-        assert len(readings) == len(set(readings)) == 2
+        text = text_of(report)
+        for said in (
+            "By behaviour Phase 2 without commutativity",
+            "train 1.000, ID 0.980",
+            "Phase 2 without commutativity 94.0% 94.0%",
+            "v_similarity.centred_gap 0.63",
+            "2 without: ×8.2",
+            "anchorlens classify cells/one --report",
+        ):
+            assert said in text, said
+        assert re.search(r"OOD .{0,80} 0.100 ", text)
+        assert report.count("<rect x=") == 4, "a band for each phase"
+        assert "Phase 1 0 to 0.3; Phase 2 without commutativity 0.2 to 0.5" in report
 
     def test_a_cell_that_failed_or_is_missing_says_so(self, cells, page):
         html = page.read_text()
-        assert "it broke" in report_of(html, cells[7].id)[0]["error"]
+        assert "Error: it broke" in text_of(report_of(html, cells[7].id)[0])
         missing, curve = report_of(html, cells[8].id)
-        assert missing["facts"].startswith("not trained yet") and missing["command"] is None
-        assert missing["verdict"] is None and curve == []
+        assert "not trained yet" in text_of(missing) and curve == []
+        assert "<table" not in missing and "anchorlens classify" not in missing
 
     def test_the_training_curve_is_that_of_the_log(self, cells, page):
         html = page.read_text()
@@ -117,13 +114,13 @@ class TestContent:
         curve = {trace["name"]: trace for trace in traces}
         assert curve["loss"]["x"][:2] == [10, 20] and curve["loss"]["y"][:2] == [0.5, 0.25]
         assert curve["OOD"]["x"][-1] == 1000 and curve["OOD"]["y"][-1] == 1.0
-        assert report["n_lines"] == len(LOG)
+        assert f"Training curve of {len(LOG)} log lines" in report
         assert report_of(html, cells[0].id)[1] == []
 
     def test_no_text_steers_a_terminal_or_breaks_a_line(self, cells, page):
         """Control characters are escaped, and what is no text is replaced; line breaks stay."""
-        details = report_of(page.read_text(), cells[12].id)[0]["details"]
-        assert details.startswith("Traceback\n") and details.endswith("\\ud800")
+        report, _ = report_of(page.read_text(), cells[12].id)
+        assert "<pre>Traceback\n" in report and "\\ud800</pre>" in report
 
     def test_the_summary_counts(self, cells, page):
         html = page.read_text()
@@ -153,6 +150,8 @@ class TestContent:
         programs = re.findall(r"<script>", html)
         assert len(programs) == 2 and html.count("alert(1)") > 5  # plotly.js and ours
         assert "<img" not in html and "49" not in re.findall(r"&(\d+)", html)
+        for run in lines_of(html, "runs"):
+            assert not {tag for tag, _ in Page(run).elements} & {"img", "script", "style"}
         assert html.count("<script>alert") == 0
 
     def test_a_sweep_of_one_axis_is_a_map_of_one_row(self):
@@ -210,7 +209,7 @@ def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     write_diagram(open_sweep(tmp_path / "s"), path, reports=True, progress=False)
     assert reports[0].stat().st_mtime_ns == before  # kept
     report, curve = report_of(path.read_text(), reports[0].stem)
-    assert report["report"] == f"my%20maps-reports/{reports[0].name}" and report["command"] is None
+    assert f'href="my%20maps-reports/{reports[0].name}"' in report and "anchorlens classify" not in report
     assert [trace["x"] for trace in curve if trace["name"] == "train"] == [[3, 6]]
     result.table(tmp_path / "cells.csv")
     assert len((tmp_path / "cells.csv").read_text().splitlines()) == 2

@@ -18,12 +18,13 @@ from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
-from anchorlens.extras.sweep.diagram.clicked_cell import Readings, curve_traces, run_content, shared_content
+from anchorlens.extras.sweep.diagram.cell_report import cell_report
 from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.show.figures.picture import script_json
+from anchorlens.show.figures.training_curve import thinned, training_curve, training_traces
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.tasks.shared.metric import Metric
@@ -97,6 +98,10 @@ class PageSlice:
         }
 
 
+MOST_POINTS = 1000
+"""Largest number of points of a training curve; of more, every second, third, ... and the last are drawn."""
+_DIGITS = 3
+"""Significant digits of the numbers of a training curve."""
 _LEVEL = 6
 """gzip's level; level 9 takes five times as long for 2 % fewer bytes."""
 _SHARED = {"template", "meta"}
@@ -176,17 +181,19 @@ def diagram_html(
     varying = axes_of(cells)
     varying_in_words = " × ".join(f"{name} ({len(values)})" for name, values in varying.items())
     cells = [cell for part in slices for cell in part.layout.cells]
-    readings, links = Readings(), links or {}
+    others = [name for name in varying if name not in fields]
     runs, curves = [], []  # apart, since gzip finds repetitions within 32 kB
     for cell in cells:
-        log, report = cell.log(), links.get(cell.id)
-        runs.append(_json(run_content(cell, fields, varying, readings, n_lines=len(log), report=report)))
-        curves.append(_json(curve_traces(log)))
+        log, report = cell.log(), (links or {}).get(cell.id)
+        run = cell_report(cell, fields, others, in_page=True, n_lines=len(log), report=report)
+        runs.append(_json(run))
+        curves.append(_json(_curve_traces(log)))
+    curve = json.loads(training_curve([]).update_layout(title_text="", margin_t=20).to_json() or "")
     figures = {map: [part.figures[map.name] for part in slices] for map in maps}
     absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
     return framed(
         TEMPLATES / "diagram.html",
-        scripts=(TEMPLATES / "clicked_cell.js", TEMPLATES / "diagram.js"),
+        scripts=(TEMPLATES / "diagram.js",),
         styles=TEMPLATES / "diagram.css",
         name=result.out.resolve().name or str(result.out),
         axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
@@ -198,7 +205,7 @@ def diagram_html(
         maps=[map for map in maps if map not in absent],
         absent=absent,
         fields=fields,
-        shared=Markup(script_json(_json(shared_content(readings)))),
+        curve_layout=Markup(script_json(_json(curve["layout"]))),
         packed_slices=gzipped(_json([part.content for part in slices])),
         packed_runs=gzipped("\n".join(runs)),
         packed_curves=gzipped("\n".join(curves)),
@@ -212,6 +219,22 @@ def diagram_html(
 def _json(content: Any) -> str:
     """JSON text on one line."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The traces of a training curve, rounded, with at most 1,000 points each; none without a log."""
+    traces = []
+    for trace in training_traces(log) if log else ():
+        n_points = len(trace["x"])
+        drawn = thinned(n_points, MOST_POINTS)
+        traces.append(
+            {**trace, "x": trace["x"][drawn], "y": [_rounded(value) for value in trace["y"][drawn]]}
+        )
+    return traces
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
 def gzipped(text: str) -> str:

@@ -3,11 +3,11 @@
   const panel = document.getElementById("panel");
   const report = document.getElementById("panel-content");
   const slice = document.getElementById("slice"); // null where there is one
-  const curveLayout = plots.content("shared").curve;
+  const curveLayout = plots.content("curve-layout");
   const maps = new Map(); // element -> the figure drawn there
   let slices = []; // what the maps of each slice show
   let ids = []; // of the runs, slice by slice, in the order of the list
-  const lines = {}; // id of an element -> promise of its lines, a JSON for each run
+  const lines = {}; // id of an element -> promise of its lines, a JSON for each run: the report as HTML, the curve as data
   let opener = null; // what had the focus before the panel was opened
   let chosen = null; // id of the cell whose report is shown
   let curve = null; // element of its training curve
@@ -57,10 +57,11 @@
     chosen = id;
     opener = from;
     const both = async () => [await ofRun(id, "runs"), await ofRun(id, "curves")];
-    const [run, traces] = await ready.then(both).catch(() => [{ id, name: "This browser cannot unpack it" }, []]);
+    const unread = '<h2 tabindex="-1">This browser cannot unpack it</h2>';
+    const [run, traces] = await ready.then(both).catch(() => [unread, []]);
     if (chosen !== id) return; // another was asked for meanwhile
     clear();
-    report.append(...reportOf(run));
+    report.innerHTML = run; // every text in it was escaped when it was written
     panel.hidden = false;
     root.dataset.panel = "";
     panel.scrollTop = 0;

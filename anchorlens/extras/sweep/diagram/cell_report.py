@@ -1,0 +1,66 @@
+"""The report of one cell of a sweep, as a notebook and the page of maps show it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from anchorlens.extras.sweep.cells import Cell
+from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
+from anchorlens.show.templating import rendered
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+def cell_report(
+    cell: Cell,
+    fields: Sequence[str],
+    others: Sequence[str] = (),
+    *,
+    in_page: bool = False,
+    n_lines: int = 0,
+    report: str | None = None,
+) -> str:
+    """The report of one cell, as HTML without a frame.
+
+    Args:
+        cell: the cell.
+        fields: the configuration fields that identify it.
+        others: further fields to name.
+        in_page: whether to add all readings and a place for the training curve, which a page has room for.
+        n_lines: number of lines of its log; 0 for none.
+        report: address of its full report; None for the command that writes the report.
+    """
+    stored = cell.content
+    return rendered(
+        TEMPLATES / "cell.html",
+        cell=cell,
+        name=name_of_cell(cell, fields),
+        facts=_facts(cell, others),
+        verdict=stored and stored.verdict,
+        probes=stored.probes if stored else {},
+        command=_command(cell),
+        in_page=in_page,
+        n_lines=n_lines,
+        report=report,
+    )
+
+
+def _command(cell: Cell) -> str | None:
+    """The shell command that writes the full report of a cell; None for a cell that is not trained."""
+    words = ["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"]
+    return None if cell.path is None else shlex.join(words)
+
+
+def _facts(cell: Cell, others: Sequence[str]) -> str:
+    """How the run ended, its steps and time, and the other fields that distinguish it from other cells."""
+    ended = "not trained yet" if cell.status == "missing" else cell.status
+    step, seconds, loss = (cell.numbers.get(name) for name in ("step", "seconds", "loss"))
+    parts = [
+        ended if step is None else f"{ended} after {step:,} steps",
+        None if seconds is None else f"{seconds:,.0f} s",
+        None if loss is None else f"loss {loss:.2g} nats",
+        *(f"{name} {value_label(cell.fields[name])}" for name in others),
+    ]
+    return " · ".join(part for part in parts if part)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import SHARE, styled
 
@@ -30,8 +31,6 @@ def expert_figure(
         accuracies: accuracies of the whole model, 0..1.
         accuracies_without: accuracies with one expert ablated, 0..1.
     """
-    from plotly.subplots import make_subplots
-
     n_layers, n_kinds, n_experts = shares.shape
     experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
     names = ["the whole model", *experts]

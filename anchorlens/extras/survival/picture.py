@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float
 
 from anchorlens.show.figures import styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 def accuracy_bars(
@@ -28,8 +25,6 @@ def accuracy_bars(
         accuracies: name of a bar -> its colour, and its height for each group, 0..1.
         axis: title of the axis of groups.
     """
-    import plotly.graph_objects as go
-
     figure = go.Figure()
     for name, (colour, values) in accuracies.items():
         figure.add_bar(x=groups, y=values, name=name, marker_color=colour)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import SHARE, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 MOST_DRAWN = 64
 """Largest number of heads that are drawn, from the first layer on."""
@@ -26,9 +24,6 @@ def attention_heatmaps(
         tokens: names of the positions.
         attention: attention after the softmax, 0..1.
     """
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
     n_layers, n_heads = attention.shape[:2]
     heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]
     n_columns = min(4, n_heads if n_heads > 1 else 2, len(heads))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
 from anchorlens.show.figures import CATEGORIES, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 def cluster_figure(
@@ -24,8 +21,6 @@ def cluster_figure(
 
     After eight colours the next groups use them again, with filled and open squares.
     """
-    import plotly.graph_objects as go
-
     figure = go.Figure()
     chains = [tuple(map(int, pair)) for pair in pairs]
     groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Bool, Float
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import box_cells, cosine_heatmap, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 def key_cosines(
@@ -33,8 +31,6 @@ def key_cosines(
         title: title of the figure.
         height: height in pixels.
     """
-    from plotly.subplots import make_subplots
-
     n = max(1, len(compared))
     figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
     for i, (first, second) in enumerate(compared):
@@ -59,8 +55,6 @@ def ordered_results(
         inputs: what the inputs are, in words.
         title: title of the figure.
     """
-    import plotly.graph_objects as go
-
     figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
     size = len(cosines) // len(results)  # number of inputs of each g
     starts = size * np.arange(len(results))
@@ -80,8 +74,6 @@ def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> 
         cosines: cosines, -1..1.
         title: title of the figure.
     """
-    import plotly.graph_objects as go
-
     figure = go.Figure(cosine_heatmap(cosines))
     axis = "neuron of W_Q, grouped"
     figure.update_xaxes(title=axis, constrain="domain")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
 
@@ -46,8 +47,6 @@ def embedding_picture(
         token_set: which tokens they are, in words.
         title: title of the figure.
     """
-    from plotly.subplots import make_subplots
-
     arrows = ", ".join(f"+{step} {colour}" for step, colour in zip(steps, ("orange", "green"), strict=False))
     titles = (f"arrows {arrows}" if arrows else token_set, "covariance", "order")
     figure = make_subplots(

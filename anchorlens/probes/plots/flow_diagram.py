@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float
+from plotly.colors import sample_colorscale
 
 from anchorlens.show.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 MOST_LINES = 400
 """Largest number of lines in one diagram: those with the largest effects and the most attention."""
@@ -42,9 +40,6 @@ def flow_diagram(
         cut: what the colours mean.
         note: text in the figure.
     """
-    import plotly.graph_objects as go
-    from plotly.colors import sample_colorscale
-
     n_layers, n_pos = attention.shape[:2]
     figure = go.Figure()
     effect = np.zeros_like(attention) if effects is None else np.clip(effects, -1, 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import box_cells, cosine_heatmap, styled
 
@@ -30,8 +31,6 @@ def pair_cosines(
         cosines: cosines, -1..1.
         relations: 0 where two pairs have no anchor in common.
     """
-    from plotly.subplots import make_subplots
-
     n = len(parts)
     figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)
     for i, matrix in enumerate(cosines):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 from einops import rearrange
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import SHARE, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 MOST_ROW_NAMES = 40
 
@@ -40,9 +39,6 @@ def place_map(
         scale: colour options of plotly's heatmap.
         nothing: text of a panel without values.
     """
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
     _, n_layers, n_pos = next(iter(panels.values())).shape
     figure = make_subplots(
         rows=1,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 
 from anchorlens.show.figures import BLUE, ORANGE, styled
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 
 def rank_bars(
@@ -24,8 +22,6 @@ def rank_bars(
         values: stable ranks, >= 1.
         gaussian: stable ranks of Gaussian matrices of the same shapes.
     """
-    import plotly.graph_objects as go
-
     figure = go.Figure()
     figure.add_bar(y=names, x=values, orientation="h", name="stable rank", marker_color=BLUE)
     figure.add_scatter(
@@ -55,8 +51,6 @@ def movement(
         change: relative change of all matrices together, drawn as a line; None where it is not defined.
         kernels: title -> kernel; none or two.
     """
-    from plotly.subplots import make_subplots
-
     n = len(names)
     if not kernels:
         figure = make_subplots(rows=1, cols=1)

@@ -1,13 +1,29 @@
-"""What every test shares."""
+"""What every test shares, and how the core is tested where products are not installed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from few_questions import all_questions, few_questions
+from products_needed import is_there, products_needed
 
 __all__ = ["all_questions", "few_questions"]
 collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of tests that import a product which is not installed."""
+    if collection_path.suffix != ".py" or all(map(is_there, products_needed(collection_path))):
+        return None
+    return True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a product that is not installed: `@pytest.mark.needs("scan")`."""
+    needed = [product for mark in item.iter_markers("needs") for product in mark.args]
+    if missing := [product for product in needed if not is_there(product)]:
+        pytest.skip(f"needs the product {missing[0]}")
 
 
 @pytest.fixture

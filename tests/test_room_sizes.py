@@ -19,7 +19,8 @@ for _path, _lines in FILES.items():
 
 
 def test_no_room_is_larger_than_its_ceiling():
-    assert set(ROOMS) == set(PLAN["rooms"]), "each room has a ceiling in room_sizes.toml"
+    there = {room for room in PLAN["rooms"] if not room.startswith("extras") or (ROOT / room).is_dir()}
+    assert set(ROOMS) == there, "each room has a ceiling in room_sizes.toml"
     above = {
         room: (lines, PLAN["rooms"][room]) for room, lines in ROOMS.items() if lines > PLAN["rooms"][room]
     }

@@ -60,23 +60,7 @@ def flow_diagram(
             hoverinfo="text",
             showlegend=False,
         )
-    key, *anchors = key_and_anchors
-    for positions, name, color in (
-        ([p for p in range(n_pos) if p not in key_and_anchors], "noise", GREY),
-        ([key], "key", ORANGE),
-        (anchors, "anchors", BLUE),
-    ):
-        places = [(position, level) for level in range(n_layers + 1) for position in positions]
-        figure.add_scatter(
-            x=[position for position, _ in places],
-            y=[level for _, level in places],
-            mode="markers+text",
-            text=[labels[position] for position, _ in places],
-            textfont={"size": 11, "color": "black" if name == "noise" else "white"},
-            marker={"size": 22, "color": "#E8E8E8" if name == "noise" else color},
-            name=name,
-            hoverinfo="skip",
-        )
+    _draw_tokens(figure, labels, key_and_anchors, n_layers)
     if effects is not None:
         bar = {"title": {"text": cut}, "len": 0.75, "thickness": 14}
         figure.add_scatter(
@@ -98,6 +82,27 @@ def flow_diagram(
     )
     figure.update_layout(legend={"orientation": "h", "y": -0.2 / max(1, n_layers / 2), "yanchor": "top"})
     return styled(figure, title, height=min(1600, 220 + 120 * n_layers))
+
+
+def _draw_tokens(figure: go.Figure, labels: Sequence[str], key_and_anchors: range, n_layers: int) -> None:
+    """Draw the tokens below the first layer and after each layer, coloured by their part."""
+    key, *anchors = key_and_anchors
+    for positions, name, color in (
+        ([p for p in range(len(labels)) if p not in key_and_anchors], "noise", GREY),
+        ([key], "key", ORANGE),
+        (anchors, "anchors", BLUE),
+    ):
+        places = [(position, level) for level in range(n_layers + 1) for position in positions]
+        figure.add_scatter(
+            x=[position for position, _ in places],
+            y=[level for _, level in places],
+            mode="markers+text",
+            text=[labels[position] for position, _ in places],
+            textfont={"size": 11, "color": "black" if name == "noise" else "white"},
+            marker={"size": 22, "color": "#E8E8E8" if name == "noise" else color},
+            name=name,
+            hoverinfo="skip",
+        )
 
 
 def drawn_edges(

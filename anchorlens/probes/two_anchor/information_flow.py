@@ -237,13 +237,9 @@ def information_flow(
         except ValueError as error:
             raise ValueError(f"{error}; effects=None draws the attention alone") from None
         if effects != "routes":
-            asked = batch, _targets(task, batch, key)
-            merged = drops(model, *asked, merged=True, patterns=patterns)
-            parts["merged_effects"] = merged[:, 0].numpy()
-            if effects == "head":
-                one = model.cfg.n_heads == 1
-                each = merged if one else drops(model, *asked, merged=False, patterns=patterns)
-                parts["effects"] = each.numpy()
+            parts |= _edge_effects(
+                model, batch, _targets(task, batch, key), patterns, each_head=effects == "head"
+            )
         found = routes(model, for_routes, targets, key, task.chain_length, patterns)
         parts |= {"baseline": found.baseline, "stages": found.stages, "late_from": found.late_from}
     return InformationFlow(
@@ -262,6 +258,24 @@ def information_flow(
         seed=seed,
         **parts,
     )
+
+
+def _edge_effects(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    patterns: Literal["frozen", "recomputed"],
+    *,
+    each_head: bool,
+) -> dict[str, np.ndarray]:
+    """The drop of the margin without each edge, in all heads at once, and in each head if asked for."""
+    merged = drops(model, tokens, targets, merged=True, patterns=patterns)
+    found = {"merged_effects": merged[:, 0].numpy()}
+    if each_head:
+        one = model.cfg.n_heads == 1
+        each = merged if one else drops(model, tokens, targets, merged=False, patterns=patterns)
+        found["effects"] = each.numpy()
+    return found
 
 
 def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | None:

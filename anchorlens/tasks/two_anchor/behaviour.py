@@ -7,9 +7,10 @@ with several draws for each, so the standard errors are those of the noise alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -23,7 +24,7 @@ from anchorlens.tasks.shared.other_targets import OtherTargets, compared
 from anchorlens.tasks.shared.phases import TRAINING_SET
 from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.tasks.two_anchor.evaluator import Questions
 from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
 from anchorlens.tasks.two_anchor.metrics import MAX_TRAIN, MAX_TRIALS, N_NOISE, QUICK_TRAIN, QUICK_TRIALS
@@ -91,9 +92,12 @@ def evaluate(
     Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
     2501.08537.
     """
-    check_number("max_train", max_train, minimum=1, limit=MOST_ASKED, integer=True)
-    check_number("batch_size", batch_size, minimum=1, limit=MOST_ASKED, integer=True)
-    check_number("max_trials", max_trials, minimum=2, limit=MOST_ASKED, integer=True)
+    for name, value, least in (
+        ("max_train", max_train, 1),
+        ("batch_size", batch_size, 1),
+        ("max_trials", max_trials, 2),
+    ):
+        check_number(name, value, minimum=least, limit=MOST_ASKED, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
     if half is not None:
         check_number("half", half, minimum=0, maximum=1, integer=True)
@@ -120,31 +124,11 @@ def evaluate(
     beside = _beside_the_rules(questions, id_trials, id_deviation == 0, n_noise) if task.n_exceptions else {}
     found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
 
-    ood = symmetric = commutativity = by_symmetry = None
-    if task.ood_pairs:
-        trials = questions.trials("ood")
-        counts = ~task.answered_by_symmetry(trials)
-        mirror = replace(trials, pairs=trials.pairs[:, ::-1])
-        answers, mirrored = ask(trials, n_noise), ask(mirror, n_noise)  # the same noise for both
-        inferential = task.targets(trials, kind="inferential")
-        deviation = answers - inferential[:, None]
-        if counts.any():
-            deviations["ood"] = _shares(deviation[counts])
-        pairs += questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)
-        ood = questions.split_accuracy("ood", deviation[counts] == 0)
-        by_symmetry = questions.split_accuracy("ood", deviation[~counts] == 0)
-
-        has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
-        commutativity = questions.split_accuracy("ood", (answers == mirrored)[has_mirror])
-        symmetric_targets = task.targets(trials, kind="mirrored")
-        mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
-        differs = mirror_is_seen & (symmetric_targets != inferential)
-        two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
-        symmetric = questions.split_accuracy("ood", as_mirror[differs])
-        counting = trials.take(np.flatnonzero(counts))
-        found["ood"] = questions.by_position("ood", counting, deviation[counts] == 0)
-        found["inferential"] = questions.by_position("ood", two_ways, (deviation == 0)[differs])
-        found["symmetric"] = questions.by_position("ood", two_ways, as_mirror[differs])
+    unseen = _answers_on_unseen(questions, n_noise) if task.ood_pairs else _Unseen()
+    if unseen.deviation is not None:
+        deviations["ood"] = unseen.deviation
+    pairs += unseen.pairs
+    found |= unseen.by_position
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
     best_constant = float(np.bincount(train_targets).max()) / len(train_targets)
@@ -155,32 +139,71 @@ def evaluate(
         measures={
             "train": train,
             "id": id_accuracy,
-            "ood": ood,
-            "symmetric": symmetric,
-            "commutativity": commutativity if task.commutes else None,
+            "ood": unseen.ood,
+            "symmetric": unseen.symmetric,
+            "commutativity": unseen.commutativity if task.commutes else None,
             **beside,
         },
         in_conflict=task.in_conflict,
         finite=questions.finite,
-        options={
-            "n_noise": n_noise,
-            "max_train": max_train,
-            "max_trials": max_trials,
-            "seed": seed,
-            "task": task.describe(),
-            **({} if half is None else {"half": half}),
-        },
+        options=_options(task, half, n_noise=n_noise, max_train=max_train, max_trials=max_trials, seed=seed),
         figure_specs=(by_position.figure_spec(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
         other_targets=None if known is None else _other_targets(known, task),
-        by_symmetry=by_symmetry,
+        by_symmetry=unseen.by_symmetry,
         train_fresh=train_fresh,
         pairs=tuple(pairs),
         deviations=deviations,
         positions=positions,
         best_constant=Accuracy.of_share(best_constant, len(train_targets)),
+    )
+
+
+def _options(task: CompositeFunction, half: int | None, **numbers: int) -> dict[str, Any]:
+    """The options of an evaluation, JSON-ready."""
+    return {**numbers, "task": task.describe(), **({} if half is None else {"half": half})}
+
+
+class _Unseen(NamedTuple):
+    """What is measured on unseen pairs; nothing where a task has none."""
+
+    ood: Accuracy | None = None
+    symmetric: Accuracy | None = None
+    commutativity: Accuracy | None = None
+    by_symmetry: Accuracy | None = None
+    deviation: dict[int, float] | None = None
+    pairs: tuple[PairAccuracy, ...] = ()
+    by_position: Mapping[str, Any] = MappingProxyType({})
+
+
+def _answers_on_unseen(questions: Questions, n_noise: int) -> _Unseen:
+    """Ask about the unseen pairs and their mirrors, with the same noise for both."""
+    task, trials = questions.task, questions.trials("ood")
+    counts = ~task.answered_by_symmetry(trials)
+    mirror = replace(trials, pairs=trials.pairs[:, ::-1])
+    answers, mirrored = questions.ask(trials, n_noise), questions.ask(mirror, n_noise)
+    inferential = task.targets(trials, kind="inferential")
+    deviation = answers - inferential[:, None]
+    has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
+    symmetric_targets = task.targets(trials, kind="mirrored")
+    mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
+    differs = mirror_is_seen & (symmetric_targets != inferential)
+    two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
+    counting = trials.take(np.flatnonzero(counts))
+    return _Unseen(
+        ood=questions.split_accuracy("ood", deviation[counts] == 0),
+        symmetric=questions.split_accuracy("ood", as_mirror[differs]),
+        commutativity=questions.split_accuracy("ood", (answers == mirrored)[has_mirror]),
+        by_symmetry=questions.split_accuracy("ood", deviation[~counts] == 0),
+        deviation=_shares(deviation[counts]) if counts.any() else None,
+        pairs=tuple(questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)),
+        by_position={
+            "ood": questions.by_position("ood", counting, deviation[counts] == 0),
+            "inferential": questions.by_position("ood", two_ways, (deviation == 0)[differs]),
+            "symmetric": questions.by_position("ood", two_ways, as_mirror[differs]),
+        },
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,15 @@ def with_field_options(
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
 
+    taken = {"help", "help_all", "kind", "task", *(short or {}), *itertools.chain(*map(_names, own))}
+
     def offer(tasks: Sequence[type[Task]]) -> None:
+        for task in tasks:
+            if clash := taken & field_types(task).keys():
+                raise ValueError(
+                    f"a field of a task must not have the name of an option of the command, got {min(clash)} "
+                    f"of {task.__name__}. Give it another name."
+                )
         options = [
             inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint)
             for name, hint in _options(axes, short or {}, tasks).items()
@@ -60,6 +69,14 @@ def with_field_options(
     command.field_sections = functools.partial(_sections, axes)  # pyright: ignore[reportFunctionMemberAccess]
     del command.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     return command
+
+
+def _names(parameter: inspect.Parameter) -> list[str]:
+    """The names that a field must have to get the same flag as an option of a command."""
+    _, option = typing.get_args(parameter.annotation)
+    words = [option.default, *(option.param_decls or ())]  # typer keeps the first flag as the default
+    flags = [word for word in words if isinstance(word, str) and word.startswith("--")]
+    return [flag.removeprefix("--").replace("-", "_") for flag in flags] or [parameter.name]
 
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:

@@ -23,24 +23,6 @@ from anchorlens.texts import safe_repr, safe_text
 TASKS: tuple[type[Task], ...] = (AnchorTask,)
 """The kinds of task of the core; data without a kind are read as the first. Others come by entry points."""
 
-_OF_COMMANDS = """
-help help_all preset config out resume dry_run json engine workers
-retry_failed kind task tasks probes layers heads from tensorboard
-"""
-_OF_MODELS = """
-variant n_layers n_heads d_model d_head d_mlp d_vocab n_ctx act_fn gamma gamma_embedding gamma_qk
-gamma_vo gamma_mlp num_experts experts_per_token gamma_experts init_distribution
-scale_residual_writers input_side n_channels n_feat gamma_scope
-"""
-_OF_TRAINING = """
-seed n_samples batch_size steps epochs lr lr_start_factor lr_end_factor lr_decay warmup_steps
-warmup_epochs weight_decay weight_decay_embedding weight_decay_qk weight_decay_vo weight_decay_mlp
-start start_sha256 rescale weight_noise penalty max_rank freeze optimizer beta1 beta2 eps clip_norm
-early_stop_evaluations stop_at_loss device dtype matmul threads log_every eval_every n_checkpoints
-state_every_seconds
-"""
-OPTIONS = frozenset((_OF_COMMANDS + _OF_MODELS + _OF_TRAINING).split())
-"""Names of options other than task fields; fields of registered tasks must not have these names."""
 LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
 """Columns that every line of a log has in addition to the metrics of a task."""
 WHAT_A_TASK_IS = (
@@ -81,7 +63,8 @@ def register_task(task: T) -> T:
         The same class, so that this is a decorator too.
 
     Raises:
-        ValueError: it is no task, another task has its kind, or a field has the name of an option.
+        ValueError: it is no task, or another task has its kind. A field with the name of a field of the model
+            or the training, or of an option of a command, is refused where the task is trained.
 
     Example:
         >>> register_task(dict)
@@ -286,18 +269,12 @@ def _check(task: Any) -> None:
             f"{safe_repr(task.kind)}"
         )
     try:
-        fields = field_types(task)
+        field_types(task)
     except NameError as error:
         raise ValueError(f"the types of the fields of {task.__name__} must be known: {error}") from None
     for field in task_fields(task).values():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
-    if taken := OPTIONS & fields.keys():
-        name = min(taken)
-        raise ValueError(
-            f"the field {name} of {task.__name__} has the name of an option of the commands (--"
-            f"{name.replace('_', '-')}) or of a field of the model or the training; give it another one"
-        )
     metrics = task.metrics
     if not (isinstance(metrics, tuple) and metrics and all(isinstance(one, Metric) for one in metrics)):
         raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}")

@@ -1,6 +1,7 @@
 """Tasks of somebody else's: from a package with entry points, from a file, and registered by hand."""
 
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -23,7 +24,6 @@ from sweeping import start
 from anchorlens import ModelConfig, TrainConfig, load_checkpoint, plugins, register_task, train, train_many
 from anchorlens.cli import app
 from anchorlens.configuration import field_types
-from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.extras.sweep import grid
 from anchorlens.extras.sweep.grids import ALIASES, axis_values
 from anchorlens.probes import with_own
@@ -156,9 +156,8 @@ class TestPackage:
         monkeypatch.chdir(here)
         monkeypatch.setattr(sys, "path", [str(here) if place == "its path" else place, *sys.path])
         importlib.invalidate_caches()
-        assert not [
-            probe for probe, _ in plugins.installed("anchorlens.probes", "probe", package="some_probes")
-        ]
+        found = functools.partial(plugins.installed, "anchorlens.probes", "probe", package="some_probes")
+        assert not list(found())
         sys.path.append(str(installed_there))  # which the other of the same name does not hide
         ((probe, _),) = found()
         assert probe is json.loads
@@ -260,33 +259,49 @@ class TestRegistering:
             ({"metrics": ()}, r"metrics of Mine must be a tuple of Metric, got \(\)"),
             ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have a name each, got train, train"),
             ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "is logged as lr, which every log"),
-            ({"lr": 1.0}, r"the field lr of Mine has the name of an option of the commands \(--lr\) or of a"),
-            ({"out": "x"}, r"the field out of Mine has the name of an option of the commands \(--out\)"),
             ({"evaluate": None}, "the task Mine must have evaluate; it is a frozen dataclass"),
         ],
     )
     def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):
-        annotations = {
-            name: type(value) for name, value in members.items() if name in registry.OPTIONS - {"kind"}
-        }
-        mine = type("Mine", (Coin,), {"kind": "mine", "__annotations__": annotations, **members})
+        mine = type("Mine", (Coin,), {"kind": "mine", **members})
         with pytest.raises(ValueError, match=message):
             register_task(dataclass(frozen=True)(mine))
         assert registry._registered == {}
 
-    def test_every_option_is_among_the_names_that_are_taken(self):
-        commands = typer.main.get_command(app).commands
-        options = {
-            word.removeprefix("--").removeprefix("no-").replace("-", "_")
-            for name in ("train", "sweep")
-            for option in commands[name].params
-            for word in option.opts
-        }
-        of_tasks = {field for part, cls in part_classes() if part == "task" for field in field_types(cls)}
-        models_and_training = {
-            field for part, cls in part_classes() if part != "task" for field in field_types(cls)
-        }
-        assert field_types(UNetConfig).keys() <= models_and_training
-        assert options - of_tasks | models_and_training | ALIASES.keys() <= registry.OPTIONS
-        elsewhere = {"help", "help_all", "version", "kind", "probes"}
-        assert not registry.OPTIONS - options - models_and_training - ALIASES.keys() - elsewhere
+    @pytest.mark.parametrize(
+        ("field", "owner"), [("lr", "TrainConfig"), ("gamma", "ModelConfig"), ("n_feat", "UNetConfig")]
+    )
+    def test_a_field_of_a_model_or_of_the_training_is_no_name_for_one_of_a_task(self, field, owner):
+        taken = f"must not have the name of a field of {owner}, got {field} of Mine. Give it another name"
+        mine = register_task(with_field(field))
+        for use in (
+            lambda: grid({"task": {"kind": "coin"}, "model": SMALL}, {field: (1.0,)}),
+            lambda: part_classes(),
+            *[lambda: train(mine(), ModelConfig(), TrainConfig())] * (owner != "UNetConfig"),
+        ):
+            with pytest.raises(ValueError, match=taken):
+                use()
+
+    @pytest.mark.parametrize("command", ["train", "sweep"])
+    def test_an_option_of_a_command_is_no_name_for_a_field(self, command, tmp_path):
+        """Every option that is not made of a field, by the flags that the command's parser has."""
+        parser = typer.main.get_command(app).commands[command]
+        fields = {field for _, cls in part_classes() for field in field_types(cls)}
+        flags = {word for option in parser.params for word in option.opts if option.name not in fields}
+        flags |= {"--help", *(f"--{short}" for short in ALIASES.keys() - {"from"} if command == "sweep")}
+        assert {"--out", "--tasks", "--task", "--dry-run"} < flags
+        for flag in sorted(flags):
+            name = flag.removeprefix("--").replace("-", "_")
+            with pytest.raises(ValueError, match=f"name of an option of the command, got {name} of Mine"):
+                parser.callback.__wrapped__.offer_fields_of([with_field(name)])
+        path = tmp_path / "mine.py"
+        path.write_text(f"{FILE.read_text()}\n    out: str = ''\n")
+        done = call(command, "--tasks", path, "--out", tmp_path / "a", code=2)
+        assert "got out of ModularAddition. Give it another name" in done.stderr
+
+
+def with_field(name):
+    """A kind of task that has one field of this name."""
+    return dataclasses.make_dataclass(
+        "Mine", [(name, float, 1.0)], bases=(Coin,), namespace={"kind": "mine"}, frozen=True
+    )

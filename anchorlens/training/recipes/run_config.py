@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_kind, field_types, suggestion
@@ -39,10 +39,11 @@ def field_advice(name: str) -> str | None:
 
 
 def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
-    """Check that the parts of a run have the right types.
+    """Check that the parts of a run have the right types, and that no field's name is in two of them.
 
     Raises:
-        ValueError: a part is a table, a text or another configuration; the message says what to write.
+        ValueError: a part is a table, a text or another configuration, or a field of the task has the name of
+            another part's; the message says what to write.
     """
     kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
@@ -53,6 +54,18 @@ def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
         hints={**_HINTS, **kinds},
     )
     check_kind("train_config", train_config, TrainConfig, "TrainConfig()", hints={**_HINTS, **kinds})
+    _check_names([type(task)], [task.model_class])
+
+
+def _check_names(tasks: Iterable[type[Task]], models: Iterable[type]) -> None:
+    """Refuse a task's field that has the name of a field of a model or of the training."""
+    for other in (*models, TrainConfig):
+        for task in tasks:
+            if taken := field_types(task).keys() & field_types(other).keys():
+                raise ValueError(
+                    f"a field of a task must not have the name of a field of {other.__name__}, got "
+                    f"{min(taken)} of {task.__name__}. Give it another name."
+                )
 
 
 MOST_USUAL_LR = 0.1
@@ -173,9 +186,13 @@ def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, t
 
     Args:
         kinds: the kinds of task; None for all that are registered now.
+
+    Raises:
+        ValueError: a field of a task has the name of a field of a model or of the training.
     """
     kinds = tasks() if kinds is None else kinds
     models = dict.fromkeys(task.model_class for task in kinds)
+    _check_names(kinds, models)
     return [
         *(("task", task) for task in kinds),
         *(("model", model) for model in models),

@@ -57,12 +57,8 @@ def evaluate(
             memorised a small training set fails.
         device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
         seed: random seed.
-        **options: options of the task's own `evaluate`. For an AnchorTask: `n_noise` (8), noise draws for
-            every held-out and unseen (pair, key, position), >= 2 unless the task has no noise; `max_train`
-            (4096), largest number of training sequences; `max_trials` (20,000), largest number of
-            (pair, key, position) per split (random subsets of larger sets are taken); `batch_size` (1024),
-            largest number of sequences per forward pass; `half`, 0 or 1: only even or only odd keys of the
-            unseen pairs are asked.
+        **options: options of the task's own `evaluate`: `AnchorTask.evaluate` lists its `n_noise`,
+            `max_train`, `max_trials`, `batch_size` and `half`.
 
     Returns:
         An `Evaluation`; for an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per

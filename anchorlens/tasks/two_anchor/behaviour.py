@@ -55,42 +55,13 @@ def evaluate(
     batch_size: int = 1024,
     half: int | None = None,
 ) -> Any:
-    """Measure what a model answers on a two-anchor task, and name its phase by definition.
-
-    Args:
-        model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
-            [batch, pos, d_vocab]. Its training mode and device are left as they are.
-        task: what it was trained on.
-        training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists; a TokenBatch; or what a checkpoint draws
-            (`Checkpoint.training_set()`, for a large one `lazy_training_set()`). Without it that is measured
-            on fresh noise, which a model that memorised a small training set gets wrong.
-        n_noise: noise draws for every held-out and unseen (pair, key, position), >= 2 unless the
-            task has no noise.
-        max_train: most sequences of the training set that are used, >= 1; a random choice of a larger set.
-        max_trials: most (pair, key, position) per split, >= 2. Of a split with more (the papers' have 6,972,
-            868 and 1,120) a random choice is used, and the standard errors grow.
-        seed: seed of the noise, and of these choices.
-        batch_size: sequences per forward pass at most; fewer where their activations take more than 256 MB.
-        half: 0 or 1: unseen pairs are evaluated at even (0) or odd (1) keys only; None for all.
-
-    Returns:
-        An AnchorEvaluation: accuracies (0..1) with standard errors, per pair, deviations, commutativity and
-        the phase.
-
-    Raises:
-        ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
-            model whose vocabulary or context is too small for the task, or logits of another shape than
-            [batch, pos, d_vocab] with room for every target.
+    """`AnchorTask.evaluate`, which documents the options, with their defaults.
 
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
         >>> from anchorlens import AnchorTask
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
-
-    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
-    2501.08537.
     """
     for name, value, least in (
         ("max_train", max_train, 1),

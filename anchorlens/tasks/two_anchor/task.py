@@ -94,7 +94,21 @@ class AnchorTask(CompositeFunction):
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> AnchorEvaluation:
-        """Measure what a model answers, as `anchorlens.evaluate` does, with its options."""
+        """Measure what a model answers, as `anchorlens.evaluate` does, which describes the arguments.
+
+        Args:
+            model: gives the logits.
+            training_set: the sequences it was trained on; a large set can be drawn on demand
+                (`Checkpoint.lazy_training_set()`).
+            seed: seed of the noise, and of the random choices below.
+            **options: `n_noise` (8), noise draws for every held-out and unseen (pair, key, position), >= 2
+                unless the task has no noise. `max_train` (4096), largest number of training sequences, >= 1;
+                of a larger set a random choice is used. `max_trials` (20,000), largest number of (pair, key,
+                position) per split, >= 2; of a split with more a random choice is used, and the standard
+                errors grow. The papers' splits have 6,972, 868 and 1,120. `batch_size` (1024), largest number
+                of sequences per forward pass; it is smaller where activations take more than 256 MB. `half`
+                (None for all), 0 or 1: unseen pairs are evaluated at even (0) or odd (1) keys only.
+        """
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)

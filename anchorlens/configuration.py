@@ -144,7 +144,7 @@ def settings(config: Config) -> list[Setting]:
     ]
 
 
-def suggestion(name: Any, names: Sequence[str]) -> str:
+def suggestion(name: object, names: Sequence[str]) -> str:
     """Suggest the name that was probably meant by `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
@@ -199,7 +199,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
 
 
 def check_kind(
-    name: str, value: Any, kind: type, example: str, *, hints: Mapping[str, str] = MappingProxyType({})
+    name: str, value: object, kind: type, example: str, *, hints: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Check that an argument is of a class.
 
@@ -220,7 +220,7 @@ def check_kind(
         raise ValueError(f"{name} must be {article(kind.__name__)}, {example} for example, got {got}{advice}")
 
 
-def as_path(name: str, value: Any) -> Path:
+def as_path(name: str, value: object) -> Path:
     """A path that a caller gives.
 
     Raises:
@@ -305,7 +305,7 @@ def check_number(
 
 
 def check_choice(
-    name: str, value: Any, choices: tuple[str, ...], also: Mapping[str, str] = MappingProxyType({})
+    name: str, value: object, choices: tuple[str, ...], also: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Check that `value` is one of `choices`.
 

@@ -138,7 +138,7 @@ def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]
     return tuple(itertools.chain.from_iterable(found.values()))
 
 
-def is_own(code: Any) -> bool:
+def is_own(code: object) -> bool:
     """Whether code is somebody else's: a function, or an object of a class, outside this package."""
     module = getattr(code, "__module__", None) or type(code).__module__
     return not module.startswith("anchorlens.")

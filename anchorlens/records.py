@@ -28,7 +28,7 @@ def _lines(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A little data of any form, its texts printable; line breaks stay.
 
     Raises:
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
     return _printable(value)
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> Any:
     if isinstance(value, dict):
         return {_line(name): _printable(item) for name, item in value.items()}
     if isinstance(value, str):
@@ -54,7 +54,7 @@ def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
     Pydantic keeps the errors of such functions, and an error keeps what stood in its frames.
     """
 
-    def reading(value: Any) -> T:
+    def reading(value: object) -> T:
         try:
             return read(value)
         except ValueError as error:
@@ -99,7 +99,7 @@ class _Rounded:
     least: int | None = None
     most: int | None = None
 
-    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+    def __get_pydantic_core_schema__(self, *_: object) -> Any:
         from pydantic_core import core_schema
 
         integer = core_schema.int_schema(strict=True, ge=self.least, le=self.most)
@@ -119,7 +119,7 @@ def _rounded(value: float) -> float:
 class _Unstored:
     """A field that JSON does not hold; it has its default when the result is read."""
 
-    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+    def __get_pydantic_core_schema__(self, *_: object) -> Any:
         from pydantic_core import core_schema
 
         nothing = core_schema.plain_serializer_function_ser_schema(lambda _: None)
@@ -212,5 +212,5 @@ def _adapter(cls: type[Record]) -> Any:
     return TypeAdapter(cls)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     return value.to_dict() if isinstance(value, Record) else value

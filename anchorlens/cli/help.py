@@ -88,12 +88,12 @@ class HelpCommand(TyperCommand):
         formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
 
 
-def function_of(command: Any) -> Any:
+def function_of(command: TyperCommand) -> Any:
     """The function of ours that a command calls."""
     return getattr(command.callback, "__wrapped__", command.callback)
 
 
-def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
+def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
     """The arguments and options of a command.
 
     Args:
@@ -114,14 +114,14 @@ def sections(command: Any, tasks: Sequence[type] | None = None, base: Any = None
     return [section for section in named if section.entries]
 
 
-def usage(command: Any, path: str) -> str:
+def usage(command: TyperCommand, path: str) -> str:
     """The usage line of a command: its path, its arguments, and [OPTIONS]."""
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     texts = [_argument(param) if param.required else f"[{_argument(param)}]" for param in arguments]
     return " ".join([path, *texts, "[OPTIONS]"])
 
 
-def description(command: Any) -> tuple[list[str], list[str]]:
+def description(command: TyperCommand) -> tuple[list[str], list[str]]:
     """The paragraphs of a command's docstring, each on one line, and its examples."""
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
@@ -179,7 +179,7 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[\w)`][.])\s+(?=\S)", text, maxsplit=1)[0]
 
 
-def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
+def _in_full(command: TyperCommand, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
     """The lines of help in full."""
     yield from _head(command, path, description(command)[0], width)
     for title, entries in parts:
@@ -189,7 +189,7 @@ def _in_full(command: Any, path: str, parts: Sequence[Section], width: int) -> I
 
 
 def _in_short(
-    command: Any, path: str, parts: Sequence[Section], width: int, *, task_first: bool
+    command: TyperCommand, path: str, parts: Sequence[Section], width: int, *, task_first: bool
 ) -> Iterator[str]:
     """The full help if it fits into `MOST_LINES`; else the first sentences of the most important options."""
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
@@ -227,7 +227,7 @@ def _in_short(
     )
 
 
-def _head(command: Any, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
+def _head(command: TyperCommand, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
     """The usage line, the description and the examples."""
     yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
     for paragraph in paragraphs:

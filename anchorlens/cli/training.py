@@ -64,7 +64,7 @@ def train_command(
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
-    changes: Any = {} if config is None else read_toml(config)
+    changes: dict[str, Any] = {} if config is None else read_toml(config)
     named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(read_fields(fields)))
     stored = None

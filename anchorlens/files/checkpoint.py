@@ -86,7 +86,7 @@ class Checkpoint:
     def from_model(
         cls,
         model: HookedTransformer,
-        model_config: Any,
+        model_config: object,
         task: Task,
         *,
         train_config: TrainConfig | None = None,

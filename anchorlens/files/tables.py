@@ -103,6 +103,6 @@ def _column(values: list[Any]) -> pyarrow.Array:
     return pyarrow.array(texts, pyarrow.string())
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> Any:
     """The value; in a string, characters that UTF-8 cannot encode are replaced."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value

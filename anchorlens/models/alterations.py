@@ -84,7 +84,7 @@ def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
     yield from tensors.values()
 
 
-def _attribute(owner: Any, name: str, value: Any) -> PutBack:
+def _attribute(owner: object, name: str, value: object) -> PutBack:
     content = _shallow(value)
 
     def put_back() -> bool:
@@ -105,7 +105,7 @@ def _attribute(owner: Any, name: str, value: Any) -> PutBack:
     return put_back
 
 
-def _shallow(value: Any) -> Any:
+def _shallow(value: object) -> Any:
     return copy.copy(value) if isinstance(value, dict | list | set) else value
 
 
@@ -180,7 +180,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 
 
 def _of_settings() -> Iterator[tuple[str, str, PutBack]]:
-    def to(value: Any, get: Callable[[], Any], set_to: Callable[[Any], object]) -> PutBack:
+    def to(value: object, get: Callable[[], Any], set_to: Callable[[Any], object]) -> PutBack:
         def put_back() -> bool:
             changed = get() != value
             if changed:

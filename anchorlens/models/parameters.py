@@ -22,7 +22,6 @@ import fnmatch
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +99,7 @@ class Parameters:
     """Name of the model's class."""
 
 
-def parameters_of(model: Any, fan_in: Mapping[str, int | None] | None = None) -> Parameters:
+def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None) -> Parameters:
     """Classify every parameter of a model.
 
     Args:
@@ -186,7 +185,7 @@ def check_memory(parameters: Parameters) -> None:
 _BEFORE = "draw its weights before it is quantised or sharded"
 
 
-def _drawable(model: Any) -> nn.Module:
+def _drawable(model: object) -> nn.Module:
     """The model within wrappers that compute the same.
 
     Raises:

@@ -29,7 +29,7 @@ _COPIES = 4
 
 
 @contextlib.contextmanager
-def evaluation_mode(model: Any) -> Iterator[None]:
+def evaluation_mode(model: object) -> Iterator[None]:
     """Put every submodule in evaluation mode, and afterwards those that were in training mode back in it.
 
     Compiled parts run uncompiled, so that hooks reach them. Other threads that measure the same model wait.
@@ -73,7 +73,7 @@ _LOCKS: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
 _LOCKS_LOCK = threading.Lock()
 
 
-def lock_of(model: Any) -> contextlib.AbstractContextManager[Any]:
+def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
     """The lock that a thread holds while it measures a model, so that its hooks affect no other thread.
 
     Without it torch itself can hang (seen in 2.13): a thread that begins a graph at a parameter
@@ -100,7 +100,7 @@ def device_of(model: nn.Module) -> torch.device:
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
-def check_tokens(model: HookedTransformer, tokens: Any) -> None:
+def check_tokens(model: HookedTransformer, tokens: object) -> None:
     """Check that tokens are [batch, pos], whole numbers in the model's vocabulary, and not too many.
 
     Raises:

@@ -15,7 +15,7 @@ _OF_LIBRARIES = ("torch.", "transformer_lens.", "accelerate.")
 _MOST_NAMES = 4
 
 
-def unwrapped(model: Any) -> Any:
+def unwrapped(model: object) -> Any:
     """The model within wrappers that compute the same; any other object as it is.
 
     Wrappers are those of `torch.compile`, DataParallel, DistributedDataParallel, averaged models, Lightning
@@ -31,7 +31,7 @@ def unwrapped(model: Any) -> Any:
     return model
 
 
-def is_hooked(model: Any) -> bool:
+def is_hooked(model: object) -> bool:
     """Whether it has the configuration and hook points of a HookedTransformer or TransformerBridge."""
     return isinstance(model, nn.Module) and hasattr(model, "cfg") and hasattr(model, "hook_dict")
 
@@ -68,5 +68,5 @@ def _hooked_by_users(model: nn.Module) -> Iterator[str]:
         yield "every module"
 
 
-def _module_of(hook: Any) -> str:
+def _module_of(hook: object) -> str:
     return getattr(hook, "__module__", None) or type(hook).__module__

@@ -216,7 +216,7 @@ def _moments(
     return [("model", step, f"step {step}", opener(model)) for step, model in steps]
 
 
-def _models_at_steps(runs: Any) -> list[tuple[int, Any]] | None:
+def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
     """The models with their steps, the first step first; None where runs are given.
 
     Raises:
@@ -239,14 +239,14 @@ def _models_at_steps(runs: Any) -> list[tuple[int, Any]] | None:
     return sorted(zip(map(int, steps), models, strict=True), key=lambda pair: pair[0])
 
 
-def _listed(runs: Any) -> Sequence[Any]:
+def _listed(runs: object) -> Sequence[Any]:
     listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult) else runs
     if not isinstance(listed, Sequence) or not listed:
         raise ValueError(f"runs must be a folder of a run or a list of one or more, got {safe_repr(runs)}")
     return listed
 
 
-def _folder(run: Any) -> Path:
+def _folder(run: object) -> Path:
     if isinstance(run, TrainResult):
         if run.out is None:
             raise ValueError("a run must have a folder with its checkpoints; train it with out=...")
@@ -322,5 +322,5 @@ def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else safe_text(value, 40)

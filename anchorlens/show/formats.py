@@ -28,7 +28,7 @@ def number(value: float | None, spec: str = ".3g") -> str:
     return f"{0.0 if abs(value) < _LEAST else value:{spec}}".replace("-", "−")
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """A value of a configuration or of a probe, as text.
 
     >>> plain(1 / 15), plain(None), plain([3, 4]), plain(100_000), plain(1.0), plain({"1": 5})
@@ -64,7 +64,7 @@ def parts(name: str) -> list[str]:
     return re.findall(r"[^._/]*[._/]|[^._/]+", name)
 
 
-def safe_lines(value: Any) -> Any:
+def safe_lines(value: object) -> Any:
     """Prepare a value for HTML: control characters of a text are escaped, except line breaks."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value

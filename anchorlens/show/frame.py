@@ -85,7 +85,7 @@ def write_page(path: Path, html: str) -> None:
 
 
 @page.register
-def picture_page(figure: go.Figure, result: Any = None) -> str:
+def picture_page(figure: go.Figure, result: object = None) -> str:
     """A picture as a page of its own.
 
     Args:
@@ -108,7 +108,7 @@ def picture_page(figure: go.Figure, result: Any = None) -> str:
     )
 
 
-def _captions(result: Any) -> list[str]:
+def _captions(result: object) -> list[str]:
     """What a probe's picture shows about this model, and how to read it."""
     from anchorlens.probes.shared.result import ProbeResult
 

@@ -108,7 +108,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
     return tuple(defined)
 
 
-def task_class(kind: Any = None) -> type[Task]:
+def task_class(kind: object = None) -> type[Task]:
     """The class of a kind of task; the two-anchor task's for None.
 
     Raises:
@@ -140,7 +140,7 @@ def is_task(value: object) -> bool:
     return isinstance(value, Task)
 
 
-def task_or_default(task: Any = None) -> Task:
+def task_or_default(task: object = None) -> Task:
     """The task; for None the two-anchor task with the papers' values.
 
     Raises:

@@ -41,7 +41,7 @@ def classify(
     task: Task | None = None,
     *,
     config: ModelConfiguration | None = None,
-    training_set: Any = None,
+    training_set: object = None,
     device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,

@@ -35,7 +35,7 @@ def evaluate(
     task: Task | None = None,
     *,
     config: ModelConfiguration | None = None,
-    training_set: Any = None,
+    training_set: object = None,
     device: str | torch.device = "auto",
     seed: int = 0,
     **options: Any,
@@ -106,7 +106,7 @@ def evaluate(
     return noted(evaluation, given.notes)
 
 
-def noted(evaluation: Any, notes: Sequence[str]) -> Any:
+def noted(evaluation: object, notes: Sequence[str]) -> Any:
     """The evaluation with more notes; what a task of a user gives instead of an Evaluation as it is."""
     if not notes or not isinstance(evaluation, Evaluation):
         return evaluation

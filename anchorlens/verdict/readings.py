@@ -130,7 +130,7 @@ class Reading:
         """`probe.field`, and the rest of the measurement's name (` of mirrored pairs`), if there is any."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
-    def of(self, value: float | None, cfg: Any) -> float | None:
+    def of(self, value: float | None, cfg: object) -> float | None:
         """The reading from the probe's number, normalised; None if that is missing or not finite.
 
         Args:
@@ -150,7 +150,7 @@ SAME_AS: Mapping[Question, tuple[Question, ...]] = {
 the reading has."""
 
 
-def _bounded_margin(value: float, cfg: Any) -> float:
+def _bounded_margin(value: float, cfg: object) -> float:
     """A margin between -1 and 1, tanh(margin / 4), since it saturates beyond a few logits."""
     return float(np.tanh(value / 4))
 

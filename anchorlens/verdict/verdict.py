@@ -37,7 +37,7 @@ SCHEMA_VERSION = 1
 class _ByKind:
     """Tells pydantic to read an evaluation as the class of its kind of task."""
 
-    def __get_pydantic_core_schema__(self, *_: Any) -> Any:
+    def __get_pydantic_core_schema__(self, *_: object) -> Any:
         from pydantic_core import core_schema
 
         writer = core_schema.plain_serializer_function_ser_schema(lambda evaluation: evaluation.to_dict())

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -241,7 +241,7 @@ class AdditionTask(SplitTask):
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
-    def checked_training_set(self, training_set: Any) -> TokenBatch:
+    def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data from a caller have this task's shape and vocabulary, and return them."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 

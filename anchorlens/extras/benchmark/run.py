@@ -122,7 +122,7 @@ def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.de
     return call(probe, resolve(checkpoint, device=where))
 
 
-def _readings(name: str, result: Any) -> dict[str, float | None]:
+def _readings(name: str, result: object) -> dict[str, float | None]:
     """The numbers in a probe's return value, by name.
 
     Raises:

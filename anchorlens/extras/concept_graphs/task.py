@@ -87,7 +87,7 @@ class ConceptGraphsTask(TaskConfig):
             raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
 
     @classmethod
-    def architecture(cls, config: UNetConfig) -> UNetArchitecture:
+    def architecture(cls, config: UNetConfig) -> Any:
         """The memory layout, initialisation and forward pass of its U-Net."""
         from anchorlens.extras.concept_graphs.unet.engine import UNetArchitecture  # with torch
 
@@ -125,7 +125,7 @@ class ConceptGraphsTask(TaskConfig):
     def _images(self, n: int, rng: np.random.Generator) -> Images:
         return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
 
-    def checked_training_set(self, training_set: Any) -> Images:
+    def checked_training_set(self, training_set: object) -> Images:
         """Check that a caller gives images of this task's size, and return them.
 
         Raises:
@@ -185,7 +185,7 @@ class ConceptGraphsTask(TaskConfig):
         return model.updated_bn(self._noisy(self._images(_BN_BATCH, rng), rng)[:3] for rng in rngs)
 
     def samples(
-        self, model: Any, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
+        self, model: object, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
     ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
         """Draw samples by ancestral sampling, with the conditions of each tuple without jitter.
 
@@ -242,9 +242,9 @@ class ConceptGraphsTask(TaskConfig):
 
     def evaluate(
         self,
-        model: Any,
+        model: object,
         *,
-        training_set: Any = None,
+        training_set: object = None,
         seed: int = 0,
         n_samples: int = N_SAMPLES,
         quick: bool = False,

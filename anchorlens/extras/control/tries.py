@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.files.container import check_format
@@ -217,7 +217,7 @@ class Tries:
         )
         self._write()
 
-    def _note(self, place: int, **what: Any) -> None:
+    def _note(self, place: int, **what: object) -> None:
         self.attempts[place] = replace(self.attempts[place], **what)
 
     def _write(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -118,7 +118,7 @@ class RetrievingModel:
         """Logits [batch, 1, d_vocab], whether each question counts as seen, and the stored answers."""
         kept: list[Tensor] = []
 
-        def keep(value: Tensor, hook: Any) -> None:
+        def keep(value: Tensor, hook: object) -> None:
             kept.append(value[:, -1].detach().clone())
 
         name = hooks.hook_name(self.place.layer, self.place.hook)

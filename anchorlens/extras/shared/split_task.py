@@ -118,7 +118,7 @@ class SplitTask(TaskConfig):
         self,
         model: LogitsModel,
         *,
-        training_set: Any = None,
+        training_set: object = None,
         seed: int = 0,
         max_train: int | None = None,
         batch_size: int | None = None,

@@ -80,7 +80,7 @@ class WordTask(SplitTask):
         """`n` sequences, padded to the longest that may be trained."""
         return self.vocabulary.sequences(self.drawn(n, generator(seed, "data")), self.training_width)
 
-    def checked_training_set(self, training_set: Any) -> TokenBatch:
+    def checked_training_set(self, training_set: object) -> TokenBatch:
         """Training data that a caller gives, of up to `seq_len` tokens each."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 

@@ -308,11 +308,11 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
     return axes
 
 
-def value_key(value: Any) -> Hashable:
+def value_key(value: object) -> Hashable:
     """A key that is the same for equal values of a field only; for simple types faster than `same_value`."""
     return value if value is None or type(value) in (int, float, str) else (same_value(value),)
 
 
-def _ascending(value: Any) -> tuple[bool, float, str]:
+def _ascending(value: object) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
     return (not is_number, float(value) if is_number else 0.0, str(value))

@@ -86,7 +86,7 @@ def sweep_command(
 
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
-    file: Any = {} if config is None else read_toml(config)
+    file: dict[str, Any] = {} if config is None else read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
         raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")

@@ -275,7 +275,7 @@ def _largest_cell(task: Task) -> int:
     return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
 
 
-def _checked_ids(ids: Any, n_cells: int) -> list[str]:
+def _checked_ids(ids: object, n_cells: int) -> list[str]:
     """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
     if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
         raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}")

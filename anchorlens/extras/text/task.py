@@ -182,7 +182,7 @@ class TextTask(TaskConfig):
         self,
         model: LogitsModel,
         *,
-        training_set: Any = None,
+        training_set: object = None,
         seed: int = 0,
         max_asked: int = MOST_ASKED,
         quick: bool = False,
@@ -231,7 +231,7 @@ class TextTask(TaskConfig):
             train_source="training text" if training_set is None else TRAINING_SET,
         )
 
-    def checked_training_set(self, training_set: Any) -> Any:
+    def checked_training_set(self, training_set: object) -> Any:
         """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
 
         Raises:

@@ -155,7 +155,7 @@ def resolve(
     return Input(task, model, notes=notes, name=name or "model")
 
 
-def given_training_data(given: Any) -> Any:
+def given_training_data(given: object) -> Any:
     """Training data as a caller gives them: of a path those of its file, anything else as it is.
 
     Raises:
@@ -175,7 +175,7 @@ class _OfSeveral(Protocol[P, R]):
     def __call__(self, model: ModelInput, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     def __call__(self, model: Sequence[ModelInput], /, *args: P.args, **kwargs: P.kwargs) -> list[R]: ...
-    def __call__(self, model: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, model: object, /, *args: Any, **kwargs: Any) -> Any:
         """What the function gives for the model, or a list of what it gives for each."""
         ...
 
@@ -184,7 +184,7 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
     """Let a function of a model take a list of models, and give a list; `name` is then a list of names."""
 
     @functools.wraps(function)
-    def each(model: Any, *args: Any, **options: Any) -> Any:
+    def each(model: object, *args: Any, **options: Any) -> Any:
         if not isinstance(model, list | tuple):
             return function(model, *args, **options)
         names = options.get("name")

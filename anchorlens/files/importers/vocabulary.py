@@ -30,7 +30,7 @@ _NAMES = {
 """Other names of special words, without their brackets."""
 
 
-def words_in(content: Any) -> Any:
+def words_in(content: object) -> Any:
     """Word -> token in what a vocabulary file holds.
 
     That is a table of words; a list of them in order; a `tokenizer.json` (its `model.vocab` and

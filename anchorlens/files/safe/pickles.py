@@ -178,7 +178,7 @@ class _Machine:
             raise ValueError(refused_name(name))
         return Name(name)
 
-    def _apply(self, function: Any, arguments: Any) -> Any:
+    def _apply(self, function: object, arguments: object) -> Any:
         if type(function) is not Name or function not in self.functions or type(arguments) is not tuple:
             name = function if type(function) is Name else type(function).__name__
             raise ValueError(refused_name(name))

@@ -152,7 +152,7 @@ class _Reader:
         check_affordable(self.claimed, self.allowed, words)
         return content
 
-    def _count(self, value: Any) -> None:
+    def _count(self, value: object) -> None:
         """Count what a tensor takes that stands under one more name."""
         if isinstance(value, Tensor):
             self.claimed += value.numel() * value.element_size()
@@ -166,7 +166,7 @@ class _Reader:
                 raise
             raise ValueError("damaged: its content does not match its checksum; copy it again") from None
 
-    def _storage(self, identity: Any) -> _Storage:
+    def _storage(self, identity: object) -> _Storage:
         kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
         dtype = _STORAGES.get(cls) if type(cls) is Name else None
         if (
@@ -207,14 +207,14 @@ class _Reader:
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
 
 
-def _size(size: Any = ()) -> tuple[int, ...]:
+def _size(size: object = ()) -> tuple[int, ...]:
     """Stand-in for `torch.Size`: returns a short tuple of integers as it is, and refuses anything else."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
         raise ValueError("damaged: its pickle describes a shape that is none")
     return size
 
 
-def _ordered_dict(pairs: Any = ()) -> dict[Any, Any]:
+def _ordered_dict(pairs: tuple[object, ...] = ()) -> dict[Any, Any]:
     if len(pairs):
         raise ValueError("unsafe: it builds a dict in a way that torch.save does not; refused")
     return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -105,9 +105,9 @@ def activation_patching(
     model: HookedTransformer,
     task: AnchorTask | None = None,
     *,
-    tokens: Any = None,
-    corrupted: Any = None,
-    targets: Any = None,
+    tokens: object = None,
+    corrupted: object = None,
+    targets: object = None,
     n_sequences: int = 8,
     key_position: int | None = None,
     seed: int = 0,

@@ -84,7 +84,7 @@ class AttentionPatterns(ProbeResult):
 
 @takes_any
 def attention_patterns(
-    model: HookedTransformer, task: AnchorTask | None = None, tokens: Any = None
+    model: HookedTransformer, task: AnchorTask | None = None, tokens: object = None
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 

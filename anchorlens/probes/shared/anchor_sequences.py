@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -248,7 +248,7 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
     return int(position)
 
 
-def checked_sequences(task: AnchorTask, tokens: Any) -> tuple[Int[Tensor, "sequence pos"], int]:
+def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "sequence pos"], int]:
     """Check sequences given by a caller, and find the position of their key.
 
     Args:

@@ -23,7 +23,7 @@ MOST_SEQUENCES = 1_000_000
 """The largest `n_sequences` that a probe accepts."""
 
 
-def check_model(model: Any, name: str = "model") -> None:
+def check_model(model: object, name: str = "model") -> None:
     """Check that an object is a HookedTransformer (or a TransformerBridge) with finite weights.
 
     Raises:

@@ -163,7 +163,7 @@ def sequences_that_differ(
     return PatchPairs(clean.tokens, clean.targets, corrupted.tokens, corrupted.targets)
 
 
-def given_pairs(model: HookedTransformer, tokens: Any, corrupted: Any, targets: Any) -> PatchPairs:
+def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, targets: object) -> PatchPairs:
     """Check clean and corrupted sequences given by a caller, with their answers.
 
     Args:

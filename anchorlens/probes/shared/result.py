@@ -95,7 +95,7 @@ def number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON data.
 
     Raises:

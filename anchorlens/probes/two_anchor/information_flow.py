@@ -138,7 +138,7 @@ class InformationFlow(ProbeResult):
 def information_flow(
     model: HookedTransformer,
     task: AnchorTask,
-    tokens: Any = None,
+    tokens: object = None,
     *,
     effects: Literal["head", "merged", "routes", "margin"] | None = "head",
     patterns: Literal["frozen", "recomputed"] = "frozen",

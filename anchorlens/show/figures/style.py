@@ -50,7 +50,7 @@ def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = H
     return Picture(figure.update_layout(**layout))
 
 
-def complete(figure: Any, title: str) -> go.Figure:
+def complete(figure: object, title: str) -> go.Figure:
     """The figure for a page: a missing title, size or style is filled in.
 
     Args:
@@ -82,7 +82,7 @@ def in_words(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def cosine_heatmap(values: Any, labels: Any = None, colorbar: str = "cosine") -> go.Heatmap:
+def cosine_heatmap(values: object, labels: object = None, colorbar: str = "cosine") -> go.Heatmap:
     """A heatmap of cosines; set `autorange="reversed"` on the y axis to have the first row on top."""
     return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
 
@@ -111,7 +111,7 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
     return figure
 
 
-def save(figure: go.Figure, path: Path, result: Any = None) -> None:
+def save(figure: go.Figure, path: Path, result: object = None) -> None:
     """Write a figure: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
 
     Args:

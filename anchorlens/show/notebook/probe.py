@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from anchorlens.configuration import field_docs
@@ -77,7 +75,7 @@ def along_html(found: Along) -> str:
     )
 
 
-def in_view(value: Any) -> str:
+def in_view(value: object) -> str:
     """The text of a number, a string, or several of them."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())

@@ -47,7 +47,7 @@ def evaluated(task: Task, model: LogitsModel, **options: Any) -> Evaluation:
     return found
 
 
-def measured(task: Task, model: LogitsModel, training_set: Any, *, seed: int) -> dict[str, float | None]:
+def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int) -> dict[str, float | None]:
     """What `task.measure` gives for a line of the log, as Python's own finite numbers.
 
     Raises:
@@ -73,7 +73,7 @@ def _plain(task: Task, name: str, one: Accuracy) -> Accuracy:
     return replace(one, value=_finite(metric, one.value), standard_error=error)
 
 
-def _finite(what: str, value: Any) -> float:
+def _finite(what: str, value: object) -> float:
     number = exactly(value, float)
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not math.isfinite(number):

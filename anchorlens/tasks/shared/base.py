@@ -126,7 +126,7 @@ class TaskConfig(Config):
         """The same; if the task supports it, examples are drawn only when they are taken."""
         return self.training_set(n, seed)
 
-    def checked_training_set(self, training_set: Any) -> Any:
+    def checked_training_set(self, training_set: object) -> Any:
         """Check that training data from a caller, (tokens, targets), are of this task, and return them.
 
         Raises:
@@ -148,7 +148,7 @@ class TaskConfig(Config):
         """
         return None
 
-    def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
+    def measure(self, model: LogitsModel, training_set: object, *, seed: int = 0) -> dict[str, float | None]:
         """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
         values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}

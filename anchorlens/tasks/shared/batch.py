@@ -26,7 +26,7 @@ def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 
-def on_device(value: Any, device: torch.device) -> Any:
+def on_device(value: object, device: torch.device) -> Any:
     """A tensor, or a dataclass with all its tensors, on a device; anything else as it is.
 
     The host does not wait for a copy from its memory to CUDA.

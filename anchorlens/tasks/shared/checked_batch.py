@@ -94,7 +94,7 @@ def narrowed(array: np.ndarray) -> np.ndarray:
     return array.astype(np.min_scalar_type(lowest), copy=False)
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def _array(name: str, values: object) -> np.ndarray:
     try:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -29,7 +29,7 @@ class _Spec(Record):
             object.__setattr__(self, name, _plain(getattr(self, name)))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ INSTEAD = "lambda tokens: model(tokens).logits, or model(tokens)[0]"
 
 
 def logits_in(
-    output: Any, tokens: Int[Tensor, "batch pos"], d_vocab: int
+    output: object, tokens: Int[Tensor, "batch pos"], d_vocab: int
 ) -> Float[Tensor, "batch n_last d_vocab_out"]:
     """The logits in a model's output.
 
@@ -50,7 +50,7 @@ def logits_in(
     raise ValueError(f"model must give {asked}, got {got}. Give a function that returns them: {INSTEAD}")
 
 
-def _arrays(output: Any) -> list[Tensor]:
+def _arrays(output: object) -> list[Tensor]:
     """The arrays in an output, as tensors."""
     import torch
 
@@ -70,7 +70,7 @@ def _arrays(output: Any) -> list[Tensor]:
         return parts
 
 
-def _tensor(array: Any) -> Tensor:
+def _tensor(array: object) -> Tensor:
     import torch
 
     if isinstance(array, torch.Tensor):

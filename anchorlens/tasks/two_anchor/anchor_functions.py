@@ -29,7 +29,7 @@ SHOWN = 3
 class FrozenDict(dict[Any, Any]):
     """A dict that cannot be changed, can be hashed and pickled, and equals any dict of its content."""
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: object, **__: object) -> Any:
         raise TypeError("a task cannot be changed; make a new one with dataclasses.replace(task, ...)")
 
     __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
@@ -57,7 +57,7 @@ def token(value: Any, what: str) -> int:
     return number
 
 
-def ascending(anchors: Any, key_min: int, key_max: int) -> dict[int, Any]:
+def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
     """The anchors of a task in ascending order, so that tasks that are equal also draw the same sequences.
 
     Raises:
@@ -114,7 +114,7 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
     return pair
 
 
-def distinct_pairs(values: Any, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
+def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
     """Unseen pairs, each once, in the given order.
 
     Raises:
@@ -126,7 +126,7 @@ def distinct_pairs(values: Any, anchors: Mapping[int, Any], chain_length: int) -
     return tuple(dict.fromkeys(anchor_pair(pair, anchors, chain_length, "unseen_pairs") for pair in few))
 
 
-def tabulate(function: Any, inputs: Sequence[int], what: str) -> int | FrozenDict:
+def tabulate(function: object, inputs: Sequence[int], what: str) -> int | FrozenDict:
     """A shift as it is; a table or a callable as a table over `inputs`.
 
     Raises:
@@ -206,7 +206,7 @@ def tabulated(
 
 
 def tabulated_overrides(
-    overrides: Any, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
+    overrides: object, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
     """Pair -> its function, tables and callables as tables over the keys.
 

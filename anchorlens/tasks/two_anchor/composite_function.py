@@ -423,7 +423,7 @@ def _short_integer(text: str | int) -> int:
     return int(text)
 
 
-def _read_functions(values: Any, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
+def _read_functions(values: object, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
     """Undo the string keys that JSON and TOML need; leave other keys alone."""
     if not isinstance(values, Mapping):
         raise ValueError(f"{what} must be a table, got {safe_repr(values)}")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.registry import tasks
 from anchorlens.training.engine.flat_layout import FlatLayout
 from anchorlens.training.engine.transformer import Transformer
 
 
-def architecture(config: Any) -> FlatLayout:
+def architecture(config: object) -> FlatLayout:
     """The initialization, memory layout and forward pass that belong to a configuration.
 
     Args:

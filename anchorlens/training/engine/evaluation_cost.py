@@ -46,7 +46,7 @@ class AskingCost:
 
 
 def check_cost(
-    model: Any,
+    model: object,
     task: Task,
     train: TrainConfig | None = None,
     weights: Iterable[Tensor] = (),
@@ -84,7 +84,7 @@ def check_cost(
         check_affordable(needed, allowed, words)
 
 
-def asking_cost(model: Any, task: Task, train: TrainConfig | None = None) -> AskingCost:
+def asking_cost(model: object, task: Task, train: TrainConfig | None = None) -> AskingCost:
     """Estimate the cost of building a model, drawing the test sequences and running the model on them.
 
     Args:
@@ -126,5 +126,5 @@ def _asking_another_network(model: Any, task: Task, train: TrainConfig | None) -
     )
 
 
-def _weight_bytes(model: Any) -> int:
+def _weight_bytes(model: object) -> int:
     return 4 * sum(map(math.prod, architecture(model).shapes.values()))

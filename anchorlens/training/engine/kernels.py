@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def products_to_count() -> dict[Any, Callable[..., int]]:
     if not _has_operators():
         return {}
 
-    def linear(a: Any, weight: Any, *_: Any, **__: Any) -> int:
+    def linear(a: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
         n = 2 * weight[0]
         for length in a:
             n *= length

@@ -131,7 +131,7 @@ def _precision(undo: contextlib.ExitStack, tf32: bool) -> None:
     products.allow_bf16_reduced_precision_reduction = False
 
 
-def _read(switch: Callable[[], Any], otherwise: Any) -> Any:
+def _read(switch: Callable[[], Any], otherwise: object) -> Any:
     try:
         return switch()
     except RuntimeError:

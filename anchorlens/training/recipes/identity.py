@@ -43,7 +43,7 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def places(config: Any) -> frozenset[str]:
+def places(config: object) -> frozenset[str]:
     """Fields of a task or recipe that are paths of its files and decide nothing that is computed."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
@@ -57,12 +57,12 @@ def identity(run: RunConfig) -> str:
     return _sha256(same_value(recipe(run)))
 
 
-def same_value(value: Any) -> str:
+def same_value(value: object) -> str:
     """A text that is the same for equal values of a field, whether a number is written 1 or 1.0."""
     return json.dumps(_canonical(value), sort_keys=True)
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: _canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anchorlens.configuration import check_choice
 from anchorlens.tasks.registry import tasks
 from anchorlens.training.recipes.run_config import Parts, RunConfig, merged, sorted_by_part
@@ -52,7 +50,7 @@ def presets() -> dict[str, Parts]:
     return PRESETS | {name: parts for task in tasks() for name, parts in task.presets.items()}
 
 
-def preset(name: str = "quick", **fields: Any) -> RunConfig:
+def preset(name: str = "quick", **fields: object) -> RunConfig:
     """A named run, with single fields of task, model or training replaced.
 
     Args:

@@ -38,7 +38,7 @@ def field_advice(name: str) -> str | None:
     return f"it is a field of {' and '.join(owners)}; write preset({name}=...)"
 
 
-def check_parts(task: Any, model_config: Any, train_config: Any) -> None:
+def check_parts(task: Task, model_config: object, train_config: object) -> None:
     """Check that the parts of a run have the right types, and that no field's name is in two of them.
 
     Raises:

@@ -45,7 +45,7 @@ class Axis:
         """The labels of the values, all different."""
         return distinct([value_label(value) for value in self.values])
 
-    def position(self, value: Any) -> int:
+    def position(self, value: object) -> int:
         """Index of a value, from 0."""
         return self._positions[value_key(value)]
 
@@ -64,7 +64,7 @@ class Slice:
     """The cells in the order of the sweep."""
 
 
-def value_label(value: Any) -> str:
+def value_label(value: object) -> str:
     """The label of a value at an axis, of at most 30 characters."""
     return short(plain(value), LONGEST_LABEL)
 
@@ -166,5 +166,5 @@ def _field(direction: str, name: str) -> str:
     return field
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -216,7 +216,7 @@ def diagram_html(
     )
 
 
-def _json(content: Any) -> str:
+def _json(content: object) -> str:
     """JSON text on one line."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -233,7 +233,7 @@ def _curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return traces
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> Any:
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 

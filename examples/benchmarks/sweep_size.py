@@ -98,8 +98,8 @@ def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
         place, seed = divmod(k, n_seeds)
         row, column = divmod(place, side)
         base = trained[0][0]
-        model = replace(base.model, gamma=round(0.3 + 0.01 * column, 2))
-        recipe = replace(base.train, seed=seed, weight_decay=round(0.005 * row, 3))
+        model = replace(base.model_config, gamma=round(0.3 + 0.01 * column, 2))
+        recipe = replace(base.train_config, seed=seed, weight_decay=round(0.005 * row, 3))
         runs.append(base._replace(model_config=model, train_config=recipe))
     folder = SweepFolder(out)
     chance = random.Random(0)

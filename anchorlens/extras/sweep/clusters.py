@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from dask import config
-from distributed import LocalCluster, Security, WorkerPlugin
+from distributed import LocalCluster, Security, Worker, WorkerPlugin
 
 from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.training.child_processes import safe_children
@@ -69,18 +69,17 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
         try:
-            cluster: Any = opened.enter_context(
-                LocalCluster(
-                    n_workers=workers or n_gpus or processes(runs, None),
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    security=Security.temporary(),
-                    dashboard_address=NO_PAGES["dashboard_address"],
-                    scheduler_kwargs=NO_PAGES,
-                    memory_limit=0,
-                    silence_logs=logging.CRITICAL,
-                )
+            cluster = LocalCluster(
+                n_workers=workers or n_gpus or processes(runs, None),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                security=Security.temporary(),
+                dashboard_address=NO_PAGES["dashboard_address"],
+                scheduler_kwargs=NO_PAGES,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
             )
+            opened.enter_context(cluster)
         except RuntimeError as error:
             raise NotStarted(
                 f"the processes of the engine 'local' did not start ({error}); if one was killed, the same "
@@ -114,7 +113,7 @@ class OneGPU(WorkerPlugin):
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.gpus = seen.split(",") if seen else [str(k) for k in range(n_gpus)]
 
-    def setup(self, worker: Any) -> None:
+    def setup(self, worker: Worker) -> None:
         """Choose this worker's GPU."""
         os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus[int(worker.name) % len(self.gpus)]
 
@@ -151,9 +150,9 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
             scheduler_options=NO_PAGES | (described.get("scheduler-options") or {}),
             job_script_prologue=[*prologue, *JOB_PROLOGUE],
         )
-        jobs: Any = opened.enter_context(cluster)
-        jobs.scale(workers)
-        yield jobs
+        opened.enter_context(cluster)
+        cluster.scale(workers)
+        yield cluster
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anchorlens.configuration import check_number
 from anchorlens.files.safe import read_bytes, read_json
@@ -118,7 +118,7 @@ class SweepEngine:
                 raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error
-            there: Any = client.nthreads()
+            there = cast("dict[str, int]", client.nthreads())
             self.n_processes = self.workers or max(1, len(there))
             executor = client.get_executor(pure=False)
             opened.callback(executor.shutdown, wait=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -52,7 +53,5 @@ for _title, _commands in GROUPS.items():
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        from importlib import metadata
-
         typer.echo(metadata.version("anchorlens"))
         raise typer.Exit()

@@ -15,7 +15,9 @@ import typer
 from anchorlens.cli.help import Entry, Section, value_name
 from anchorlens.configuration import field_docs, field_types
 from anchorlens.files import safe
+from anchorlens.tasks.registry import TASKS, tasks
 from anchorlens.texts import safe_repr
+from anchorlens.training.recipes.run_config import part_classes
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Task
@@ -39,8 +41,6 @@ def with_field_options(
         axes: whether an option takes several values as text, instead of one value of the field's type.
         short: another name of an option -> the field.
     """
-    from anchorlens.tasks.registry import TASKS, tasks
-
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
 
@@ -81,8 +81,6 @@ def _names(parameter: inspect.Parameter) -> list[str]:
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
     """Name -> option, for the task's kind and every field of the tasks, the models and TrainConfig."""
-    from anchorlens.training.recipes.run_config import part_classes
-
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (if left out)", *others])
     text = f"What is asked: {kinds}; --task NAME --help shows its options."
@@ -108,8 +106,6 @@ def _sections(
     axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
 ) -> list[Section]:
     """The help of every field of these tasks (None: all tasks), their models and TrainConfig."""
-    from anchorlens.training.recipes.run_config import part_classes
-
     sections = []
     for part, cls in part_classes(tasks):
         kind = f" {getattr(cls, 'kind', '')}" if part == "task" else ""
@@ -160,8 +156,6 @@ def _is_json(types: tuple[Any, ...]) -> bool:
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the given options; JSON is parsed where a field needs it, and paths are joined."""
-    from anchorlens.training.recipes.run_config import part_classes
-
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     values = {}
     for name, value in fields.items():

@@ -21,6 +21,8 @@ import typer
 from typer.core import TyperCommand
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
+from anchorlens.cli.inputs import base_parts, read_toml
+from anchorlens.tasks.registry import task_class
 
 MOST_LINES = 60
 """Largest number of lines of `--help`, at `USUAL_WIDTH` columns."""
@@ -267,9 +269,6 @@ def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] |
         values: option -> its text.
         all_tasks: whether to return None, which stands for all tasks, if no task is named.
     """
-    from anchorlens.cli.inputs import base_parts, read_toml
-    from anchorlens.tasks.registry import task_class
-
     kind, preset, config, start = named = [values.get(name) for name in ("kind", "preset", "config", "start")]
     if all_tasks and not any(named):
         return None, {}

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
 from anchorlens.files import safe
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.recipes.identity import places
+from anchorlens.training.recipes.presets import preset_parts
+from anchorlens.training.recipes.start import checkpoint_in, read_start
+from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
@@ -42,8 +46,6 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
     """
     if preset is None and start is not None:
         return _parts_of_start(start)
-    from anchorlens.training.recipes.presets import preset_parts
-
     return preset_parts(preset or "quick")
 
 
@@ -59,8 +61,6 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     if not isinstance(start, str) or not start:
         raise ValueError(f"start must be the path of a checkpoint or run, got {safe_repr(start)}")
     from anchorlens.files.checkpoint import from_contents
-    from anchorlens.training.recipes.start import checkpoint_in, read_start
-    from anchorlens.training.recipes.train_config import TrainConfig
 
     path = checkpoint_in(start)
     checkpoint = from_contents(path, read_start(path).values)
@@ -136,7 +136,6 @@ def training_sets(
     from anchorlens.files.importers.inputs import resolve
     from anchorlens.files.safe import CheckpointError
     from anchorlens.files.training_data import read_training_data
-    from anchorlens.tasks.registry import task_or_default
 
     tasks, unreadable = {}, False
     for path in checkpoints:

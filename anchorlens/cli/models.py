@@ -16,6 +16,8 @@ from anchorlens.cli.results import draw_and_print
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.models.devices import choose_device
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
@@ -51,7 +53,6 @@ def evaluate_command(
         given = resolve(checkpoint, config=config, device=device)
     training_set = training_sets([checkpoint], train_data, config).get(checkpoint)
     from anchorlens.show.terminal.training import print_behaviour
-    from anchorlens.tasks.registry import task_or_default
     from anchorlens.verdict.evaluate import evaluate
 
     task, found = moved(task_or_default(given.task), data), given.checkpoint
@@ -141,7 +142,6 @@ def probe_command(
     if "initial" in chosen:
         raise ValueError(f"{safe_text(name)} has no option 'initial'; a probe that takes one has --initial")
     from anchorlens import probes
-    from anchorlens.models.devices import choose_device
     from anchorlens.probes.from_file import what_went_wrong
     from anchorlens.probes.shared.calling import given_for
 

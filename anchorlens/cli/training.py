@@ -13,7 +13,9 @@ from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
 from anchorlens.training.recipes.presets import PRESETS, presets
+from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
 
 
 def _preset_names() -> list[str]:
@@ -60,8 +62,6 @@ def train_command(
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a
         anchorlens train --preset scan --split jump --out runs/scan
     """
-    from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
-
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
     changes: dict[str, Any] = {} if config is None else read_toml(config)
@@ -86,7 +86,6 @@ def train_command(
         return
     from anchorlens.training.logging import TensorBoard
     from anchorlens.training.plan import check_runs
-    from anchorlens.training.progress import COMMAND_LINE_SECONDS
     from anchorlens.training.result import OnLogError, TrainingDiverged
     from anchorlens.training.run import train
     from anchorlens.training.run_folder import has_ended

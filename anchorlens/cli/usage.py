@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.cli.help import HelpCommand, group_lines, width
 from anchorlens.plugins import installed, what_to_install
+from anchorlens.tasks.registry import own_tasks, tasks
 from anchorlens.texts import safe_text
 
 _LONGEST = 300
@@ -50,15 +51,13 @@ class BoundedGroup(TyperGroup):
         try:
             _read_tasks(rest)
             function: Any = getattr(command.callback, "__wrapped__", None)
-            if offer := getattr(function, "offer_fields_of", None):
-                from anchorlens.tasks.registry import tasks
-
-                if (registered := tasks()) != (offered := function.tasks_offered):
-                    offer(registered)
-                    alone = typer.Typer(add_completion=False)
-                    alone.command(name, cls=HelpCommand)(function)
-                    command = typer.main.get_command(alone)
-                    offer(offered)
+            offer = getattr(function, "offer_fields_of", None)
+            if offer and (registered := tasks()) != (offered := function.tasks_offered):
+                offer(registered)
+                alone = typer.Typer(add_completion=False)
+                alone.command(name, cls=HelpCommand)(function)
+                command = typer.main.get_command(alone)
+                offer(offered)
         except ValueError as error:
             fail(str(error), EXIT_USAGE)
         return name, command, rest
@@ -84,8 +83,6 @@ def _read_tasks(arguments: Sequence[str]) -> None:
     paths = [word.removeprefix("--tasks=") for word in arguments if word.startswith("--tasks=")]
     paths += [path for word, path in itertools.pairwise(arguments) if word == "--tasks"]
     for path in paths:
-        from anchorlens.tasks.registry import own_tasks
-
         own_tasks(path)
 
 

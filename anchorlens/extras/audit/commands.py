@@ -11,7 +11,12 @@ from anchorlens.cli.errors import one_line_errors
 from anchorlens.cli.results import draw_and_print
 from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.devices import choose_device
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_text
+from anchorlens.training.progress import COMMAND_LINE_SECONDS
+from anchorlens.training.recipes.train_config import TrainConfig
 
 
 @one_line_errors
@@ -60,11 +65,6 @@ def audit_command(
     from anchorlens.extras.audit import audit, mappings_of, open_dataset
     from anchorlens.extras.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
     from anchorlens.extras.audit.terminal import print_audit
-    from anchorlens.models.config import ModelConfig
-    from anchorlens.models.devices import choose_device
-    from anchorlens.tasks.registry import task_or_default
-    from anchorlens.training.progress import COMMAND_LINE_SECONDS
-    from anchorlens.training.recipes.train_config import TrainConfig
 
     choose_device(device)
     if plot is not None:

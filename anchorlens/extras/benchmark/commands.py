@@ -13,6 +13,7 @@ from anchorlens.cli.results import draw_and_print
 from anchorlens.cli.shared_options import AsJson, Device, Plot
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.writing import PICTURES, check_can_write
+from anchorlens.models.devices import choose_device
 from anchorlens.texts import safe_text
 
 
@@ -55,7 +56,6 @@ def benchmark_command(
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
     from anchorlens.extras.benchmark.terminal import print_benchmark
-    from anchorlens.models.devices import choose_device
 
     measure = _of_file(Path(probe), name) if is_file else probe
     result = benchmark(measure, first=first, device=choose_device(device))

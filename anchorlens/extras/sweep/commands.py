@@ -20,6 +20,7 @@ from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.texts import safe_repr
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
+from anchorlens.training.recipes.run_config import merged
 
 if TYPE_CHECKING:
     from anchorlens.extras.sweep.cells import SweepResult
@@ -82,8 +83,6 @@ def sweep_command(
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
         anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
-    from anchorlens.training.recipes.run_config import merged
-
     if out is None and not dry_run:
         raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
     file: dict[str, Any] = {} if config is None else read_toml(config)

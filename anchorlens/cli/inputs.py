@@ -19,6 +19,7 @@ from anchorlens.training.recipes.start import checkpoint_in, read_start
 from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
+    from anchorlens.files.importers.inputs import Input
     from anchorlens.tasks.shared.batch import TokenBatch
 
 
@@ -120,44 +121,58 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
     return dataclasses.replace(task, data=os.pathsep.join(data))
 
 
-def training_sets(
-    checkpoints: Sequence[Path], train_data: Path | None, config: Path | None = None
-) -> dict[Path, TokenBatch]:
-    """Checkpoint -> the training data of the file, for checkpoints without their own training data.
-
-    A checkpoint that cannot be read is left out; the error is reported when it is read again.
+def opened_input(
+    path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
+) -> Input:
+    """Open a checkpoint, once for all that is done with it; `data` says where the files of its task lie.
 
     Raises:
-        CheckpointError: the file cannot be read, or does not fit the task of such a checkpoint.
-        ValueError: every checkpoint has its own training data.
+        CheckpointError: it cannot be read.
+        ValueError: its task has no files.
     """
-    if train_data is None:
-        return {}
     from anchorlens.files.importers.inputs import resolve
-    from anchorlens.files.safe import CheckpointError
-    from anchorlens.files.training_data import read_training_data
 
-    tasks, unreadable = {}, False
-    for path in checkpoints:
+    given = resolve(path, config=config, device=device)
+    if not data:
+        return given
+    task, checkpoint = moved(task_or_default(given.task), data), given.checkpoint
+    moved_checkpoint = None if checkpoint is None else dataclasses.replace(checkpoint, task=task)
+    return dataclasses.replace(given, task=task, checkpoint=moved_checkpoint)
+
+
+class TrainingData:
+    """The training data of `--train-data`, for checkpoints that do not carry their own."""
+
+    def __init__(self, path: Path | None) -> None:
+        """The file is read when the first checkpoint needs it."""
+        self._path, self._batch = path, None
+
+    def of(self, given: Input) -> TokenBatch | None:
+        """The data for a checkpoint; None if it has its own, or no file was given.
+
+        Raises:
+            CheckpointError: the file cannot be read, or does not fit the task of the checkpoint.
+        """
+        if self._path is None or getattr(given.checkpoint, "train_config", None) is not None:
+            return None
+        from anchorlens.files.training_data import read_training_data
+
+        if self._batch is None:
+            self._batch = read_training_data(self._path)
         try:
-            given = resolve(path, config=config, device="cpu")
-        except (ValueError, OSError, MemoryError, RuntimeError):
-            unreadable = True
-            continue
-        if given.checkpoint is None or given.checkpoint.train_config is None:
-            tasks[path] = task_or_default(given.task)
-        del given  # free its memory before the next checkpoint or the data is read
-    if not tasks:
-        if unreadable:
-            return {}
-        raise ValueError(
-            "--train-data is for checkpoints that do not carry their own training data, and every one given "
-            "here does; leave it out"
-        )
-    data = read_training_data(train_data)
-    for task in tasks.values():
-        try:
-            task.checked_training_set(data)
+            task_or_default(given.task).checked_training_set(self._batch)
         except ValueError as error:
-            raise CheckpointError(train_data, str(error)) from None
-    return dict.fromkeys(tasks, data)
+            raise safe.CheckpointError(self._path, str(error)) from None
+        return self._batch
+
+    def check_use(self) -> None:
+        """Check, when every checkpoint was read, that one of them needed the data.
+
+        Raises:
+            ValueError: every checkpoint has its own training data.
+        """
+        if self._path is not None and self._batch is None:
+            raise ValueError(
+                "--train-data is for checkpoints that do not carry their own training data, and every one "
+                "given here does; leave it out"
+            )

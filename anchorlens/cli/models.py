@@ -11,7 +11,7 @@ import typer
 from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.field_options import read_json
-from anchorlens.cli.inputs import check_config, moved, reading_checkpoint, training_sets
+from anchorlens.cli.inputs import TrainingData, check_config, moved, opened_input, reading_checkpoint
 from anchorlens.cli.results import draw_and_print
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
@@ -42,7 +42,6 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
-    from anchorlens.files.importers.inputs import resolve
     from anchorlens.files.importers.source import PAPERS_TASK
 
     check_config(config)
@@ -50,21 +49,21 @@ def evaluate_command(
         check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
-        given = resolve(checkpoint, config=config, device=device)
-    training_set = training_sets([checkpoint], train_data, config).get(checkpoint)
+        given = opened_input(checkpoint, config, device, data)
+    training = TrainingData(train_data)
+    training_set = training.of(given)
+    training.check_use()
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.verdict.evaluate import evaluate
 
-    task, found = moved(task_or_default(given.task), data), given.checkpoint
-    if found is not None:
-        found = dataclasses.replace(found, task=task)
+    task = task_or_default(given.task)
     notes = given.notes if given.task is not None else (*given.notes, PAPERS_TASK)
-    given = dataclasses.replace(given, task=task, checkpoint=found, notes=notes)
+    given = dataclasses.replace(given, task=task, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
         raise ValueError(f"the task {task.kind} has no noise to draw; leave --n-noise out")
     behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
-    print_behaviour(checkpoint, found, task, behaviour, as_json)
+    print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 
 
 @one_line_errors

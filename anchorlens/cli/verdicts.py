@@ -10,7 +10,7 @@ import typer
 
 from anchorlens.cli import shared_options as shared
 from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
-from anchorlens.cli.inputs import check_config, moved, training_sets, unreadable_message
+from anchorlens.cli.inputs import TrainingData, check_config, opened_input, unreadable_message
 from anchorlens.configuration import check_number
 from anchorlens.files.titles import titles
 from anchorlens.files.writing import PAGES, check_can_write, check_summary
@@ -19,6 +19,9 @@ from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:
     from anchorlens.verdict import Verdict
+
+_UNREADABLE = (ValueError, OSError, MemoryError, RuntimeError)
+"""What a checkpoint that cannot be read or measured raises."""
 
 
 @one_line_errors
@@ -76,29 +79,38 @@ def classify_command(
         raise ValueError("--probes adds pictures to the report; give --report out.html too")
     choose_device(device)
     from anchorlens import show, views
-    from anchorlens.files.importers.inputs import resolve
     from anchorlens.probes import REPORT_PROBES, with_own
 
     probes = with_own(own or [], REPORT_PROBES)
-    sets = training_sets(checkpoints, train_data, config)
     from anchorlens.show.terminal import verdict as printing
     from anchorlens.show.terminal.console import print_json
     from anchorlens.verdict import classify
 
-    verdicts, unreadable = [], 0
+    verdicts, unreadable, training = [], 0, TrainingData(train_data)
+
+    def refuse(path: Path, error: Exception) -> None:
+        nonlocal unreadable
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            raise error
+        unreadable += 1
+        message = f"{path}: {MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
+        complain(message)
+        if as_json:
+            printing.print_unreadable_json(str(path), message)
+
     for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
-            task = moved(resolve(path, config=config).task, data) if data else None
-            training_set = sets.get(path)
-            verdict = classify(path, task, config=config, training_set=training_set, device=device, seed=seed)
-        except (ValueError, OSError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
-                raise
-            unreadable += 1
-            message = f"{path}: {MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
-            complain(message)
-            if as_json:
-                printing.print_unreadable_json(str(path), message)
+            given = opened_input(path, config, device, data)
+        except _UNREADABLE as error:
+            refuse(path, error)
+            continue
+        training_set = training.of(given)
+        if path is checkpoints[-1] and not unreadable:
+            training.check_use()
+        try:
+            verdict = classify(given, training_set=training_set, seed=seed)
+        except _UNREADABLE as error:
+            refuse(path, error)
             continue
         verdict = _titled(verdict, title)
         verdicts.append(verdict)

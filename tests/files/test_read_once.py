@@ -1,12 +1,17 @@
 """A file is read once: what happens to it afterwards changes no weight, kills nobody, and is not hashed."""
 
 import hashlib
+import os
+import subprocess
+import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 from foreign_checkpoints import write_bare, write_own
 
+from anchorlens import AnchorTask
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.safe import CheckpointError, read_tensors
 from anchorlens.files.writing import atomic_write
@@ -69,3 +74,39 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
 def test_a_name_with_a_null_character_is_refused_in_one_line():
     with pytest.raises(CheckpointError, match="null character"):
         open_checkpoint("a\0b.pt")
+
+
+COUNT_OPENS = """
+import collections, os, sys
+opened, target = collections.Counter(), os.path.realpath(sys.argv[1])
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[0], (str, bytes, os.PathLike)):
+        path = os.path.realpath(os.fsdecode(arguments[0]))
+        if path.startswith(target) and not os.path.isdir(path):
+            opened[os.path.relpath(path, target)] += 1
+sys.addaudithook(note)
+sys.argv = ["anchorlens", *sys.argv[2:]]
+from anchorlens.cli import main
+try:
+    main()
+finally:
+    print(dict(opened), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", ["classify", "evaluate"])
+def test_a_command_opens_each_file_once(command, tmp_path):
+    """The weights, their configuration, and the training data that they do not carry."""
+    written = write_bare(tmp_path)
+    batch = AnchorTask().training_set(100, seed=0)
+    np.savez(tmp_path / "train.npz", tokens=batch.tokens, targets=batch.targets)
+    words = [command, str(written.files[0]), "--config", str(written.config), "--json"]
+    words += ["--train-data", str(tmp_path / "train.npz")]
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT_OPENS, str(tmp_path), *words],
+        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    opened = eval(done.stderr.splitlines()[-1])
+    names = {path.name for path in (written.files[0], tmp_path / "train.npz")}
+    assert {name: n for name, n in opened.items() if name in names} == dict.fromkeys(names, 1)

@@ -20,10 +20,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a product that is not installed: `@pytest.mark.needs("scan")`."""
-    needed = [product for mark in item.iter_markers("needs") for product in mark.args]
-    if missing := [product for product in needed if not is_there(product)]:
-        pytest.skip(f"needs the product {missing[0]}")
+    """Skip what needs products that are not installed: `needs("scan")`, or `needs()` for all of them."""
+    needed = [product for mark in item.iter_markers("needs") for product in mark.args or ("shared",)]
+    if not all(map(is_there, needed)):
+        pytest.skip("needs products that are not installed")
 
 
 @pytest.fixture

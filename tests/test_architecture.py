@@ -350,6 +350,7 @@ class TestPublicNames:
         with pytest.raises(AttributeError, match="attribute nothing"):
             anchorlens.nothing  # noqa: B018
 
+    @pytest.mark.needs()
     @pytest.mark.parametrize("name", anchorlens.__all__)
     def test_have_help(self, name):
         value = getattr(anchorlens, name)
@@ -371,6 +372,7 @@ class TestPublicNames:
             assert set(field_docs(cls)) == {field.name for field in dataclasses.fields(cls)}
 
 
+@pytest.mark.needs()
 @pytest.mark.parametrize(
     "face",
     [

@@ -14,6 +14,8 @@ import anchorlens
 from anchorlens.cli.commands import GROUPS
 from anchorlens.probes import PROBES, SHIPPED
 
+pytestmark = pytest.mark.needs()  # it is about the whole package
+
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = DOCS.parent / "tutorials"
 API = "\n".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md")))

@@ -9,6 +9,8 @@ import pytest
 
 from anchorlens.plugins import entry_points
 
+pytestmark = pytest.mark.needs()  # it is about the whole package
+
 SCRIPT = Path(__file__).parent / "without_a_product.py"
 
 

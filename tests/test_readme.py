@@ -14,6 +14,8 @@ from anchorlens import AnchorTask, classify
 from anchorlens.cli.commands import app
 from anchorlens.training import checkpoints
 
+pytestmark = pytest.mark.needs()  # it is about the whole package
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = PAGES[0].read_text(encoding="utf-8")

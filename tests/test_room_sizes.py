@@ -39,6 +39,7 @@ def test_the_ceilings_of_the_rooms_are_within_that_of_the_house(part):
 def test_nothing_is_longer_than_a_reader_can_hold(kind, found):
     """Except what `room_sizes.toml` names with a reason, and no longer than it was then."""
     exceptions = PLAN["exceptions"].get(kind, {})
+    exceptions = {n: each for n, each in exceptions.items() if (ROOT / n.split(":")[0]).exists()}
     assert all(each["reason"] for each in exceptions.values())
     above = {name: lines for name, lines in found.items() if lines > PLAN["house"][kind]}
     assert {n: lines for n, lines in above.items() if lines > exceptions.get(n, {"lines": 0})["lines"]} == {}

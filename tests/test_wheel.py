@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs()  # it is about the whole package
+
 ROOT = Path(__file__).parents[1]
 SHIPPED = {
     f"anchorlens/training/checkpoints/{p}.pt" for p in ("phase1", "phase2", "phase2-commutative", "phase3")

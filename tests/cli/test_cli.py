@@ -89,6 +89,7 @@ class TestTrain:
         checkpoint = load_checkpoint(tmp_path / "run/ckpt.pt")
         assert (checkpoint.train_config.batch_size, checkpoint.train_config.epochs) == (100, None)
 
+    @pytest.mark.needs()
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [

@@ -39,6 +39,7 @@ class TestOnePage:
         lines = help_of(name).splitlines()
         assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
 
+    @pytest.mark.needs()
     @pytest.mark.parametrize("task", tasks(), ids=lambda task: task.kind)
     @pytest.mark.parametrize("name", ["train", "sweep"])
     def test_a_task_fits_with_every_option_of_its_own_and_none_of_another(self, name, task):
@@ -56,11 +57,13 @@ class TestOnePage:
         assert f"--help-all shows {n_of_the_run - len(options_in(short))} more options" in short
         assert "--help-all shows" not in long
 
+    @pytest.mark.needs()
     def test_a_command_that_has_no_more_says_it_all_at_once(self):
         assert help_of("control") == help_of("control", flag="--help-all")
 
 
 class TestChosenTask:
+    @pytest.mark.needs()
     @pytest.mark.parametrize(
         "words",
         [
@@ -77,6 +80,7 @@ class TestChosenTask:
         text = help_of("train", *words)
         assert "Task scan (ScanTask):" in text and "AnchorTask" not in text
 
+    @pytest.mark.needs()
     def test_has_its_own_sentence_and_default_of_an_option_that_others_share(self):
         for task, length in ((tasks()[0], 9), (tasks()[-1], 256)):
             text = help_of("train", "--task", task.kind)
@@ -84,14 +88,17 @@ class TestChosenTask:
         assert "--split square|random " in help_of("train", "--task", "addition")
         assert "--split turn_left|jump|simple " in help_of("train", "--task", "scan")
 
+    @pytest.mark.needs()
     def test_defaults_are_those_of_the_preset(self):
         assert "--n-samples INTEGER  (default 2222)" in help_of("train", "--preset", "scan")
         assert "--n-heads, --heads VALUES  (default 4)" in help_of("sweep", "--preset=scan")
 
+    @pytest.mark.needs()
     def test_a_sweep_over_tasks_shows_each(self):
         text = help_of("sweep", "--task", "scan,text", flag="--help-all")
         assert "Task scan" in text and "Task text" in text and "Task cogs" not in text
 
+    @pytest.mark.needs()
     def test_one_that_is_unknown_is_one_error(self):
         done = call("train", "--task", "scna", "--help", code=2)
         assert "did you mean 'scan'?" in done.stderr and done.stderr.count("\n") == 1
@@ -144,6 +151,7 @@ class TestExamples:
     def test_there_are_two(self, name):
         assert len(re.findall(rf"^  anchorlens {name}\b", help_of(name), flags=re.M)) == 2
 
+    @pytest.mark.needs()
     @pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=lambda value: value.replace(os.sep, "|"))
     def test_each_works(self, name, line, folder, monkeypatch):
         """It is read as the command reads it; what takes no model runs too."""

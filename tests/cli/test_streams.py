@@ -83,10 +83,12 @@ class TestLetters:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
         assert done.stdout == done.stderr == b"+- * \\u6f22 \\udcff\n"
 
+    @pytest.mark.needs()
     def test_of_a_path_do_not_fail(self):
         code, _, words = shell("run status 'no ± · 漢'", PYTHONIOENCODING="ascii:strict")
         assert code == 3 and words.count(b"\n") == 1 and words.startswith(b"anchorlens: no ")
 
+    @pytest.mark.needs()
     def test_that_are_none_do_not_fail(self):
         code, _, words = shell("run status $'no \\xff'")
         assert code == 3 and words.count(b"\n") == 1 and b"Traceback" not in words
@@ -143,6 +145,7 @@ def at_import(module, *arguments, what="signal.raise_signal(signal.SIGINT)", int
 
 
 class TestInterruption:
+    @pytest.mark.needs()
     @pytest.mark.parametrize(
         "module", ["anchorlens.cli.streams", "typer", "anchorlens.extras.sweep.commands", "torch"]
     )

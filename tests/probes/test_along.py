@@ -84,6 +84,7 @@ def test_tables(runs, tmp_path):
     assert json.loads(json.dumps(found.to_dict()))["rows"] == list(found.rows)
 
 
+@pytest.mark.needs()
 def test_a_task_without_anchors(tmp_path):
     from anchorlens.extras.arithmetic.task import AdditionTask
 

@@ -133,6 +133,7 @@ class TestFile:
             with_own([twin])
 
 
+@pytest.mark.needs()
 def test_the_probe_of_tutorial_6_has_30_lines_and_is_one(tmp_path):
     (path,) = (Path(__file__).parents[2] / "tutorials").glob("06_*.ipynb")
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
@@ -298,6 +299,7 @@ class TestCommandLine:
         assert content["probe"] == "attention_breadth" and np.shape(content["breadth"]) == (2, 1)
         assert 'data-figure="figure"' in page.read_text()
 
+    @pytest.mark.needs()
     def test_the_report_shows_it_behind_ours(self, file, checkpoints, tmp_path, monkeypatch):
         few = (stable_rank, v_similarity)  # all would take longer
         monkeypatch.setattr("anchorlens.probes.from_file.SHIPPED", few)
@@ -312,6 +314,7 @@ class TestCommandLine:
         assert "Each cell is how many tokens a head looks at." in text and "1 = one alone" not in text
         assert any(a.get("data-figure") == "figure-own-attention_breadth" for _, a in page.elements)
 
+    @pytest.mark.needs()
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [

@@ -82,6 +82,7 @@ def test_a_plan_measures_and_says_it_all():
         plan(preset("quick"))
 
 
+@pytest.mark.needs()
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -96,6 +97,7 @@ def test_every_kind_of_task_is_planned(name, fields):
     assert result.seconds > 4 * result.seconds_per_update > 0 and result.cost.flops > 0
 
 
+@pytest.mark.needs()
 def test_products_of_a_text_are_those_of_a_hooked_transformer():
     """Attention by blocks leaves out what lies behind a query; the first layer's table has some rows more."""
     run = preset("text", n_samples=64)
@@ -107,6 +109,7 @@ def test_products_of_a_text_are_those_of_a_hooked_transformer():
     assert count_cost(run).flops == pytest.approx(counter.get_total_flops() - left_out, rel=0.03)
 
 
+@pytest.mark.needs()
 def test_data_that_stay_on_the_disk_are_not_counted():
     costs = [count_cost(preset("text", n_samples=n, d_model=16, d_head=4, d_mlp=16)) for n in (100, 1100)]
     assert costs[1].data_bytes - costs[0].data_bytes == 1000 * 16  # where each begins, and their order

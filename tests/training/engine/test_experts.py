@@ -171,6 +171,7 @@ class TestWhatARecipeDoes:
         check_goes_on_from_its_state(lambda: stack(recipe))
 
 
+@pytest.mark.needs()
 @pytest.mark.parametrize("task", ["scan", "phase3"])
 def test_it_learns(task):
     small = {"n_layers": 1, "n_heads": 2, "d_model": 24, "d_head": 8, "d_mlp": 24, "num_experts": 2}

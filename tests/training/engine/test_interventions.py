@@ -356,6 +356,7 @@ class TestErrors:
             train_many([run], outs=[tmp_path / "run"])
         assert says in str(error.value) and not (tmp_path / "run").exists()
 
+    @pytest.mark.needs()
     def test_a_network_without_parts(self):
         run = preset("concept_graphs", rescale="qk=0.5@0")
         with pytest.raises(ValueError, match="rescale must name a part .* got 'qk'; try one of all"):
@@ -367,6 +368,7 @@ class TestErrors:
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 
 
+@pytest.mark.needs()
 def test_schedules_are_written_in_one_way_and_keep_the_value_of_the_preset():
     run = preset("scan", weight_decay="0.50:.75=1.0")
     assert run.train_config.weight_decay == "0.1 0.5:0.75=1"  # the preset's .1

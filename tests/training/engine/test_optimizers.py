@@ -115,6 +115,7 @@ def test_it_learns_and_members_that_take_no_part_stay(optimizer):
     assert torch.equal(model.snapshot()[1], kept)
 
 
+@pytest.mark.needs()
 def test_muon_of_a_network_without_parts_is_refused():
     with pytest.raises(ValueError, match="optimizer 'muon' needs a transformer"):
         check_interventions(preset("concept_graphs", optimizer="muon"))

@@ -82,6 +82,7 @@ def test_only_rows_that_are_there_are_computed():
     assert len(batch.groups) == 3 and lengths.sum() < padded < N_SEQUENCES * batch.n_pos
 
 
+@pytest.mark.needs()
 def test_a_stack_trains_each_member_as_it_is_trained_alone_and_as_with_padding(monkeypatch):
     shape = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
     recipe = {"n_samples": 60, "batch_size": 20, "steps": 10, "lr": 1e-2, "dtype": "float64"}

@@ -10,7 +10,7 @@ TL4_VERSION := 4.3.0
 TL4_TESTS := tests/models tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
 	tests/files/test_checkpoint.py tests/files/test_importer_formats.py tests/files/test_vocabularies.py
 
-.PHONY: demo test test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
+.PHONY: demo test test-core test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -27,6 +27,12 @@ demo: $(READY)
 # three workers on two cores, since some tests wait; each and its children compute with one thread
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# the core alone: a copy of the repository without the products of extras/ and their entry points
+test-core: $(READY)
+	$(BIN)/python tests/core_alone.py .core
+	cd .core && OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/.core:$(CURDIR)/.core/site $(CURDIR)/$(BIN)/python -m pytest \
+		tests -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # on TransformerLens 4; all of the verdict's tests would take seven minutes more
 test-tl4: $(TL4)/.ready
@@ -69,4 +75,4 @@ tutorials: $(READY)
 	$(BIN)/python tutorials/render.py
 
 clean:
-	rm -rf $(VENV) $(TL4) runs dist docs/_build .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(TL4) .core runs dist docs/_build .pytest_cache .ruff_cache

@@ -57,7 +57,7 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
 class Config:
     """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
 
-    def __new__(cls, *args: Any, **fields: Any) -> Self:
+    def __new__(cls, *args: object, **fields: object) -> Self:
         """Check the names of the fields.
 
         Raises:
@@ -186,7 +186,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
         names = [one.name for one in parameters if one.kind not in (one.POSITIONAL_ONLY, one.VAR_KEYWORD)]
 
         @functools.wraps(function)
-        def called(*args: Any, **options: Any) -> Any:
+        def called(*args: object, **options: object) -> Any:
             for name in options.keys() - names:
                 if advice := elsewhere(name):
                     raise ValueError(f"{function.__name__} has no argument {safe_repr(name)}: {advice}")

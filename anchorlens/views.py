@@ -18,7 +18,7 @@ def table(name: str):
     """
 
     @functools.singledispatch
-    def show(result: object, *arguments: Any, **options: Any) -> Any:
+    def show(result: object, *arguments: object, **options: object) -> Any:
         for fill in rooms:  # nothing is registered for the type yet
             fill()
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):

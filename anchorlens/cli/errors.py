@@ -6,7 +6,7 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -44,7 +44,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn errors of the user, the disk and memory into one line and an exit code."""
 
     @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:

@@ -179,7 +179,7 @@ class Checkpoint:
         made = architecture(self.model_config)
         return made.function(self.model_config, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
 
-    def evaluate(self, *, device: str | torch.device = "cpu", **options: Any) -> Evaluation:
+    def evaluate(self, *, device: str | torch.device = "cpu", **options: object) -> Evaluation:
         """Evaluate these weights on their task, with the training data of their run.
 
         Args:

@@ -25,7 +25,7 @@ _NOTHING = object()
 
 
 @contextlib.contextmanager
-def unaltered(name: str, *models: Any) -> Iterator[None]:
+def unaltered(name: str, *models: object) -> Iterator[None]:
     """Put back what the block alters, and raise an error that says what it was.
 
     Compared are the weights, buffers, modules, hooks and other attributes of the models, and global settings:

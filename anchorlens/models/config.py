@@ -214,7 +214,7 @@ class ModelConfig(Config):
         return self.variant == "released" if own is None else own
 
     @classmethod
-    def for_task(cls, task: Readable, **fields: Any) -> ModelConfig:
+    def for_task(cls, task: Readable, **fields: object) -> ModelConfig:
         """A config whose vocabulary and context hold `task`, unless `fields` says otherwise.
 
         >>> from anchorlens import preset

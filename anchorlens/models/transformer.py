@@ -490,7 +490,7 @@ class Attention(nn.Module):
         cos, sin = self.rotary_cos[at].unsqueeze(-2), self.rotary_sin[at].unsqueeze(-2)
         return torch.cat([turned * cos + across * sin, rest], dim=-1)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: object, **kwargs: object) -> None:
         """Keep our buffers: they follow from the configuration, and older versions stored other shapes."""
         own = {prefix + name: buffer for name, buffer in self.named_buffers(recurse=False)}
         super()._load_from_state_dict({**state_dict, **own}, prefix, *args, **kwargs)
@@ -635,7 +635,7 @@ class LogitsAndLoss(NamedTuple):
 
 
 def _without(what: str, instead: str) -> Any:
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
         raise _refused(f"{what} is not there, use {instead},", "a call of it")
 
     return refuse
@@ -807,7 +807,7 @@ class HookedTransformer(HookedRootModule):
         return out, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
 
     def check_hooks_to_add(
-        self, hook_point: HookPoint, hook_point_name: str, *args: Any, **kwargs: Any
+        self, hook_point: HookPoint, hook_point_name: str, *args: object, **kwargs: object
     ) -> None:
         """Refuse a hook at a hook point that a flag of `cfg` switches off.
 

@@ -134,7 +134,7 @@ def along(
     config: ModelConfiguration | None = None,
     device: str | torch.device = "auto",
     progress: bool | float | None = None,
-    **options: Any,
+    **options: object,
 ) -> Along:
     """Apply probes to every checkpoint of runs, oldest first.
 

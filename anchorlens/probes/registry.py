@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anchorlens.configuration import check_choice
 from anchorlens.plugins import installed, what_to_install
@@ -152,7 +152,7 @@ def apply(
     *,
     initial: ModelInput | None = None,
     config: ModelConfiguration | None = None,
-    **options: Any,
+    **options: object,
 ) -> ProbeResult:
     """Call a probe with a model, or anything that holds one, and with the task or start that it needs.
 

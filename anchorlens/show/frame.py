@@ -52,7 +52,7 @@ def framed(
     scripts: Sequence[str | Path],
     styles: str | Path = "",
     heads: bool = False,
-    **content: Any,
+    **content: object,
 ) -> str:
     """A whole page in the report's style, which loads nothing and runs these scripts alone.
 

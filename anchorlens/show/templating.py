@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -39,7 +38,7 @@ def environment() -> Environment:
     return made
 
 
-def rendered(template: str | Path, **content: Any) -> str:
+def rendered(template: str | Path, **content: object) -> str:
     """Render a template; characters that UTF-8 cannot encode are replaced.
 
     Args:
@@ -58,7 +57,7 @@ def _source(name: str | Path) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")  # an absolute path stays what it is
 
 
-def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: Any) -> str:
+def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: object) -> str:
     """An HTML fragment for a notebook: a `div` with its style.
 
     Args:

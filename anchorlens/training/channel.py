@@ -80,7 +80,7 @@ def listening(
                 accepting.join()
 
 
-def training_there(train: Callable[..., Any], address: Address, job: object, *arguments: Any) -> Any:
+def training_there(train: Callable[..., Any], address: Address, job: object, *arguments: object) -> Any:
     """Train in this process, and report progress to the process that listens at the address.
 
     Args:

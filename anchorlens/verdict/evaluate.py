@@ -38,7 +38,7 @@ def evaluate(
     training_set: object = None,
     device: str | torch.device = "auto",
     seed: int = 0,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Measure the accuracies of a model and name its phase by behaviour, which is the definition.
 

@@ -191,7 +191,7 @@ class Subject(Record):
     """Log lines of its run, if they are available: `step`, `loss`, accuracies."""
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: Any) -> Subject:
+    def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
         """A model from a checkpoint; given fields override those of the checkpoint."""
         known = {
             "name": repr(checkpoint),

@@ -241,7 +241,7 @@ class SweepResult:
         """
         return figure(self, x, y)
 
-    def diagram(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def diagram(self, path: str | os.PathLike[str], **options: object) -> None:
         """Write the phase diagram: one HTML page that needs no network.
 
         Args:

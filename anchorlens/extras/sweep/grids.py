@@ -30,7 +30,7 @@ _MOST_DIGITS = 50
 
 
 def grid(
-    base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: Any
+    base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: object
 ) -> list[RunConfig]:
     """Every combination of the values on the axes, as runs.
 

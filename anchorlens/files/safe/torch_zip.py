@@ -187,7 +187,7 @@ class _Reader:
             raise ValueError(f"damaged: storage {key!r} is said to hold numbers of two kinds")
         return self.storages[key]
 
-    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: object) -> Tensor:
         """A tensor within its storage; one that would reach beyond it is refused before it is made."""
         if not (
             type(storage) is _Storage

@@ -52,9 +52,9 @@ class Probe(Protocol[P, R_co]):
         task: Task | None = None,
         *,
         config: ModelConfiguration | None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> R_co: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Measure the model; `config` says what a path of bare weights is, as for `open_checkpoint`."""
         ...
 
@@ -167,10 +167,10 @@ def call(
     model: ModelInput,
     task: Task | None = None,
     /,
-    *args: Any,
+    *args: object,
     initial: ModelInput | None = None,
     config: ModelConfiguration | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Call a function of a model as `apply` calls a probe; the result may have any type.
 

@@ -39,7 +39,7 @@ class ProbeResult(ABC):
     comparable_axes: ClassVar[bool] = True
     """Whether the axes of two pictures have the same meaning; those of a t-SNE do not."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Keep the one-line repr, which a dataclass would replace by one with every array."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):

@@ -86,7 +86,7 @@ def _lines(spec: Lines) -> Picture:
     return _shares(figure, spec, height=340)
 
 
-def _line(x: Any, y: Any, errors: Any, **style: Any) -> go.Scatter:
+def _line(x: Any, y: Any, errors: Any, **style: object) -> go.Scatter:
     bars = {"type": "data", "array": list(errors), "thickness": 1, "width": 0}
     return go.Scatter(x=list(x), y=list(y), error_y=bars, mode="lines+markers", **style)
 

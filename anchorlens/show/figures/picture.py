@@ -40,7 +40,7 @@ class Picture(go.Figure):
     plotly's own output needs a front end that knows plotly; saved as HTML it is blank.
     """
 
-    def show(self, *args: Any, **kwargs: Any) -> None:
+    def show(self, *args: object, **kwargs: object) -> None:
         """Show the figure: as plotly does if a renderer was chosen, else so that notebooks keep it."""
         if args or kwargs or pio.renderers.default != "plotly_mimetype":
             super().show(*args, **kwargs)

@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from anchorlens.configuration import exactly
 from anchorlens.models.devices import is_out_of_memory
@@ -19,7 +18,7 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.texts import safe_repr, safe_text
 
 
-def evaluated(task: Task, model: LogitsModel, **options: Any) -> Evaluation:
+def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
     """What `task.evaluate` gives, with finite numbers.
 
     Args:

@@ -46,7 +46,7 @@ class UNetConfig(Config):
                 raise ValueError(f"{name} must be a multiple of {factor}, got {getattr(self, name)}")
 
     @classmethod
-    def for_task(cls, task: Any, **fields: Any) -> UNetConfig:
+    def for_task(cls, task: Any, **fields: object) -> UNetConfig:
         """A config for the images of `task`, unless `fields` says otherwise."""
         return cls.from_dict({"input_side": task.image_side, **fields})
 

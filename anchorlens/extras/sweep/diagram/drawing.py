@@ -43,7 +43,7 @@ def column_width(layout: Layout) -> float:
     return max(wanted, LEAST_PLOT / len(layout.x.values))
 
 
-def bars(layout: Layout, bands: Sequence[Band], **options: Any) -> dict[str, Any]:
+def bars(layout: Layout, bands: Sequence[Band], **options: object) -> dict[str, Any]:
     """A plotly trace of bands; without bands it only adds an entry to the legend."""
     if not bands:
         return {"type": "bar", "x": [None], "y": [None], **options}
@@ -82,7 +82,7 @@ def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
     return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
 
 
-def written(layout: Layout, text: Callable[[Square], str], **options: Any) -> list[dict[str, Any]]:
+def written(layout: Layout, text: Callable[[Square], str], **options: object) -> list[dict[str, Any]]:
     """Annotations with a text in each square; squares with an empty text have none."""
     label = {"showarrow": False, "bgcolor": "rgba(255,255,255,0.86)", "borderpad": 2, "font": TEXT, **options}
     texts = ((square, text(square)) for square in layout.squares)
@@ -96,7 +96,7 @@ def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
 
 
 def figure(
-    layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: Any
+    layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: object
 ) -> dict[str, Any]:
     """A map with its axes, in the style of all figures.
 

@@ -288,7 +288,7 @@ def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> d
     }
 
 
-def _no_points(**options: Any) -> dict[str, Any]:
+def _no_points(**options: object) -> dict[str, Any]:
     """A trace without points, for an entry of the legend or a colour bar."""
     return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
 

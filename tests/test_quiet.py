@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
 from anchorlens.models.config import VARIANTS

@@ -1,5 +1,6 @@
 import collections
 
+import pytest
 from fuzz_command_line import COMMANDS, fuzz
 
 

@@ -8,6 +8,7 @@ import pytest
 from anchorlens_command import call as run
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
+from anchorlens.verdict import Subject
 
 ROOT = Path(__file__).parents[2]
 WIDE = {**os.environ, "COLUMNS": "200"}
@@ -75,7 +76,7 @@ class TestTrain:
     def test_resume(self, trained):
         _, out = trained
         done = run("train", "--resume", "--json", "--out", out)
-        assert json.loads(done.stdout)["checkpoint"]["step"] == 4
+        assert json.loads(done.stdout)["subject"]["step"] == 4
 
     def test_resume_takes_the_rest_from_the_run(self, trained):
         _, out = trained
@@ -134,8 +135,15 @@ class TestEvaluate:
     def test_json_is_one_object_and_everything_else_is_elsewhere(self, trained):
         content = json.loads(run("evaluate", trained[1] / "ckpt.pt", "--json", "--n-noise", 2).stdout)
         assert content["schema_version"] == 1
-        assert content["checkpoint"]["step"] == 4
-        assert content["checkpoint"]["model"]["gamma"] == 0.3
+        assert content["subject"]["step"] == 4
+        assert content["subject"]["model_config"]["gamma"] == 0.3
+        stored = load_checkpoint(trained[1] / "ckpt.pt")
+        described = Subject.of(stored, stored.task, stored.build_model()).to_dict()
+        shared = described.keys() & content["subject"].keys()
+        assert {"step", "model_config", "train_config", "versions"} <= shared  # as classify --json has them
+        assert {name: described[name] for name in shared - {"path"}} == {
+            name: content["subject"][name] for name in shared - {"path"}
+        }
         behaviour = content["behaviour"]
         assert behaviour["phase"]["label"] == "undecided: underfit"
         measures = behaviour["measures"]

@@ -32,10 +32,10 @@ def print_behaviour(
         about = {"path": str(path), "step": getattr(checkpoint, "step", None)}
         for name in ("model_config", "train_config"):
             part = getattr(checkpoint, name, None)
-            about[name.removesuffix("_config")] = None if part is None else part.to_dict()
+            about[name] = None if part is None else part.to_dict()
         about["task"] = task.to_dict()
         about |= {name: dict(getattr(checkpoint, name, {})) for name in ("metrics", "versions")}
-        print_json({"schema_version": SCHEMA_VERSION, "checkpoint": about, "behaviour": behaviour.to_dict()})
+        print_json({"schema_version": SCHEMA_VERSION, "subject": about, "behaviour": behaviour.to_dict()})
         return
     console = Terminal()
     console.print(task.describe())

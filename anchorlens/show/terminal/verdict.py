@@ -20,7 +20,7 @@ COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}
 def print_unreadable_json(path: str, message: str) -> None:
     """Print the JSON object of a checkpoint that could not be read: no phase, and `error`."""
     nothing = {"schema_version": SCHEMA_VERSION, "phase": None, "commutative": None}
-    print_json({**nothing, "error": message, "checkpoint": {"path": path}})
+    print_json({**nothing, "error": message, "subject": {"path": path}})
 
 
 def print_verdict(verdict: Verdict) -> None:

@@ -25,8 +25,8 @@ def run(tmp_path_factory):
 
 def test_evaluate_says_what_training_said(run):
     content = json.loads(call("evaluate", run / "ckpt.pt", "--json").stdout)
-    assert content["checkpoint"]["task"]["kind"] == "addition"
-    stored = content["checkpoint"]["metrics"]
+    assert content["subject"]["task"]["kind"] == "addition"
+    stored = content["subject"]["metrics"]
     measures = content["behaviour"]["measures"]
     assert {name: one["value"] for name, one in measures.items()} == {
         name: stored[name] for name in ("train", "id", "ood")

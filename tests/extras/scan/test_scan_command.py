@@ -25,10 +25,10 @@ def run(tmp_path_factory):
 
 def test_evaluate_says_what_training_said(run):
     content = json.loads(call("evaluate", run / "ckpt.pt", "--json").stdout)
-    stored = content["checkpoint"]["metrics"]
+    stored = content["subject"]["metrics"]
     measures = content["behaviour"]["measures"]
     assert {name: one["value"] for name, one in measures.items()} == {name: stored[name] for name in measures}
-    assert content["checkpoint"]["task"] == {
+    assert content["subject"]["task"] == {
         "kind": "scan",
         "split": "jump",
         "n_held_out": 1000,

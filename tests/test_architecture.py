@@ -22,6 +22,7 @@ ROOT = Path(anchorlens.__file__).parent
 FOLDERS = [
     "files.safe",
     "",
+    "models.transformer",
     "models",
     "tasks.shared",
     "tasks.two_anchor",

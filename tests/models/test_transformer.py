@@ -15,7 +15,8 @@ from transformer_lens import patching
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import library, transformer
-from anchorlens.models.transformer import ACTIVATIONS, NOT_READ, HookedTransformer, HookedTransformerConfig
+from anchorlens.models.transformer import HookedTransformer, HookedTransformerConfig
+from anchorlens.models.transformer.configuration import ACTIVATIONS, NOT_READ
 
 KINDS = ARCHITECTURES | {
     "split inputs": {"use_split_qkv_input": True},

@@ -1,0 +1,12 @@
+"""A HookedTransformer for TransformerLens 4, which no longer has one.
+
+It is built on `HookedRootModule` and `HookPoint`, which TransformerLens 4 keeps. Names, shapes, hook points
+and the state dict's keys, in their order, are those of TransformerLens 3.9's class, and so are logits and
+gradients, bit for bit. `library.py` chooses between the two.
+"""
+
+from anchorlens.models.transformer.block import TransformerBlock
+from anchorlens.models.transformer.configuration import HookedTransformerConfig
+from anchorlens.models.transformer.model import HookedTransformer
+
+__all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]

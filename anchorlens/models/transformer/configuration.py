@@ -1,0 +1,161 @@
+"""The configuration of a HookedTransformer, with the fields of TransformerLens 3.9."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lens.config import TransformerLensConfig
+
+from anchorlens.configuration import check_choice
+from anchorlens.texts import safe_repr
+
+ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "solu", "relu2")
+NORMALIZATIONS = ("LN", "LNPre", "RMS", "RMSPre")
+POSITIONS = ("standard", "rotary", "shortformer", "alibi")
+OTHER_BLOCKS = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM", "GptOssForCausalLM")
+"""Values of `original_architecture` that make TransformerLens 3.9 build other blocks."""
+
+NOT_READ = (
+    *(
+        "from_checkpoint",
+        "checkpoint_index",
+        "checkpoint_label_type",
+        "checkpoint_value",
+        "trust_remote_code",
+    ),
+    *("tokenizer_prepends_bos", "quantization_method", "window_size", "attn_types", "train_seq_length"),
+    *("rotary_base_local", "relative_attention_max_distance", "relative_attention_num_buckets"),
+    *("decoder_start_token_id", "tie_word_embeddings", "NTK_by_parts_low_freq_factor"),
+    *("NTK_by_parts_high_freq_factor", "NTK_by_parts_factor", "NTK_original_ctx_len", "yarn_factor"),
+    *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
+    *("yarn_truncate", "yarn_global_attn_only"),
+)
+"""Fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
+
+
+def _lacking(plain: Any) -> Any:
+    """A field for a feature that this model lacks: only its default is accepted."""
+    return dataclasses.field(default=plain, metadata={"lacking": True})
+
+
+def refusal(what: str, got: str) -> ValueError:
+    """The error for a feature that this HookedTransformer lacks.
+
+    Args:
+        what: the rule, such as `tokenizer must be None`.
+        got: the value, in words.
+    """
+    return ValueError(
+        f"{what} in the HookedTransformer that anchorlens has for TransformerLens 4, got {got}; "
+        'install "transformer-lens<4", whose own class has more'
+    )
+
+
+@dataclass
+class HookedTransformerConfig(TransformerLensConfig):
+    """Shape and kind of a HookedTransformer, with the fields of TransformerLens 3.9's class of this name.
+
+    Features of 3.9 that this model lacks have fields too, which accept only their default: a configuration of
+    3.9 is either understood or refused.
+
+    Raises:
+        ValueError: it asks for a feature that the model lacks, or fields contradict each other.
+
+    Source: `HookedTransformerConfig` of TransformerLens 3.9.
+    """
+
+    model_name: str = "custom"
+    attn_scale: float = -1.0
+    use_attn_scale: bool = True
+    use_hook_mlp_in: bool = False
+    use_hook_tokens: bool = False
+    use_attn_in: bool = False
+    use_qk_norm: bool = False
+    ungroup_grouped_query_attention: bool = False
+    attention_dir: str = "causal"
+    scale_attn_by_inverse_layer_idx: bool = False
+    parallel_attn_mlp: bool = False
+    use_normalization_before_and_after: bool = False
+    post_embedding_ln: bool = False
+    d_vocab_out: int = -1
+    rotary_dim: int | None = None
+    rotary_base: float = 10000
+    rotary_scaling_factor: float = 1.0
+    rotary_adjacent_pairs: bool = False
+    seed: int | None = None
+    init_weights: bool = True
+    initializer_range: float = -1.0
+    n_params: int | None = None
+    num_experts: int | None = None
+    experts_per_token: int | None = None
+    norm_topk_prob: bool = False
+    # features that it lacks
+    init_mode: str = _lacking("gpt2")
+    tokenizer_name: str | None = _lacking(None)
+    n_devices: int = _lacking(1)
+    use_local_attn: bool = _lacking(False)
+    use_attention_sinks: bool = _lacking(False)
+    use_logn_attn: bool = _lacking(False)
+    use_dynamic_ntk_rope: bool = _lacking(False)
+    use_NTK_by_parts_rope: bool = _lacking(False)
+    use_yarn_rope: bool = _lacking(False)
+    load_in_4bit: bool = _lacking(False)
+    clip_qkv: float | None = _lacking(None)
+    attn_scores_soft_cap: float = _lacking(-1.0)
+    output_logits_soft_cap: float = _lacking(-1.0)
+    original_architecture: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field, and set those that follow from others."""
+        super().__post_init__()
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.metadata.get("lacking") and value and value != field.default:
+                raise refusal(f"{field.name} must be {field.default!r}", safe_repr(value))
+        if self.original_architecture in OTHER_BLOCKS:
+            raise refusal("original_architecture must name one with plain blocks", self.original_architecture)
+        if self.normalization_type is not None:
+            check_choice("normalization_type", self.normalization_type, NORMALIZATIONS)
+        check_choice("positional_embedding_type", self.positional_embedding_type, POSITIONS)
+        check_choice("attention_dir", self.attention_dir, ("causal", "bidirectional"))
+        if not self.attn_only:
+            check_choice("act_fn", self.act_fn, ACTIVATIONS)
+        if self.n_heads % (self.n_key_value_heads or self.n_heads):
+            raise ValueError(
+                f"n_key_value_heads must divide n_heads, got {self.n_key_value_heads} and {self.n_heads}"
+            )
+        if (self.num_experts is None) != (self.experts_per_token is None):
+            raise ValueError(
+                "num_experts and experts_per_token must be given together, got "
+                f"{self.num_experts} and {self.experts_per_token}"
+            )
+        if not 0 < (self.experts_per_token or 1) <= (self.num_experts or 1):
+            raise ValueError(
+                f"experts_per_token must be 1..{self.num_experts}, num_experts, got {self.experts_per_token}"
+            )
+        if self.use_normalization_before_and_after and self.normalization_type in ("LN", "LNPre"):
+            raise ValueError(
+                "normalization_type must be RMS, RMSPre or None with use_normalization_before_and_after, "
+                f"got {self.normalization_type}"
+            )
+        if self.initializer_range < 0:
+            self.initializer_range = 0.8 / math.sqrt(self.d_model)
+        if self.d_vocab_out == -1:
+            self.d_vocab_out = self.d_vocab
+        if self.positional_embedding_type == "rotary" and self.rotary_dim is None:
+            self.rotary_dim = self.d_head
+        if self.use_attn_scale and self.attn_scale == -1.0:
+            self.attn_scale = math.sqrt(self.d_head)
+        a_layer = self.d_model * self.d_head * self.n_heads * 4
+        if not self.attn_only:
+            mlp = self.d_model * (self.d_mlp or 0) * (2 + self.gated_mlp)
+            a_layer += (mlp + self.d_model) * self.num_experts if self.num_experts else mlp
+        self.n_params = self.n_layers * a_layer
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:
+        """The configuration of these fields of 3.9; an unknown one is a TypeError."""
+        return cls(**{name: value for name, value in config_dict.items() if name not in NOT_READ})

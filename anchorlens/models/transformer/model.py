@@ -1,0 +1,305 @@
+"""The HookedTransformer itself."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
+from transformer_lens.hook_points import HookPoint
+from transformer_lens.utilities.devices import move_to_and_update_config
+from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
+from transformer_lens.utilities.matrix import composition_scores
+from transformer_lens.utilities.typed_module_list import TypedModuleList
+
+from anchorlens.configuration import check_choice
+from anchorlens.models.transformer.block import TransformerBlock
+from anchorlens.models.transformer.configuration import HookedTransformerConfig, refusal
+from anchorlens.models.transformer.parts import Embed, Mask, Norm, PosEmbed, Residual, Unembed
+
+
+class LogitsAndLoss(NamedTuple):
+    """What `return_type="both"` gives."""
+
+    logits: Float[Tensor, "batch pos d_vocab_out"]
+    """[batch, pos, d_vocab_out]."""
+    loss: Tensor
+    """Cross-entropy of the next token, a number or [batch, pos - 1]."""
+
+
+def _without(what: str, instead: str) -> Any:
+    def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
+        raise refusal(f"{what} is not there, use {instead},", "a call of it")
+
+    return refuse
+
+
+def _of_each_layer(part: str, name: str) -> Any:
+    """A weight of every layer, stacked along a new first axis."""
+    return property(lambda model: torch.stack([getattr(getattr(b, part), name) for b in model.blocks]))
+
+
+class HookedTransformer(HookedRootModule):
+    """A transformer with a hook point at every activation, like that of TransformerLens 3.9.
+
+    `run_with_cache`, `run_with_hooks`, `hooks()`, `transformer_lens.patching`, `ActivationCache` and
+    `transformer_lens.tools.analysis` work on it as they do on TransformerLens' own.
+
+    Args:
+        cfg: a HookedTransformerConfig, or a dict of its fields.
+        tokenizer: must be None; the model reads tokens, not text.
+        move_to_device: whether it is moved to `cfg.device`.
+        default_padding_side: ignored.
+
+    Raises:
+        ValueError: `cfg` asks for a feature that it lacks, or a tokenizer is given.
+
+    Source: `HookedTransformer` of TransformerLens 3.9.
+    """
+
+    blocks: TypedModuleList[TransformerBlock]
+    ln_final: nn.Module
+
+    def __init__(
+        self,
+        cfg: HookedTransformerConfig | dict[str, Any],
+        tokenizer: None = None,
+        move_to_device: bool = True,
+        default_padding_side: None = None,
+    ) -> None:
+        super().__init__()
+        if tokenizer is not None:
+            raise refusal("tokenizer must be None", type(tokenizer).__name__)
+        self.cfg = cfg = HookedTransformerConfig.from_dict(cfg) if isinstance(cfg, dict) else cfg
+        if cfg.d_vocab < 0:
+            raise ValueError(f"d_vocab must be the number of tokens, got {cfg.d_vocab}; set it")
+        self.tokenizer = None
+        self.embed, self.hook_embed = Embed(cfg), HookPoint()  # [batch, pos, d_model]
+        if cfg.positional_embedding_type != "rotary":
+            self.pos_embed, self.hook_pos_embed = PosEmbed(cfg), HookPoint()  # [batch, pos, d_model]
+        if cfg.use_hook_tokens:
+            self.hook_tokens = HookPoint()  # [batch, pos]
+        self.blocks = TypedModuleList([TransformerBlock(cfg, i) for i in range(cfg.n_layers)])
+        if cfg.normalization_type is not None:
+            self.ln_final = Norm(cfg, cfg.normalization_type.replace("LN", "RMS" if cfg.final_rms else "LN"))
+        self.unembed = Unembed(cfg)
+        if cfg.init_weights:
+            self.init_weights()
+        if move_to_device:
+            nn.Module.to(self, cfg.device)
+        self.setup()
+
+    def init_weights(self) -> None:
+        """Draw the matrices from N(0, `initializer_range`^2), with `cfg.seed` if it is set."""
+        seed = self.cfg.seed
+        generator = None if seed is None else torch.Generator(self.W_E.device).manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if "W_" in name:
+                nn.init.normal_(parameter, std=self.cfg.initializer_range, generator=generator)
+
+    def forward(
+        self,
+        input: Int[Tensor, "batch pos"] | Int[Tensor, " pos"] | Residual,
+        return_type: str | None = "logits",
+        loss_per_token: bool = False,
+        prepend_bos: bool | None = None,
+        padding_side: str | None = None,
+        start_at_layer: int | None = None,
+        tokens: Int[Tensor, "batch pos"] | None = None,
+        shortformer_pos_embed: Residual | None = None,
+        attention_mask: Mask | None = None,
+        stop_at_layer: int | None = None,
+        past_kv_cache: None = None,
+    ) -> Any:
+        """Run the model, or some of its layers.
+
+        Args:
+            input: tokens; with `start_at_layer` the residual stream before that layer.
+            return_type: logits, loss (of the next token), both, or None for nothing.
+            loss_per_token: one loss for each token, not their mean.
+            prepend_bos: ignored, because the input is not text.
+            padding_side: ignored, because the input is not text.
+            start_at_layer: the first layer that is run, negative from the end.
+            tokens: the tokens for the loss, where `start_at_layer` is given.
+            shortformer_pos_embed: position embeddings of a shortformer where `start_at_layer` is given.
+            attention_mask: 1 at tokens, 0 at padding.
+            stop_at_layer: the first layer that is not run, negative from the end.
+            past_kv_cache: must be None.
+
+        Returns:
+            Logits [batch, pos, d_vocab_out], a loss (a number or [batch, pos - 1]), both, or None; with
+            `stop_at_layer` the residual stream [batch, pos, d_model].
+
+        Raises:
+            ValueError: text, a cache of keys and values, another return type, or no tokens for a loss.
+        """
+        if past_kv_cache is not None:
+            raise refusal("past_kv_cache must be None", type(past_kv_cache).__name__)
+        if not isinstance(input, Tensor):
+            self.to_tokens(input)
+        residual = input
+        if start_at_layer is None:
+            tokens = input if input.dim() == 2 else input[None]
+            residual, shortformer_pos_embed = self._embedded(tokens.to(self.W_E.device), attention_mask)
+        for block in list(self.blocks)[start_at_layer:stop_at_layer]:
+            residual = block(residual, shortformer_pos_embed, attention_mask=attention_mask)
+        if stop_at_layer is not None:
+            return residual
+        if self.cfg.normalization_type is not None:
+            residual = self.ln_final(residual)
+        if return_type is None:
+            return None
+        check_choice("return_type", return_type, ("logits", "loss", "both"))
+        logits = self.unembed(residual)
+        if return_type == "logits":
+            return logits
+        if tokens is None:
+            raise ValueError("a loss needs tokens where start_at_layer is given, got none; pass tokens=")
+        loss = self.loss_fn(logits, tokens, attention_mask, per_token=loss_per_token)
+        return loss if return_type == "loss" else LogitsAndLoss(logits, loss)
+
+    def _embedded(
+        self, tokens: Int[Tensor, "batch pos"], mask: Mask | None
+    ) -> tuple[Residual, Residual | None]:
+        """The first residual stream, and what a shortformer adds to queries and keys."""
+        if mask is not None and mask.shape != tokens.shape:
+            raise ValueError(
+                f"attention_mask must have the tokens' shape, {list(tokens.shape)}, got {list(mask.shape)}"
+            )
+        if self.cfg.use_hook_tokens:
+            tokens = self.hook_tokens(tokens)
+        embedded = self.hook_embed(self.embed(tokens))
+        if self.cfg.positional_embedding_type not in ("standard", "shortformer"):
+            return embedded, None
+        positions = self.hook_pos_embed(self.pos_embed(tokens, mask))
+        if self.cfg.positional_embedding_type == "shortformer":
+            return embedded, positions
+        return embedded + positions, None
+
+    def loss_fn(
+        self,
+        logits: Float[Tensor, "batch pos d_vocab_out"],
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Mask | None = None,
+        per_token: bool = False,
+    ) -> Tensor:
+        """Cross-entropy of the next token, a number or [batch, pos - 1]."""
+        return lm_cross_entropy_loss(logits, tokens.to(logits.device), attention_mask, per_token)
+
+    def run_with_cache(
+        self,
+        *model_args: Any,
+        return_cache_object: bool = True,
+        remove_batch_dim: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, Any]:
+        """What `forward` gives, and every activation by its hook's name: an ActivationCache, or a dict."""
+        out, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
+        if not return_cache_object:
+            return out, cache
+        return out, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
+
+    def check_hooks_to_add(
+        self, hook_point: HookPoint, hook_point_name: str, *args: object, **kwargs: object
+    ) -> None:
+        """Refuse a hook at a hook point that a flag of `cfg` switches off.
+
+        Raises:
+            AssertionError: as TransformerLens does.
+        """
+        switches = {
+            "use_attn_result": ("attn.hook_result",),
+            "use_split_qkv_input": ("hook_q_input", "hook_k_input", "hook_v_input"),
+            "use_hook_mlp_in": ("mlp_in",),
+            "use_attn_in": ("attn_in",),
+        }
+        for switch, endings in switches.items():
+            if hook_point_name.endswith(endings):
+                assert getattr(self.cfg, switch), f"Cannot add hook {hook_point_name} if {switch} is False"
+
+    def set_use_attn_result(self, use_attn_result: bool) -> None:
+        """Compute what each head adds separately, at `hook_result`."""
+        self.cfg.use_attn_result = use_attn_result
+
+    def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
+        """Give each head its own query, key and value inputs, at `hook_q_input` and so on."""
+        self.cfg.use_split_qkv_input = use_split_qkv_input
+
+    def set_use_hook_mlp_in(self, use_hook_mlp_in: bool) -> None:
+        """Switch on `hook_mlp_in`."""
+        assert not self.cfg.attn_only, "Can't use hook_mlp_in with attn_only model"
+        self.cfg.use_hook_mlp_in = use_hook_mlp_in
+
+    def set_use_attn_in(self, use_attn_in: bool) -> None:
+        """Give each head its own input, at `hook_attn_in`."""
+        assert self.cfg.n_key_value_heads is None, "Can't use attn_in with GroupedQueryAttention"
+        self.cfg.use_attn_in = use_attn_in
+
+    def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
+        """Compute keys and values for each head, even where groups share them."""
+        self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention
+
+    def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Move or convert the model, and record it in `cfg`."""
+        return move_to_and_update_config(self, device_or_dtype, print_details)
+
+    def cuda(self, device: Any = None) -> Any:
+        """The model on that GPU."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    def cpu(self) -> Any:
+        """The model on the CPU."""
+        return self.to(torch.device("cpu"))
+
+    to_tokens = to_string = to_str_tokens = to_single_token = _without("a tokenizer", "tokens [batch, pos]")
+    generate = generate_stream = _without("generation", "the logits at the last position")
+    process_weights_ = load_and_process_state_dict = _without("folding", "weights as they are")
+    from_pretrained = classmethod(_without("from_pretrained", "TransformerBridge.boot_transformers"))
+
+    W_E = property(lambda self: self.embed.W_E)
+    W_pos = property(lambda self: self.pos_embed.W_pos)
+    W_E_pos = property(lambda self: torch.cat([self.W_E, self.W_pos]))
+    W_U = property(lambda self: self.unembed.W_U)
+    b_U = property(lambda self: self.unembed.b_U)
+    W_Q, b_Q = _of_each_layer("attn", "W_Q"), _of_each_layer("attn", "b_Q")
+    W_K, b_K = _of_each_layer("attn", "W_K"), _of_each_layer("attn", "b_K")
+    W_V, b_V = _of_each_layer("attn", "W_V"), _of_each_layer("attn", "b_V")
+    W_O, b_O = _of_each_layer("attn", "W_O"), _of_each_layer("attn", "b_O")
+    W_in, b_in = _of_each_layer("mlp", "W_in"), _of_each_layer("mlp", "b_in")
+    W_out, b_out = _of_each_layer("mlp", "W_out"), _of_each_layer("mlp", "b_out")
+    _gates = _of_each_layer("mlp", "W_gate")
+    W_gate = property(lambda self: self._gates if self.cfg.gated_mlp else None)
+    QK = property(lambda self: FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1)))
+    OV = property(lambda self: FactoredMatrix(self.W_V, self.W_O))
+    n_params_total = property(lambda self: sum(parameter.numel() for parameter in self.parameters()))
+
+    def accumulated_bias(
+        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+    ) -> Float[Tensor, " d_model"]:
+        """The sum of b_O and b_out that the residual stream before `layer` holds, or before its MLP."""
+        total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
+        for block in list(self.blocks)[:layer]:
+            total += block.attn.b_O
+            if include_mlp_biases:
+                total += block.mlp.b_out
+        return total + self.blocks[layer].attn.b_O if mlp_input else total
+
+    def tokens_to_residual_directions(
+        self, tokens: int | Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch d_model"]:
+        """Columns of W_U, [*batch, d_model]."""
+        return self.W_U.T[tokens]
+
+    def all_composition_scores(self, mode: str) -> Float[Tensor, "layer head later_layer later_head"]:
+        """How much each head's output is read by later heads' queries (Q), keys (K) or values (V)."""
+        check_choice("mode", mode, ("Q", "K", "V"))
+        right = {"Q": lambda: self.QK, "K": lambda: self.QK.T, "V": lambda: self.OV}[mode]()
+        layers = torch.arange(self.cfg.n_layers, device=self.W_E.device)
+        later = layers[:, None, None, None] < layers[None, None, :, None]
+        return composition_scores(self.OV, right, broadcast_dims=True).where(later, 0)
+
+    def all_head_labels(self) -> list[str]:
+        """L0H0, L0H1, ..., layer by layer."""
+        return [f"L{i}H{h}" for i in range(self.cfg.n_layers) for h in range(self.cfg.n_heads)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from anchorlens.configuration import documented
-from anchorlens.records import UNSTORED, Count, Name, Plain, Record, Share, Text, limits, refusing
+from anchorlens.records import UNSTORED, Check, Count, Name, Plain, Record, Share, Text, limits, refusing
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -34,14 +34,13 @@ SCHEMA_VERSION = 1
 """Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
 
-class _ByKind:
-    """Tells pydantic to read an evaluation as the class of its kind of task."""
-
-    def __get_pydantic_core_schema__(self, *_: object) -> Any:
-        from pydantic_core import core_schema
-
-        writer = core_schema.plain_serializer_function_ser_schema(lambda evaluation: evaluation.to_dict())
-        return core_schema.no_info_plain_validator_function(refusing(read_evaluation), serialization=writer)
+_BY_KIND = Check(
+    lambda pydantic: [
+        pydantic.PlainValidator(refusing(read_evaluation)),
+        pydantic.PlainSerializer(lambda evaluation: evaluation.to_dict(), return_type=Any),
+    ]
+)
+"""An evaluation is read as the class of its kind of task."""
 
 
 @documented
@@ -255,7 +254,7 @@ class Verdict(Record):
     by_decoding: Posterior
     """The verdict from activations of unseen pairs; it decodes the answer, and is not independent
     evidence."""
-    behaviour: Annotated[Evaluation, _ByKind()]
+    behaviour: Annotated[Evaluation, _BY_KIND]
     """All measurements of its answers: the `Evaluation` of its task."""
     agreement: bool | None
     """Whether behaviour and probes name the same phase, or solution; None if one of them names none."""

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from anchorlens.extras.shared.cache import user_cache
 from anchorlens.extras.shared.scratch import DAY, LOCK, scratch_folder
 
 HOLDING = """
@@ -99,3 +100,9 @@ def test_a_corpus_is_put_together_in_one(tmp_path, monkeypatch):
     made = corpus.corpus_of("files", str(text), "1", 0.1, 0)
     assert made.is_whole and not left.exists()
     assert [folder.stat().st_mode & 0o777 for folder in left.parent.iterdir()] == [0o700]
+
+
+def test_the_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
+    monkeypatch.delenv("ANCHORLENS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert user_cache("cogs") == tmp_path / "anchorlens" / "cogs" and user_cache("cogs").is_dir()

@@ -35,10 +35,7 @@ SCHEMA_VERSION = 1
 
 
 _BY_KIND = Check(
-    lambda pydantic: [
-        pydantic.PlainValidator(refusing(read_evaluation)),
-        pydantic.PlainSerializer(lambda evaluation: evaluation.to_dict(), return_type=Any),
-    ]
+    lambda of: [of.PlainValidator(refusing(read_evaluation)), of.PlainSerializer(Evaluation.to_dict)]
 )
 """An evaluation is read as the class of its kind of task."""
 

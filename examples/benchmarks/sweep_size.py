@@ -31,8 +31,11 @@ from rich.table import Table
 
 N_LINES = 150
 """Of the log of a shipped model."""
-KEPT = {"step", "schema_version", "format_version", "n_sequences", "pair", "phase", "options", "checkpoint"}
-"""What is the same in every cell: counts and settings, and what the verdict's words depend on."""
+KEPT = {
+    "step", "schema_version", "format_version", "n_sequences", "pair", "phase", "options", "checkpoint",
+    "ranges",
+}  # fmt: skip
+"""What is the same in every cell: counts, settings, the calibration, what the verdict's words depend on."""
 
 
 def changed(value: Any, chance: random.Random) -> Any:

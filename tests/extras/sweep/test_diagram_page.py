@@ -49,8 +49,11 @@ def cells(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(cells, tmp_path_factory):
+    """Its runs are in three groups."""
     path = tmp_path_factory.mktemp("page") / "diagram.html"
-    sweep_of(cells, out=f"sweeps/{HOSTILE.replace('/', '')}").diagram(path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("anchorlens.extras.sweep.diagram.page._GROUP", 5)
+        sweep_of(cells, out=f"sweeps/{HOSTILE.replace('/', '')}").diagram(path)
     return path
 
 
@@ -61,9 +64,10 @@ def browser(tmp_path_factory):
 
 
 def lines_of(html, element):
-    """What stands in each line of an element of the page that is packed by plain gzip."""
-    packed = re.search(rf'<script type="text/plain" id="{element}">(.*?)</script>', html).group(1)
-    return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")]
+    """What stands in each line of an element of the page, whose groups are packed by plain gzip."""
+    packed = re.search(rf'<script [^>]*id="{element}".*?>(.*?)</script>', html, re.DOTALL).group(1)
+    groups = [gzip.decompress(base64.b64decode(group)).decode() for group in packed.split("\n")]
+    return [json.loads(line) for group in groups for line in group.split("\n")]
 
 
 def text_of(report):

@@ -28,18 +28,16 @@ def cell_report(
         cell: the cell.
         fields: the configuration fields that identify it.
         others: further fields to name.
-        in_page: whether to add all readings and a place for the training curve, which a page has room for.
+        in_page: whether to add a place for the training curve, which a script draws.
         n_lines: number of lines of its log; 0 for none.
         report: address of its full report; None for the command that writes the report.
     """
-    stored = cell.content
     return rendered(
         TEMPLATES / "cell.html",
         cell=cell,
         name=name_of_cell(cell, fields),
         facts=_facts(cell, others),
-        verdict=stored and stored.verdict,
-        probes=stored.probes if stored else {},
+        stored=cell.content,
         command=_command(cell),
         in_page=in_page,
         n_lines=n_lines,

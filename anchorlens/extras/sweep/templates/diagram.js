@@ -7,19 +7,21 @@
   const maps = new Map(); // element -> the figure drawn there
   let slices = []; // what the maps of each slice show
   let ids = []; // of the runs, slice by slice, in the order of the list
-  const lines = {}; // id of an element -> promise of its lines, a JSON for each run: the report as HTML, the curve as data
   let opener = null; // what had the focus before the panel was opened
   let chosen = null; // id of the cell whose report is shown
   let curve = null; // element of its training curve
 
-  async function unpacked(id) {
-    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+  async function unpacked(packed) {
+    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
 
+  // An element holds a line for each group of runs, which unpacks to a JSON for each run.
   async function ofRun(id, element) {
-    lines[element] ??= unpacked(element).then((text) => text.split("\n"));
-    return JSON.parse((await lines[element])[ids.indexOf(id)]);
+    const { textContent, dataset } = document.getElementById(element);
+    const place = ids.indexOf(id);
+    const lines = await unpacked(textContent.split("\n")[Math.floor(place / dataset.group)]);
+    return JSON.parse(lines.split("\n")[place % dataset.group]);
   }
 
   // A map as plotly.js reads it: what its slice says of each cell is put where the map names the cell.
@@ -96,7 +98,7 @@
 
   // All maps are unpacked at once, so that none is missing when the page is printed.
   async function start() {
-    slices = JSON.parse(await unpacked("slices"));
+    slices = JSON.parse(await unpacked(document.getElementById("slices").textContent));
     ids = slices.flatMap((slice) => slice.ids);
     for (const place of document.querySelectorAll("[data-figure]")) plots.whenNear(place, () => show(place));
     root.dataset.ready = "";

@@ -20,7 +20,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.show.figures.along import Point
+from anchorlens.show.figures.along import Point, along_figure
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import progress_bar
@@ -109,8 +109,6 @@ class Along:
         The band reaches from the smallest to the largest value over seeds. With several probes, only the
         first reading of each is drawn.
         """
-        from anchorlens.show.figures.along import along_figure
-
         return along_figure(self.readings, self.metrics, self.over_seeds)
 
     _repr_html_ = html

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from einops import reduce
+from plotly.colors import convert_colors_to_same_type, get_colorscale
 
 from anchorlens.probes.plots.embedding import ARROWS, MOST_WRITTEN
 from anchorlens.probes.plots.flow_diagram import drawn_edges
@@ -220,7 +221,6 @@ def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
 def _colours(scale: Mapping[str, Any]) -> Any:
     """A plotly colour scale as a matplotlib one."""
     from matplotlib.colors import LinearSegmentedColormap
-    from plotly.colors import convert_colors_to_same_type, get_colorscale
 
     given = scale["colorscale"]
     stops = get_colorscale(given) if isinstance(given, str) else given

@@ -21,9 +21,10 @@ from pathlib import Path
 import torch
 
 from anchorlens import *
-from anchorlens import audit, figures, files, probes, show, sweep, verdict
+from anchorlens import files, probes, show, verdict
 from anchorlens.extras.audit import audit
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.show import figures
 from anchorlens.extras.sweep import grid, sweep
 from sklearn.manifold import TSNE
 

@@ -13,10 +13,7 @@ with warnings.catch_warnings():
         from transformer_lens import HookedTransformer, HookedTransformerConfig
         from transformer_lens.components.transformer_block import TransformerBlock
     except ImportError:
-        from anchorlens.models.transformer import (
-            HookedTransformer,
-            HookedTransformerConfig,
-            TransformerBlock,
-        )
+        from anchorlens.models.transformer import HookedTransformer, HookedTransformerConfig
+        from anchorlens.models.transformer.block import TransformerBlock
 
 __all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]

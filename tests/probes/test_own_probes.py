@@ -33,6 +33,7 @@ from anchorlens.probes import (
     apply,
     compare,
     own_probes,
+    registry,
     stable_rank,
     v_similarity,
     with_own,
@@ -302,7 +303,8 @@ class TestCommandLine:
     @pytest.mark.needs()
     def test_the_report_shows_it_behind_ours(self, file, checkpoints, tmp_path, monkeypatch):
         few = (stable_rank, v_similarity)  # all would take longer
-        monkeypatch.setattr("anchorlens.probes.from_file.SHIPPED", few)
+        lists = {**registry._lists(), "SHIPPED": few}
+        monkeypatch.setattr(registry, "_lists", lambda: lists)
         out = tmp_path / "report.html"
         done = call("classify", checkpoints[0], "--report", out, "--probes", file)
         assert done.exit_code == 0, done.output
@@ -321,7 +323,7 @@ class TestCommandLine:
             (("probe", "attention_breadth", "CKPT"), "probe must be one of"),
             (
                 ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
-                "expert_use, attention_breadth, got",
+                "survival, attention_breadth, got",
             ),
             (("classify", "CKPT", "--probes", "FILE"), "--probes adds pictures to the report; give --report"),
             (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which is not there"),

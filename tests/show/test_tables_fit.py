@@ -165,6 +165,7 @@ def test_no_printer_of_tables_is_left_out():
         importlib.import_module(f"{terminal.__name__}.{one.name}")
         for one in pkgutil.iter_modules(terminal.__path__)
     ]
+    modules += [audit, benchmark, control, sweep]
     named = {name for module in modules for name in vars(module) if name.startswith("print_")}
     without_tables = {"print_json", "print_sweep_json", "print_unreadable_json", "print_plan_of_sweep"}
     assert named - without_tables == {name.split()[0] for name in printers()}

@@ -76,7 +76,7 @@ TEXT = {
 TEXT |= {"TrajectoryPoint", "Transferred", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
 TEXT |= {"Planted", "ReadingScore"}
 """Public types whose one line of text says it all."""
-NAMES = ("audit", "benchmarking", "files.importers", "probes", "sweep", "verdict")
+NAMES = ("extras.audit", "extras.benchmark", "extras.sweep", "files.importers", "probes", "verdict")
 PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 NAN = math.nan

@@ -5,8 +5,7 @@ and the state dict's keys, in their order, are those of TransformerLens 3.9's cl
 gradients, bit for bit. `library.py` chooses between the two.
 """
 
-from anchorlens.models.transformer.block import TransformerBlock
 from anchorlens.models.transformer.configuration import HookedTransformerConfig
 from anchorlens.models.transformer.model import HookedTransformer
 
-__all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]
+__all__ = ["HookedTransformer", "HookedTransformerConfig"]

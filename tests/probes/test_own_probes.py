@@ -424,7 +424,7 @@ def test_a_class_whose_source_python_does_not_find(tmp_path):
     subprocess.run([sys.executable, "-", str(out)], input=NOTEBOOK.encode(), check=True)
     page = Page(out.read_text())
     figures = [attributes["id"] for tag, attributes in page.elements if tag == "figure"]
-    assert figures == ["stable_rank", "own-layers", "answers-0", "training_curve"]
+    assert figures == ["own-layers", "stable_rank", "answers-0", "training_curve"]  # your own comes first
     assert "Its bar is as high as the model is deep." in page.texts
 
 

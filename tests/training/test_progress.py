@@ -157,7 +157,7 @@ class TestLines:
         assert last.startswith("training: 12 of 12 steps in ") and last.endswith("; 2 of 2 cells")
 
     def test_come_from_commands(self, capfd, tmp_path, monkeypatch):
-        for where in ("training.progress", "extras.sweep.commands", "extras.control.commands"):
+        for where in ("cli.training", "extras.sweep.commands", "extras.audit.commands"):
             monkeypatch.setattr(f"anchorlens.{where}.COMMAND_LINE_SECONDS", 1e-3)
         options = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", value)]
         few = ["--seeds", 1, "--steps", 4, "--n-samples", 600]

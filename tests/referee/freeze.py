@@ -156,10 +156,9 @@ def data_of_page(page: str, folder: str) -> dict[str, Any]:
     """The data that the page unpacks: the maps of each slice, and the report and the curve of each run."""
     texts = {}
     for name in ("slices", "runs", "curves"):
-        (packed,) = re.findall(
-            rf'<script type="text/plain" id="{name}">(.*?)</script>', page, flags=re.DOTALL
-        )
-        texts[name] = gzip.decompress(base64.b64decode(packed)).decode()
+        (packed,) = re.findall(rf'<script [^>]*id="{name}"[^>]*>(.*?)</script>', page, flags=re.DOTALL)
+        groups = [gzip.decompress(base64.b64decode(group)).decode() for group in packed.split("\n")]
+        texts[name] = "\n".join(groups)
     return {
         "slices": stable(json.loads(texts["slices"])),
         "runs": [lines_of(json.loads(report), folder) for report in texts["runs"].splitlines()],

@@ -32,7 +32,8 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     probes, and readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
-        The agreement is None if one of them names none; the text then says which and why.
+        The agreement is None if one of them names none, or if the probes cannot tell the two likeliest phases
+        apart; the text then says which and why.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:
@@ -71,6 +72,8 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         return None, "Behaviour and probes cannot be compared: one names a phase and the other a solution."
     acts = f"It {behaviour.gloss}" if behaviour.number is None else _OUTSIDE[behaviour.number]
     likeness = _likeness(by_probes)
+    if _tied(by_probes):
+        return None, f"{acts}, and {likeness}.{_readings(by_probes)}"
     if _end(behaviour) != _end(inside):
         return False, f"{acts}, yet {likeness}.{_readings(by_probes)}"
     if {behaviour.commutative, inside.commutative} == {True, False}:
@@ -82,12 +85,18 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     return True, f"{acts}, and {likeness}."
 
 
-def _likeness(by_probes: ByProbes) -> str:
-    """Which models it looks like by its probabilities, or which phases these cannot tell apart."""
+def _tied(by_probes: ByProbes) -> dict[Any, float]:
+    """The two likeliest phases with their probabilities, if the probes cannot tell them apart; else none."""
     ends = by_phase(by_probes.probabilities or {})
     likeliest = sorted(ends, key=lambda end: -ends[end])[:2]
-    if len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]:
-        shares = (f"{_name(end)} ({100 * ends[end]:.0f} %)" for end in likeliest)
+    is_tie = len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]
+    return {end: ends[end] for end in likeliest} if is_tie else {}
+
+
+def _likeness(by_probes: ByProbes) -> str:
+    """Which models it looks like by its probabilities, or which phases these cannot tell apart."""
+    if tied := _tied(by_probes):
+        shares = (f"{_name(end)} ({100 * share:.0f} %)" for end, share in tied.items())
         return f"the probes cannot tell {' from '.join(shares)}"
     inside = by_probes.phase
     whose = f"a model that {inside.gloss}" if inside.number is None else _INSIDE[inside.number]

@@ -254,7 +254,8 @@ class Verdict(Record):
     behaviour: Annotated[Evaluation, _BY_KIND]
     """All measurements of its answers: the `Evaluation` of its task."""
     agreement: bool | None
-    """Whether behaviour and probes name the same phase, or solution; None if one of them names none."""
+    """Whether behaviour and probes name the same phase, or solution; None if one of them names none, or if
+    the probes cannot tell two phases apart."""
     explanation: Text
     """What the agreement or disagreement means, in a sentence."""
     warnings: Annotated[tuple[Text, ...], limits(max_length=100)]

@@ -113,37 +113,40 @@ def train_in_jobs(
     Returns:
         The result of each run, in order.
     """
-    n_processes = processes(runs, workers)
-    here = n_processes == 1
+    n_processes, jobs = processes(runs, workers), grouped(runs)
     results: dict[int, Any] = {}
-    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    total = sum(run.train_config.total_steps for run in runs)
-    with contextlib.ExitStack() as opened:
-        show = opened.enter_context(progress_bar(total, enabled=progress))
+    with progress_bar(sum(run.train_config.total_steps for run in runs), enabled=progress) as show:
         course = _Course(runs, show, report)
-        is_told = not here and (report is not None or progress is not False)
-        address = opened.enter_context(listening(course.take_in, inbox.put)) if is_told else None
-        pool = contextlib.nullcontext(InThisProcess()) if here else process_pool(n_processes, advice)
-        executor = opened.enter_context(pool)
 
-        def submit(job: list[int]) -> Future[Any]:
-            arguments = [[column[place] for place in job] for column in (runs, *columns)]
-            if here:
-                future = executor.submit(train, *arguments, show=functools.partial(course.tell, job))
-            elif address is None:
-                future = executor.submit(train, *arguments)
-            else:
-                future = executor.submit(training_there, train, address, job, *arguments)
-                course.futures.append(future)
-            return future
+        def arguments(job: list[int]) -> list[list[Any]]:
+            return [[column[place] for place in job] for column in (runs, *columns)]
 
-        def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
-            if course.error is None:
-                results.update(zip(job, future.result(), strict=True))
+        if n_processes == 1:
+            for job in jobs:
+                show_job = functools.partial(course.tell, job)
+                results.update(zip(job, train(*arguments(job), show=show_job), strict=True))
                 course.end(job)
-            return ()
+            return [results[place] for place in range(len(runs))]
+        inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        is_told = report is not None or progress is not False
+        with contextlib.ExitStack() as opened:
+            address = opened.enter_context(listening(course.take_in, inbox.put)) if is_told else None
+            executor = opened.enter_context(process_pool(n_processes, advice))
 
-        submit_all(grouped(runs), submit, collect, at_a_time=1 if here else None, inbox=inbox)
+            def submit(job: list[int]) -> Future[Any]:
+                if address is None:
+                    return executor.submit(train, *arguments(job))
+                future = executor.submit(training_there, train, address, job, *arguments(job))
+                course.futures.append(future)
+                return future
+
+            def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
+                if course.error is None:
+                    results.update(zip(job, future.result(), strict=True))
+                    course.end(job)
+                return ()
+
+            submit_all(jobs, submit, collect, inbox=inbox)
         if course.error is not None:
             raise course.error
     return [results[place] for place in range(len(runs))]

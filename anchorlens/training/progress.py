@@ -192,6 +192,8 @@ def _in_lines(
     ended, n_lines = threading.Event(), 0
 
     def tell() -> None:
+        if ask is not None:
+            progress.update(ask(), "")
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it, or it is closed
             sys.stderr.write(f"{safe_text(repr(progress), None)}\n")
             sys.stderr.flush()
@@ -199,8 +201,6 @@ def _in_lines(
     def tell_regularly() -> None:
         nonlocal n_lines
         while not ended.wait(seconds):
-            if ask is not None:
-                progress.update(ask(), "")
             tell()
             n_lines += 1
 

@@ -24,7 +24,7 @@ from anchorlens.training.engine import numeric_settings
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.progress import Lines
+from anchorlens.training.progress import Lines, progress_bar
 from anchorlens.training.recipes.run_config import RunConfig, field_advice
 from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
@@ -97,8 +97,18 @@ def train(
         train_config = train_config or stored.train_config
     task = task_or_default(task)
     run = RunConfig(task, model_config or task.model_class.for_task(task), train_config or TrainConfig())
-    outs = None if out is None else [out]
-    (result,) = _train_all([run], outs, resume, progress=progress, on_log=on_log, names_run=False)
+    runs = check_runs([run], starts=False)
+    report = None if on_log is None else _reporter(on_log, runs, [out], names_run=False)
+    _check_starts(runs, [out], resume)
+    with progress_bar(run.train_config.total_steps, enabled=progress) as show:
+
+        def tell(done: int, text: str, lines: Lines) -> None:
+            show(done, text, lines)
+            for place, line in lines if report is not None else ():
+                report(place, line)
+
+        (result,) = train_together(runs, [out], tell, resume=resume)
+        show(run.train_config.total_steps, "")
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -155,30 +165,10 @@ def train_many(
 
     Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
     """
-    return _train_all(runs, outs, resume, workers=workers, progress=progress, on_log=on_log)
-
-
-def _train_all(
-    runs: Iterable[RunConfig],
-    outs: Iterable[Folder | None] | None,
-    resume: bool,
-    *,
-    progress: bool | float | None,
-    on_log: OnLog | Logger | None,
-    workers: int | None = None,
-    names_run: bool = True,
-) -> list[TrainResult]:
-    """Do what `train_many` does; `names_run` says whether log lines get the index of their run."""
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
-    report = None if on_log is None else _reporter(on_log, runs, folders, names_run)
-    notes: dict[str, None] = {}
-    for run, folder in zip(runs, folders, strict=True):
-        if not (resume and folder is not None and has_ended(folder)):
-            check_start(run)
-            notes |= dict.fromkeys(run.notes)
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
+    report = None if on_log is None else _reporter(on_log, runs, folders, names_run=True)
+    _check_starts(runs, folders, resume)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     if len(runs) > 1:
@@ -186,7 +176,7 @@ def _train_all(
             if folder is not None:
                 RunFolder(folder, run, resume=resume).close()
     return train_in_jobs(
-        functools.partial(_train_together, resume=resume),
+        functools.partial(train_together, resume=resume),
         runs,
         folders,
         workers=workers,
@@ -196,10 +186,24 @@ def _train_all(
     )
 
 
+def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], resume: bool) -> None:
+    """Check the checkpoints that the runs to train start from, and warn of unusual values in these runs."""
+    notes: dict[str, None] = {}
+    for run, folder in zip(runs, folders, strict=True):
+        if not (resume and folder is not None and has_ended(folder)):
+            check_start(run)
+            notes |= dict.fromkeys(run.notes)
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
+
+
 def _reporter(
     on_log: OnLog | Logger, runs: Sequence[RunConfig], folders: Sequence[Path | None], names_run: bool
 ) -> Report:
-    """A function that passes log lines to `on_log`, and raises OnLogError if that raises."""
+    """A function that passes log lines to `on_log`, and raises OnLogError if that raises.
+
+    `names_run` says whether the lines get the index of their run.
+    """
     call = on_log if callable(on_log) else getattr(on_log, "log", None)
     if not callable(call):
         raise ValueError(
@@ -237,7 +241,7 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     return folders
 
 
-def _train_together(
+def train_together(
     runs: Sequence[RunConfig],
     paths: Sequence[Path | None],
     show: Callable[[int, str, Lines], object] = lambda done, text, lines: None,
@@ -295,7 +299,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=9,
+                stacklevel=6,
             )
     member.log = folder.open_log(member.step)
 

@@ -182,7 +182,7 @@ class RunFolder:
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log goes on from what stands before it, "
                 f"and the whole of it as it was is in {old}",
-                stacklevel=10,
+                stacklevel=7,
             )
         kept = [line for line in lines if line["step"] <= step]
         self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -8,7 +8,7 @@ import torch
 
 from anchorlens.training.recipes.presets import preset
 from anchorlens.training.result import OnLogError
-from anchorlens.training.run import _train_together, train, train_many
+from anchorlens.training.run import train, train_many, train_together
 from anchorlens.training.run_folder import read_log
 
 TINY = {
@@ -157,7 +157,7 @@ class TestManyRuns:
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            _train_together(runs, outs, show, resume=False)
+            train_together(runs, outs, show, resume=False)
         for out in outs:
             assert [line["step"] for line in read_log(out / "log.jsonl")] == [5, 10]
             assert train(out=out, resume=True).status == "finished"

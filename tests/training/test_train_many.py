@@ -178,7 +178,7 @@ def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
     from anchorlens.files.checkpoint import training_set
     from anchorlens.training.engine.stack import Stack
-    from anchorlens.training.run import _train_together
+    from anchorlens.training.run import train_together
 
     runs = [tiny(gamma=gamma, seed=seed) for seed, gamma in enumerate((0.4, 0.6, 0.8))]
     for k, (run, step) in enumerate(zip(runs, (0, 10, 10), strict=True)):
@@ -190,7 +190,7 @@ def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
             folder.save_state(step, torch.get_num_threads(), stack.state(0))
             folder.close()
     paths = [tmp_path / str(k) for k in range(3)]
-    results = _train_together(runs, paths, resume=True)
+    results = train_together(runs, paths, resume=True)
     assert [result.status for result in results] == ["finished"] * 3
     for run, result in zip(runs, results, strict=True):
         alone = train(*run).checkpoint.weights

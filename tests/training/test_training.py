@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
@@ -15,6 +16,7 @@ import pytest
 import torch
 from torch.utils import deterministic as torch_deterministic
 
+import anchorlens
 from anchorlens.files import container
 from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.files.safe import CheckpointError
@@ -590,3 +592,17 @@ def test_bad_devices_say_what_is_wrong():
 def test_a_model_too_small_for_the_task_is_refused():
     with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201"):
         train(AnchorTask(key_max=300), TINY, SHORT)
+
+
+def test_the_way_from_train_to_the_first_gradient_is_short(monkeypatch):
+    """The package's own functions on the stack are counted, with `train` and the check of its arguments."""
+    package, gradients, ways = Path(anchorlens.__file__).parent, torch.autograd.grad, []
+
+    def gradient(*arguments, **options):
+        frames = traceback.extract_stack()
+        ways.append([frame.name for frame in frames if package in Path(frame.filename).parents])
+        return gradients(*arguments, **options)
+
+    monkeypatch.setattr(torch.autograd, "grad", gradient)
+    train(TASK, TINY, config(steps=1, warmup_steps=0))
+    assert len(ways[0]) <= 8 and "train" in ways[0], ways[0]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import queue
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 from anchorlens.models.devices import choose_device
-from anchorlens.training.channel import listening, training_there
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import members_at_once, processes
 from anchorlens.training.progress import Lines, Show, progress_bar
 from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.reports import LOOK_SECONDS, Reports, training_there
 
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
@@ -60,7 +61,7 @@ def submit_all(
     submit: Callable[[Job], Future[Any]],
     collect: Callable[[Job, Future[Any]], Iterable[Job]],
     at_a_time: int | None = None,
-    inbox: queue.SimpleQueue[Any] | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> None:
     """Submit jobs and collect each when it has ended; the cost of waiting does not grow with their number.
 
@@ -69,21 +70,24 @@ def submit_all(
         submit: submits one job.
         collect: is called with an ended job and its future; the jobs that it returns are submitted in turn.
         at_a_time: number of jobs submitted at the same time; None for all, where the executor has a queue.
-        inbox: a queue in which other threads may put functions, which are called in this thread.
+        meanwhile: is called every `LOOK_SECONDS`, in this thread.
     """
     waiting, n_out = deque(jobs), 0
-    arrived: queue.SimpleQueue[Any] = inbox or queue.SimpleQueue()
+    arrived: queue.SimpleQueue[tuple[Job, Future[Any]]] = queue.SimpleQueue()
     while waiting or n_out:
         while waiting and (at_a_time is None or n_out < at_a_time):
             job = waiting.popleft()
             submit(job).add_done_callback(lambda future, job=job: arrived.put((job, future)))
             n_out += 1
-        what = arrived.get()
-        if callable(what):
-            what()
-            continue
-        n_out -= 1
-        waiting.extend(collect(*what))
+        try:
+            ended = arrived.get(timeout=None if meanwhile is None else LOOK_SECONDS)
+        except queue.Empty:
+            ended = None
+        if meanwhile is not None:
+            meanwhile()
+        if ended is not None:
+            n_out -= 1
+            waiting.extend(collect(*ended))
 
 
 def train_in_jobs(
@@ -127,28 +131,40 @@ def train_in_jobs(
                 results.update(zip(job, train(*arguments(job), show=show_job), strict=True))
                 course.end(job)
             return [results[place] for place in range(len(runs))]
-        inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        is_told = report is not None or progress is not False
-        with contextlib.ExitStack() as opened:
-            address = opened.enter_context(listening(course.take_in, inbox.put)) if is_told else None
-            executor = opened.enter_context(process_pool(n_processes, advice))
+        futures: list[Future[Any]] = []
+        error: Exception | None = None
+        with (
+            tempfile.TemporaryDirectory(prefix="anchorlens-") as folder,
+            process_pool(n_processes, advice) as executor,
+        ):
+            reports = Reports(Path(folder))
 
             def submit(job: list[int]) -> Future[Any]:
-                if address is None:
-                    return executor.submit(train, *arguments(job))
-                future = executor.submit(training_there, train, address, job, *arguments(job))
-                course.futures.append(future)
-                return future
+                there = (train, reports.path(job), job, report is not None)
+                futures.append(executor.submit(training_there, *there, *arguments(job)))
+                return futures[-1]
+
+            def take_in() -> None:
+                nonlocal error
+                try:
+                    if error is None:
+                        reports.take_in(course.tell)
+                except Exception as raised:
+                    error = raised
+                    reports.stop()
+                    for future in futures:
+                        future.cancel()
 
             def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
-                if course.error is None:
+                if error is None:
                     results.update(zip(job, future.result(), strict=True))
+                    reports.path(job).unlink()
                     course.end(job)
                 return ()
 
-            submit_all(jobs, submit, collect, inbox=inbox)
-        if course.error is not None:
-            raise course.error
+            submit_all(jobs, submit, collect, meanwhile=take_in)
+        if error is not None:
+            raise error
     return [results[place] for place in range(len(runs))]
 
 
@@ -157,9 +173,6 @@ class _Course:
 
     def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
         self.runs, self.show, self.report = runs, show, report
-        self.error: Exception | None = None
-        """The error of `report`, which stops all jobs in other processes."""
-        self.futures: list[Future[Any]] = []
         self._steps: dict[int, int] = {}
         self._skipped = self._n_ended = 0
 
@@ -172,17 +185,6 @@ class _Course:
         if self.report is not None:
             for place, line in lines:
                 self.report(job[place], line)
-
-    def take_in(self, message: list[Any]) -> bool:
-        """The same for a job in another process; returns whether the job should continue."""
-        if self.error is None:
-            try:
-                self.tell(*message)
-            except Exception as error:
-                self.error = error
-                for future in self.futures:
-                    future.cancel()
-        return self.error is None
 
     def end(self, job: list[int]) -> None:
         """Take in that a job has ended."""

@@ -5,18 +5,9 @@ measure what they learnt. Names are imported when they are first used, so that `
 costs nothing. The science is that of Zhang et al., arXiv 2405.05409 and 2501.08537.
 """
 
-import os
-
 import lazy_loader
 
 from anchorlens.views import rooms
-
-if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-    # OpenMP's threads sleep while they wait, here and in child processes, unless the user chose. By default
-    # they count to 300,000 at every barrier. Our models are so small that there are thousands of barriers a
-    # second, and where another process wants the core they count for as long as it has it. It is read once,
-    # when torch is loaded, and changes no result.
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

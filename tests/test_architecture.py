@@ -342,6 +342,11 @@ def test_importing_the_package_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_importing_the_package_changes_no_environment_variable():
+    code = "import os; before = dict(os.environ); import anchorlens; assert dict(os.environ) == before"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 class TestPublicNames:
     def test_are_all_there(self):
         promised = {"AnchorTask", "ModelConfig", "TrainConfig", "build_model", "train", "evaluate"}

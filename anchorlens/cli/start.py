@@ -28,9 +28,10 @@ def _run() -> str | int | None:
     from anchorlens.cli.streams import EXIT_NO_READER, OutputLost, prepare_streams
 
     prepare_streams()
-    from anchorlens.training.child_processes import SAFE_PATH
+    from anchorlens.training.child_processes import SAFE_PATH, sleeping_threads
 
-    os.environ[SAFE_PATH] = "1"  # child processes import nothing from the current folder
+    # child processes import nothing from the current folder
+    os.environ.update({SAFE_PATH: "1", **sleeping_threads()})
     try:
         from anchorlens.cli.commands import app
 

@@ -24,6 +24,17 @@ class WorkerKilled(RuntimeError):
     """A worker process was killed, by hand or for want of memory; the message says how to go on."""
 
 
+def sleeping_threads() -> dict[str, str]:
+    """The environment variable that lets OpenMP's threads sleep while they wait; none where the user chose.
+
+    By default they count to 300,000 at every barrier. Our models are so small that there are thousands of
+    barriers a second. If another process wants the core, the threads count for as long as it has the core.
+    OpenMP reads the variable once, when torch is loaded. The variable changes no result.
+    """
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    return {} if chosen else {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
 _lock = threading.Lock()
 _before: dict[str, str | None] = {}
 _n_inside = 0
@@ -82,8 +93,9 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
 
     with safe_children():
         # OpenMP threads that wait for work would take the cores from the other processes
+        env = {"OMP_NUM_THREADS": "1", **sleeping_threads()}
         executor = ProcessPoolExecutor(
-            n_processes, env={"OMP_NUM_THREADS": "1"}, initializer=end_with_parent, initargs=(os.getpid(),)
+            n_processes, env=env, initializer=end_with_parent, initargs=(os.getpid(),)
         )
         try:
             yield executor

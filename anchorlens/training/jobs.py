@@ -11,10 +11,9 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from anchorlens.models.devices import choose_device
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
-from anchorlens.training.plan import members_at_once, processes
+from anchorlens.training.plan import processes, trained_together
 from anchorlens.training.progress import Lines, Show, progress_bar
 from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.reports import LOOK_SECONDS, Reports, training_there
@@ -35,11 +34,6 @@ class InThisProcess(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
-
-
-def trained_together(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like this one process trains at once: on CUDA as many as fit, on a CPU 1."""
-    return members_at_once(run, n_runs) if choose_device(run.train_config.device).type == "cuda" else 1
 
 
 def grouped(

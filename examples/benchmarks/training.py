@@ -48,9 +48,9 @@ from anchorlens.training.engine.architectures import architecture
 from anchorlens.training.engine.choice import engine_of
 from anchorlens.training.engine.linear import linear
 from anchorlens.training.engine.numerics import numeric_settings
+from anchorlens.training.plan import count_cost
 from anchorlens.training.recipes.presets import preset
 from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.update_cost import count_cost
 
 EAGER, TUNED = "HookedTransformer", "HookedTransformer, our settings"
 COMPILED, PLAIN, VMAP = "HookedTransformer, compiled", "plain PyTorch", "vmap"

@@ -20,8 +20,8 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell, grid
 from anchorlens.show.figures import styled
+from anchorlens.training.plan import count_cost
 from anchorlens.training.recipes.presets import preset_parts
-from anchorlens.training.update_cost import count_cost
 from shared.arms import COMPLEXITY
 from shared.common import add_means, network, on_its_way, options, trained, write
 from shared.trends import by_value

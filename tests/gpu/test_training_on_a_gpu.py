@@ -19,7 +19,7 @@ from anchorlens.training.engine.base import Engine
 from anchorlens.training.engine.choice import engine_of
 from anchorlens.training.engine.numerics import numeric_settings
 from anchorlens.training.loop import Loop, Member
-from anchorlens.training.update_cost import count_cost
+from anchorlens.training.plan import count_cost
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)

@@ -31,8 +31,7 @@ from anchorlens.show.tables import Table
 from anchorlens.show.terminal import training, verdict
 from anchorlens.show.terminal.console import FittedTable, Terminal
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.plan import Plan
-from anchorlens.training.update_cost import Cost
+from anchorlens.training.plan import Cost, Plan
 
 ROOM = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "TERM")}
 BREAK = re.compile(r"(?<=[._/])\s+")

@@ -22,10 +22,9 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.training.engine.own_loss import FunctionalEngine
-from anchorlens.training.plan import plan
+from anchorlens.training.plan import count_cost, plan
 from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.recipes.train_config import TrainConfig
-from anchorlens.training.update_cost import count_cost
 
 SMALL = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
 RECIPE = {"n_samples": 200, "batch_size": 50, "steps": 40, "warmup_steps": 5, "lr": 1e-2, "eval_every": 10}

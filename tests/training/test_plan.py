@@ -13,9 +13,8 @@ from anchorlens import build_model
 from anchorlens.cli import app
 from anchorlens.files.checkpoint import training_set
 from anchorlens.training import plan as planning
-from anchorlens.training.plan import members_at_once, plan, processes
+from anchorlens.training.plan import count_cost, members_at_once, plan, processes
 from anchorlens.training.recipes.presets import preset
-from anchorlens.training.update_cost import count_cost
 
 TINY = {
     "n_layers": 1,

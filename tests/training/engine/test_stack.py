@@ -23,10 +23,10 @@ from anchorlens.training.engine.linear import linear
 from anchorlens.training.engine.stack import Stack
 from anchorlens.training.engine.transformer import Transformer
 from anchorlens.training.loop import Loop, Member
+from anchorlens.training.plan import count_cost
 from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.recipes.schedule import epoch_order, learning_rate
 from anchorlens.training.recipes.train_config import TrainConfig
-from anchorlens.training.update_cost import count_cost
 
 CPU = torch.device("cpu")
 TASK = AnchorTask()

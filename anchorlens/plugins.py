@@ -132,9 +132,9 @@ def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]
     """The entry points of our groups in these folders; of two packages of one name the first counts."""
     found: dict[str, list[metadata.EntryPoint]] = {}
     for package in metadata.distributions(path=list(places)):
-        points = [point for point in package.entry_points if point.group.startswith("anchorlens.")]
-        if points:
-            found.setdefault(package.name, points)
+        if package.name not in found:
+            points = package.entry_points
+            found[package.name] = [point for point in points if point.group.startswith("anchorlens.")]
     return tuple(itertools.chain.from_iterable(found.values()))
 
 

@@ -1,11 +1,14 @@
 """What `pip install` brings: the package with its shipped checkpoints, and nothing else of size."""
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from core_alone import copy_core
 
 pytestmark = pytest.mark.needs()  # it is about the whole package
 
@@ -70,3 +73,66 @@ def test_it_works_from_another_folder(wheel, tmp_path):
         "print(*map(load_checkpoint, checkpoints.shipped()))"
     )
     assert run("-c", script).stdout.count("Checkpoint(") == len(SHIPPED)
+
+
+CORE = """
+import json, subprocess, sys
+import anchorlens.verdict
+assert not [name for name in sys.modules if name.startswith("anchorlens.extras")]
+from typer.testing import CliRunner
+from anchorlens.cli import app
+
+def call(*words, code=0):
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, (words, done.output)
+    return done
+
+tiny = ["--steps", "30", "--n-samples", "600", "--d-model", "16", "--d-head", "8", "--d-mlp", "16"]
+call("train", *tiny, "--out", "run")
+assert json.loads(call("evaluate", "run", "--json").stdout)["subject"]["step"] == 30
+assert "StableRank(" in call("probe", "stable_rank", "run").stdout
+assert json.loads(call("classify", "run", "--json").stdout)["phase"]
+missing = call("sweep", "--out", "s", code=2).stderr
+assert missing.count("\\n") == 1 and "there is no command 'sweep'" in missing, missing
+assert "pip install --force-reinstall anchorlens" in missing
+assert call("train", "--task", "scan", "--dry-run", code=2).stderr.count("\\n") == 1
+print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("anchorlens.")}))
+"""
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """The repository without `extras/`, and its wheel unpacked in `installed`."""
+    folder = tmp_path_factory.mktemp("core")
+    copy_core(folder / "copy")
+    shutil.rmtree(folder / "copy/site")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=folder / "copy", check=True, capture_output=True)
+    (path,) = folder.glob("anchorlens-*.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder / "installed")
+    return folder
+
+
+def test_without_products_the_core_works(core, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(core / "installed"), "OMP_NUM_THREADS": "1"}
+    assert not (core / "installed/anchorlens/extras").exists()
+    done = subprocess.run(
+        [sys.executable, "-c", CORE], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "extras" not in done.stdout and "verdict" in done.stdout
+
+
+@pytest.mark.slow
+def test_without_products_the_tutorials_of_the_core_run(core):
+    """Tutorials 1 to 4 and 6, and the ten lines of the README."""
+    environment = {**os.environ, "PYTHONPATH": str(core / "installed"), "OMP_NUM_THREADS": "1"}
+    shutil.rmtree(core / "copy/anchorlens", ignore_errors=True)
+    tutorials = sorted(
+        path for n in (1, 2, 3, 4, 6) for path in (core / "copy/tutorials").glob(f"0{n}_*.ipynb")
+    )
+    words = [sys.executable, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", "--nbmake"]
+    words += [*map(str, tutorials), str(core / "copy/tutorials/test_ten_lines.py")]
+    done = subprocess.run(words, cwd=core / "copy", env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout

@@ -12,9 +12,10 @@ from typer.core import TyperGroup
 
 from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.cli.help import HelpCommand, group_lines, width
+from anchorlens.configuration import suggestion
 from anchorlens.plugins import installed, what_to_install
 from anchorlens.tasks.registry import own_tasks, tasks
-from anchorlens.texts import safe_text
+from anchorlens.texts import safe_repr, safe_text
 
 _LONGEST = 300
 """Largest number of characters of a usage error."""
@@ -43,8 +44,8 @@ class BoundedGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command, and register the tasks of `--tasks`, whose fields become its options."""
-        if (name := args[0]) not in self.commands and (advice := _advice(name)):
-            fail(advice, EXIT_USAGE)
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            fail(_advice(args[0], list(self.commands)), EXIT_USAGE)
         name, command, rest = super().resolve_command(ctx, args)
         if command is None:
             return name, command, rest
@@ -63,15 +64,19 @@ class BoundedGroup(TyperGroup):
         return name, command, rest
 
 
-def _advice(name: str) -> str | None:
-    """What to do about a command that an installed package brings, and that could not be loaded."""
+def _advice(name: str, names: Sequence[str]) -> str:
+    """What to do about a command that is not there: it does not load, is not installed, or is misspelled."""
     if advice := what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
         list(installed("anchorlens.commands", "command", name))
     except ValueError as error:
         return str(error)
-    return None
+    hint = suggestion(name, names)
+    return (
+        f"there is no command {safe_repr(name)}; {hint if hint.endswith('?') else f'{hint}.'} Others come with the "
+        "products of anchorlens or of other packages: pip install --force-reinstall anchorlens installs ours"
+    )
 
 
 def _read_tasks(arguments: Sequence[str]) -> None:

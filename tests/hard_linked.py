@@ -11,7 +11,7 @@ def hard_linked(out, content, n_cells):
     """Make one of so many cells, each with this content as its cell.json; the runs."""
     folder = SweepFolder(out)
     runs = tiny({"seed": f"0:{n_cells}"})
-    with folder.held(runs) as named:
+    with folder.lock(runs) as named:
         pass
     one = out / "one"
     one.write_bytes(content)

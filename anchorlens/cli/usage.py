@@ -72,9 +72,8 @@ def _advice(name: str, names: Sequence[str]) -> str:
         list(installed("anchorlens.commands", "command", name))
     except ValueError as error:
         return str(error)
-    hint = suggestion(name, names)
     return (
-        f"there is no command {safe_repr(name)}; {hint if hint.endswith('?') else f'{hint}.'} Others come with the "
+        f"there is no command {safe_repr(name)}; {suggestion(name, names).rstrip('?')}; others come with the "
         "products of anchorlens or of other packages: pip install --force-reinstall anchorlens installs ours"
     )
 

@@ -283,7 +283,7 @@ class _Start:
         """Whether another matrix is drawn at the same scale."""
         return (self.gamma, self.divisor) == (other.gamma, other.divisor)
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Its name and how it starts."""
         divided = "" if self.divisor == 1 else f", divided by {self.divisor:.3g}"
         return f"{self.matrix.label} with gamma {self.gamma}{divided}"
@@ -357,7 +357,8 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
             )
         if device == other and first <= last and not start.starts_like(following):
             raise ValueError(
-                f"matrices in the same memory must start alike, got {start.told()} and {following.told()}; "
+                f"matrices in the same memory must start alike, got {start.description()} and "
+                f"{following.description()}; "
                 "give both parts one gamma and leave scale_residual_writers out, or untie them"
             )
 

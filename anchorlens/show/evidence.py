@@ -17,12 +17,12 @@ _LEAST, _MOST = 1.1, 1000.0
 """Factors below the first are left out; from the second on they are written as `1,000 or more`."""
 
 
-def raised(evidence: Evidence) -> list[tuple[str, str]]:
+def odds_increases(evidence: Evidence) -> list[tuple[str, str]]:
     """The labels whose odds a reading raises, the largest factor first, with the factor (`×3.1`)."""
     return _changes("×", evidence.odds.items())
 
 
-def lowered(evidence: Evidence) -> list[tuple[str, str]]:
+def odds_decreases(evidence: Evidence) -> list[tuple[str, str]]:
     """The labels whose odds a reading lowers, the largest factor first, with the factor (`÷3.1`)."""
     return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
 

@@ -87,7 +87,7 @@ def read_inside(
 
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
-        phase = named(probabilities, by.least_probability)
+        phase = likeliest_phase(probabilities, by.least_probability)
         if train is not None and train_is_known and train.value < FIT_THRESHOLD:
             why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
             phase = Phase.undecided("underfit", why)
@@ -173,7 +173,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     for reading in READINGS:
         if reading.sees == "unseen pairs":
             continue
-        odds = fitted.raised(values, reading.name, distance)
+        odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])
         speaks = weight > SAYS_NOTHING
         value = values[reading.name]
@@ -188,7 +188,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
                 vote=label if speaks else None,
                 weight=weight if speaks else 0.0,
                 odds=odds if speaks else {},
-                alone={which: vote.says(value) for which, vote in votes.items() if vote is not None},
+                alone={which: vote.log_odds(value) for which, vote in votes.items() if vote is not None},
                 sees=reading.sees,
             )
         )
@@ -208,13 +208,13 @@ def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
     return phases
 
 
-def named(probabilities: Mapping[str, float], least: float) -> Phase:
+def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
     """The most probable phase or solution, if its probability is at least `least`.
 
     The probabilities of both forms of Phase 2 are added. Phase 2 is named with or without commutativity if
     the share of that form among the two is at least `least`.
 
-    >>> phase = named(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
+    >>> phase = likeliest_phase(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason
     (2, None, 'Phase 2 with commutativity, 40 %; Phase 3, 32 %')
     """

@@ -98,11 +98,11 @@ class Vote:
     weight: float
     """Weight of these log-odds in the sum over all readings, >= 0."""
 
-    def says(self, value: float | None) -> float:
+    def log_odds(self, value: float | None) -> float:
         """Log-odds of yes by this reading alone, in nats; 0 if it has no value.
 
         >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
-        >>> vote.says(0.75), vote.says(9.0), vote.says(None)
+        >>> vote.log_odds(0.75), vote.log_odds(9.0), vote.log_odds(None)
         (0.5, 1.0, 0.0)
         """
         if value is None or not math.isfinite(value):
@@ -127,13 +127,15 @@ class QuestionFit:
         """Log-odds of yes, in nats; they shrink with the distance from the zoo."""
         return self._over(distance) * (
             self.intercept
-            + sum(vote.weight * vote.says(values.get(name)) for name, vote in self.votes.items())
+            + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
         )
 
     def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
         """The contribution of one reading to the log-odds, in nats."""
         vote = self.votes.get(reading)
-        return 0.0 if vote is None else self._over(distance) * vote.weight * vote.says(values.get(reading))
+        return (
+            0.0 if vote is None else self._over(distance) * vote.weight * vote.log_odds(values.get(reading))
+        )
 
     def _over(self, distance: float) -> float:
         return self.widening**-distance
@@ -183,7 +185,7 @@ class QuestionModel(Record):
             {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}
         )
 
-    def raised(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
+    def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
         """The change of each label's log-odds due to one reading, in nats.
 
         That is the log-odds with the reading minus those without it, all other readings unchanged.

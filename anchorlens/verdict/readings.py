@@ -101,7 +101,7 @@ class Reading:
     """Name of the number in the probe's result."""
     meaning: str
     """What it is, in a few words."""
-    says: Mapping[Question, Literal[1, -1]]
+    directions: Mapping[Question, Literal[1, -1]]
     """Question -> 1 if a larger value is evidence for yes, -1 if for no, by the papers or by its definition;
     the fit sets its strength and never reverses its sign."""
     sees: Sees = "trained pairs"
@@ -116,8 +116,8 @@ class Reading:
         (`SAME_AS`).
         """
         for same in (which, *SAME_AS.get(which, ())):
-            if same in self.says:
-                return self.says[same]
+            if same in self.directions:
+                return self.directions[same]
         return 0
 
     @property

@@ -106,7 +106,7 @@ def make(source: Path | None, out: Path, n_cells: int, n_seeds: int) -> None:
         runs.append(base._replace(model_config=model, train_config=recipe))
     folder = SweepFolder(out)
     chance = random.Random(0)
-    with folder.held(runs) as named:
+    with folder.lock(runs) as named:
         for k, (identity, run) in enumerate(named):
             _, content, log = trained[k % len(trained)]
             unfinished = folder.unfinished(identity)

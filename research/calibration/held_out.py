@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import Calibration
-from anchorlens.verdict.inside import NUMBERS, by_phase, margin_is_of_training, named
+from anchorlens.verdict.inside import NUMBERS, by_phase, likeliest_phase, margin_is_of_training
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
@@ -68,7 +68,7 @@ class Said:
     @property
     def commutative(self) -> bool | None:
         """Of Phase 2, what the verdict says of commutativity."""
-        return named(self.probabilities, self.least).commutative
+        return likeliest_phase(self.probabilities, self.least).commutative
 
 
 def verdicts(

@@ -322,7 +322,7 @@ def shipped(name):
 def fill(out, runs, names):
     """A finished sweep whose cells are models that are shipped, whatever their configurations say."""
     folder = SweepFolder(out)
-    with folder.held(runs):
+    with folder.lock(runs):
         for run, name in zip(runs, names, strict=True):
             content, path = shipped(name)
             identity = cell_id(run)

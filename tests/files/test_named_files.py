@@ -138,7 +138,7 @@ class TestTheStartOfARun:
 
     def test_nor_does_a_run_or_a_sweep_name_a_file_to_hash(self, secret, touched, tmp_path):
         runs = tiny({"seed": "0:2"})
-        with SweepFolder(tmp_path / "sweep").held(runs):
+        with SweepFolder(tmp_path / "sweep").lock(runs):
             pass
         config = {"format": "anchorlens run", "format_version": 1, **runs[0].to_dict()}
         config["train"]["start"] = str(secret)
@@ -204,7 +204,7 @@ class TestTheFilesOfATask:
             ({"version": "1 file, 27 bytes"}, ""),
         ):
             out = tmp_path / f"sweep{len(says)}"
-            with SweepFolder(out).held(tiny({"seed": "0:2"})):
+            with SweepFolder(out).lock(tiny({"seed": "0:2"})):
                 pass
             listed = json.loads((out / "sweep.json").read_text())
             run = preset("text", **{**SMALL, "n_ctx": 256, "n_heads": 1}).to_dict()
@@ -271,7 +271,7 @@ class TestLinksOutOfAFolder:
     @pytest.mark.parametrize("what", ["cells", "cell.json", "failed", "unfinished", "sweep.json"])
     def test_of_a_sweep(self, what, tmp_path, elsewhere):
         out = tmp_path / "sweep"
-        with SweepFolder(out).held(tiny({"seed": "0:2"})) as ((name, _), _):
+        with SweepFolder(out).lock(tiny({"seed": "0:2"})) as ((name, _), _):
             pass
         places = {
             "cells": (out / "cells" / name, elsewhere),

@@ -210,7 +210,7 @@ def test_the_time_left_leaves_out_what_a_log_tells_of_before(monkeypatch):
 def test_a_sweep_that_goes_on_counts_what_unfinished_cells_did_before(tmp_path):
     done = sweep(grid("quick", {"seed": 0}, **TINY), tmp_path / "a", engine="serial", progress=False)
     folder = SweepFolder(done.out)
-    with folder.held(grid("quick", {"seed": [0, 1]}, **TINY)) as cells:
+    with folder.lock(grid("quick", {"seed": [0, 1]}, **TINY)) as cells:
         log = folder.unfinished(cells[1][0]) / "log.jsonl"
         log.parent.mkdir(parents=True)
         log.write_text('{"step": 4}\n')

@@ -10,7 +10,7 @@ from anchorlens import AnchorTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
 from anchorlens.verdict.calibration import Calibration, OfRegime, calibration
-from anchorlens.verdict.inside import evidence, in_words, named
+from anchorlens.verdict.inside import evidence, in_words, likeliest_phase
 from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
@@ -36,9 +36,9 @@ def sigmoid(x):
 
 class TestVote:
     def test_says_nothing_at_its_neutral_value_and_no_more_beyond_its_ends(self):
-        assert VOTE.says(0.5) == VOTE.says(None) == VOTE.says(math.nan) == 0
-        assert VOTE.says(1.0) == VOTE.says(9.0) == 1.0 and VOTE.says(-5.0) == -1.0
-        assert FALLING.says(0.25) == -1.0
+        assert VOTE.log_odds(0.5) == VOTE.log_odds(None) == VOTE.log_odds(math.nan) == 0
+        assert VOTE.log_odds(1.0) == VOTE.log_odds(9.0) == 1.0 and VOTE.log_odds(-5.0) == -1.0
+        assert FALLING.log_odds(0.25) == -1.0
 
 
 class TestProbabilities:
@@ -72,7 +72,7 @@ class TestProbabilities:
         model = QuestionModel({"generalises": QuestionFit(2000.0, {}), "composes": QuestionFit(-2000.0, {}),
                                "commutative": QuestionFit(0.0, {})}, {})  # fmt: skip
         assert model.probabilities({})[LABELS[1]] == pytest.approx(0.5)
-        assert model.raised({}, READING) == dict.fromkeys(LABELS, 0.0)
+        assert model.change_of_log_odds({}, READING) == dict.fromkeys(LABELS, 0.0)
 
     def test_a_run_may_come_to_no_phase(self, model):
         early = QuestionModel({**model.questions, "comes to a phase": QuestionFit(-1.0, {})}, {})
@@ -84,22 +84,22 @@ class TestRaised:
     def test_is_the_log_odds_with_a_reading_minus_those_without(self, model):
         values = {READING: 0.75, OTHER: 0.9}
         with_it, without = model.probabilities(values), model.probabilities({OTHER: 0.9})
-        found = model.raised(values, READING)
+        found = model.change_of_log_odds(values, READING)
         for label in LABELS:
             odds = [math.log(p[label] / (1 - p[label])) for p in (with_it, without)]
             assert found[label] == pytest.approx(odds[0] - odds[1])
         assert found[LABELS[0]] > 0 > found[LABELS[1]]
 
     def test_a_reading_that_is_not_there_raises_nothing(self, model):
-        assert set(model.raised({OTHER: 0.9}, READING).values()) == {0.0}
-        assert set(model.raised({OTHER: 0.9}, "p.unknown").values()) == {0.0}
+        assert set(model.change_of_log_odds({OTHER: 0.9}, READING).values()) == {0.0}
+        assert set(model.change_of_log_odds({OTHER: 0.9}, "p.unknown").values()) == {0.0}
 
     def test_evidence_names_the_label_that_is_raised_most(self, model):
         values = dict.fromkeys((reading.name for reading in READINGS), None) | {READING: 0.75, OTHER: 0.9}
         found = {one.reading: one for one in evidence(model, values)}
         one = found[READING]
         assert one.vote == LABELS[0] and one.weight == pytest.approx(one.odds[LABELS[0]])
-        assert one.alone == {"generalises": FALLING.says(0.75), "composes": VOTE.says(0.75)}
+        assert one.alone == {"generalises": FALLING.log_odds(0.75), "composes": VOTE.log_odds(0.75)}
         assert one.sees == "weights" and one.ranges == {LABELS[0]: (0.0, 1.0)}
         silent = found[READINGS[1].name]
         assert silent.vote is None and silent.weight == 0 and silent.odds == {} == silent.alone
@@ -117,7 +117,7 @@ class TestNamed:
         ],
     )
     def test_the_most_probable_phase_if_it_is_probable_enough(self, probabilities, least, expected):
-        phase = named(dict(zip(LABELS, probabilities, strict=True)), least)
+        phase = likeliest_phase(dict(zip(LABELS, probabilities, strict=True)), least)
         assert (phase.number, phase.commutative) == expected
         if phase.number is None:
             assert phase.label == "undecided: ambiguous" and "needs 50 %" in phase.reason
@@ -125,7 +125,7 @@ class TestNamed:
     def test_in_words(self):
         probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))
         assert in_words(probabilities) == "Phase 3, 55 %; Phase 2 with commutativity, 40 %"
-        assert named(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
+        assert likeliest_phase(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
 
 
 class TestWhereOrderMatters:
@@ -133,7 +133,7 @@ class TestWhereOrderMatters:
         found = model.without_commutativity().probabilities({READING: 0.75})
         assert list(found) == ["Phase 1", "Phase 2", "Phase 3"] and sum(found.values()) == pytest.approx(1)
         assert found["Phase 3"] == pytest.approx(sigmoid(1 - 3) * sigmoid(0.25))
-        assert named(dict(zip(found, (0.1, 0.7, 0.2), strict=True)), 0.6) == Phase(
+        assert likeliest_phase(dict(zip(found, (0.1, 0.7, 0.2), strict=True)), 0.6) == Phase(
             2, None, "Phase 2, 70 %; Phase 3, 20 %"
         )
 
@@ -149,9 +149,9 @@ class TestConflict:
                    (("inferential", -2.0), ("symmetric", 1.0), ("mixed by position", -3.0))}  # fmt: skip
         found = QuestionModel(answers, {}).probabilities({})
         assert list(found) == list(SOLUTIONS) and sum(found.values()) == pytest.approx(1)
-        phase = named(found, 0.5)
+        phase = likeliest_phase(found, 0.5)
         assert (phase.number, phase.solution, phase.label) == (None, "symmetric", "symmetric solution")
-        assert named(found, 0.9).label == "undecided: ambiguous"
+        assert likeliest_phase(found, 0.9).label == "undecided: ambiguous"
 
     def test_tasks_whose_data_conflict(self):
         assert AnchorTask(regime="conflict").in_conflict

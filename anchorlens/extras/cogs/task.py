@@ -128,7 +128,7 @@ class CogsTask(WordTask):
         """The case of each example of `ood`."""
         return tuple(line.kind for line in self._files["gen"])
 
-    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+    def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples: the 143 primitives and 12 exposures always, the others at random.
 
         Without them the lexical cases would need words that were never seen. If `n` is more than there are,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.extras.control.tries import Trial, Tries, held
+from anchorlens.extras.control.tries import Trial, Tries, folder_lock
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
@@ -105,7 +105,7 @@ def control(
     trials = [_trial(origin, one) for one in interventions]
     halves = bool(origin.run.task.halves)
     found = Control(str(run), origin.sha256, before, (), minutes, 0.0, halves, seed)
-    with contextlib.nullcontext() if dry_run or out is None else held(Path(out), origin.sha256):
+    with contextlib.nullcontext() if dry_run or out is None else folder_lock(Path(out), origin.sha256):
         tries = Tries(
             found,
             origin.seconds_per_update,

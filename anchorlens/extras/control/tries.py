@@ -53,7 +53,7 @@ class _Outcome(NamedTuple):
 
 
 @contextlib.contextmanager
-def held(out: Path, sha256: str) -> Iterator[None]:
+def folder_lock(out: Path, sha256: str) -> Iterator[None]:
     """Lock the folder of the attempts, after checking that it belongs to this checkpoint."""
     in_use = "in use by another control; wait for it or choose another folder"
     lock = claim(out, FILE, what="control", in_use=in_use)

@@ -168,7 +168,7 @@ class PrOntoQATask(WordTask):
         """A very large number: the splits are samples of all possible questions."""
         return 10**12
 
-    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+    def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` different training questions, none of which is in a test."""
         choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}

@@ -120,7 +120,7 @@ class ScanTask(WordTask):
         """The command that is trained only by itself; None in the simple split."""
         return _PRIMITIVE.get(self.split)
 
-    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+    def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples; in the splits with a primitive, a tenth are copies of it.
 
         The others are different commands in random order, repeated if `n` is larger.

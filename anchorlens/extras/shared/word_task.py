@@ -54,7 +54,7 @@ class WordTask(SplitTask):
     vocabulary: Any
     """Its `Vocabulary`: words, each of which is a token."""
 
-    def drawn(self, n: int, rng: np.random.Generator) -> Examples:
+    def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
         """`n` training examples, which depend on the generator alone."""
         raise NotImplementedError
 
@@ -78,7 +78,9 @@ class WordTask(SplitTask):
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
         """`n` sequences, padded to the longest that may be trained."""
-        return self.vocabulary.sequences(self.drawn(n, generator(seed, "data")), self.training_width)
+        return self.vocabulary.sequences(
+            self.training_examples(n, generator(seed, "data")), self.training_width
+        )
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Training data that a caller gives, of up to `seq_len` tokens each."""
@@ -133,7 +135,7 @@ class WordTask(SplitTask):
             for right in (True, False):
                 some = rng.permutation(np.flatnonzero(whole[name] == right))[:_SHOWN]
                 shown = self.splits[name][np.sort(some)]
-                said = self.said(evaluator, shown) if len(shown) else []
+                said = self.greedy_answers(evaluator, shown) if len(shown) else []
                 words = zip(shown.prompts, shown.answers, said, strict=True)
                 answers += [Sample(titles[name], *texts, right) for texts in words]
         sample_table = SampleTable(
@@ -163,7 +165,7 @@ class WordTask(SplitTask):
         )
         return (lines,)
 
-    def said(self, evaluator: Evaluator, examples: Examples) -> list[str]:
+    def greedy_answers(self, evaluator: Evaluator, examples: Examples) -> list[str]:
         """The model's greedy answer to each prompt, cut a few words beyond the longest sequence."""
         batch = self.sequences(examples)
         n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1

@@ -78,9 +78,9 @@ def sweep(
     chosen = SweepEngine(engine, workers)
     folder = SweepFolder(out)
     with_start = [run for run in runs if run.train_config.start is not None]
-    for _, run in folder.missing(folder.named(with_start)):
+    for _, run in folder.missing(folder.runs_with_ids(with_start)):
         check_start(run)
-    with folder.held(runs) as cells:
+    with folder.lock(runs) as cells:
         if retry_failed:
             for name, _ in cells:
                 folder.failure(name).unlink(missing_ok=True)

@@ -76,7 +76,7 @@ class SweepFolder:
         self.out = as_path("out", out)
 
     @contextlib.contextmanager
-    def held(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
+    def lock(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
         """Lock the folder and add these runs to its list; yields each run with its id.
 
         Raises:
@@ -90,7 +90,7 @@ class SweepFolder:
         try:
             self._clean()
             listed = self.stored() if self.path.exists() else []
-            named, stored = self.named(runs, listed), dict(listed)
+            named, stored = self.runs_with_ids(runs, listed), dict(listed)
             together = stored | dict(named) | stored  # in the order in which they were first asked for
             if len(together) > len(stored) or not self.path.exists():
                 cells = {"ids": list(together), "cells": [run.to_dict() for run in together.values()]}
@@ -136,7 +136,9 @@ class SweepFolder:
             runs = _runs(content["cells"], without_places)
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
 
-    def named(self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None) -> list[NamedRun]:
+    def runs_with_ids(
+        self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None
+    ) -> list[NamedRun]:
         """Each of these runs with its id in this folder, which need not exist yet.
 
         Args:

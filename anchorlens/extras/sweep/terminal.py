@@ -41,7 +41,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     cell_ids(runs)
     if out is not None and SweepFolder(out).path.exists():
         folder = SweepFolder(out)
-        missing = [cell.run for cell in folder.read(folder.named(runs)) if cell.status == "missing"]
+        missing = [cell.run for cell in folder.read(folder.runs_with_ids(runs)) if cell.status == "missing"]
         console.print(f"{len(runs) - len(missing):,} of them are in {safe_text(out, None)}")
     groups = grouped(missing, at_once=lambda run, n: n)
     plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]

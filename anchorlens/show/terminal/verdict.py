@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anchorlens.show.evidence import lowered, raised
+from anchorlens.show.evidence import odds_decreases, odds_increases
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
@@ -77,7 +77,7 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
     counting = by_probes.strongest
     yield f"Evidence: value, odds raised (×) and lowered (÷), middle 80 % of each {what_is_named(by_probes)}"
     for reading in counting:
-        changes = (*raised(reading), *lowered(reading))
+        changes = (*odds_increases(reading), *odds_decreases(reading))
         ends = ((SHORT.get(label, label), low, high) for label, (low, high) in reading.ranges.items())
         yield f"  {reading.reading}: {number(reading.value, '.2f')}"
         yield f"    {reading.meaning}"

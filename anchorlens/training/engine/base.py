@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.training.engine.architectures import architecture
-from anchorlens.training.engine.interventions import BeforeSteps, Held, Penalties
+from anchorlens.training.engine.interventions import BeforeSteps, Constraints, Penalties
 from anchorlens.training.engine.optimizers import MOMENTS, StackedOptimizer
 from anchorlens.training.recipes.schedule import epoch_order, learning_rate
 
@@ -114,9 +114,9 @@ class Engine(ABC):
         self._optimizer = StackedOptimizer(self._rows, [run.train_config for run in runs], self.layout)
         self._before_steps = BeforeSteps(runs, self.layout)
         self._penalties = Penalties(runs, self.layout)
-        self._held = Held(runs, self.layout)
+        self._constraints = Constraints(runs, self.layout)
         # an SVD cannot be captured in a graph, nor a window of steps
-        self._by_step = bool(self._penalties or self._held)
+        self._by_step = bool(self._penalties or self._constraints)
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -227,7 +227,7 @@ class Engine(ABC):
         """Update the members that are active and finite; store losses, norms and failures."""
         finite = loss.isfinite() & norm.isfinite()
         taken = self._active & finite
-        with self._held.around_update(self.step, self._rows.detach(), taken):
+        with self._constraints.around_update(self.step, self._rows.detach(), taken):
             self._optimizer.step(grads, norm, taken, self._within)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))

@@ -75,9 +75,9 @@ class FlatLayout(ABC):
 
         They share the memory of `rows`.
         """
-        return self.named(self.merged(rows))
+        return self.trained_parameters(self.merged(rows))
 
-    def named(self, merged: Parameters) -> dict[str, Tensor]:
+    def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
         """The trained parameters under their names and in their shapes: views of what `merged` returns."""
         return {name: merged[name] for name in self.shapes if name in merged}
 

@@ -140,7 +140,7 @@ class _Due(NamedTuple):
         return self.value * weight.square().mean().sqrt() * drawn.to(weight)
 
 
-class Held:
+class Constraints:
     """Matrices of some members that are frozen, or are projected to a bounded rank after each update."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
@@ -216,7 +216,7 @@ class Penalties:
 
     def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:
         """The penalty of each member at the update from `step`, in nats, differentiable in the weights."""
-        views = self._layout.named(merged)
+        views = self._layout.trained_parameters(merged)
         one = next(iter(views.values()))
         added = torch.zeros(len(self._of), dtype=one.dtype, device=one.device)
         for member, penalties in enumerate(self._of):

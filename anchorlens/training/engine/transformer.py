@@ -86,7 +86,7 @@ class Transformer(FlatLayout):
             for e, x in enumerate(of_all)
         }
 
-    def named(self, merged: Parameters) -> dict[str, Tensor]:
+    def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
         """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
 
         They are views of what `merged` returns.

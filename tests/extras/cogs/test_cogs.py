@@ -141,7 +141,7 @@ class TestPublished:
 
     @pytest.mark.parametrize("n", [1000, 24_155, 30_000])
     def test_primitives_and_exposures_are_always_trained(self, n):
-        drawn = self.TASK.drawn(n, generator(0, "data"))
+        drawn = self.TASK.training_examples(n, generator(0, "data"))
         counts = collections.Counter(drawn.prompts)
         fixed = [line.sentence for line in self.TASK._files["train"] if line.kind != "in_distribution"]
         assert len(drawn) == n and len(fixed) == 155
@@ -151,12 +151,12 @@ class TestPublished:
 
 class TestStandIn:
     def test_what_is_trained_and_what_the_words_are(self, task):
-        drawn = task.drawn(4, generator(0, "data"))
+        drawn = task.training_examples(4, generator(0, "data"))
         assert {"ant", "A bee ran ."} <= set(drawn.prompts) and len(drawn) == 4
         assert set(task.vocabulary.words) >= {"cat", "ant", UNKNOWN} and "yak" not in task.vocabulary.words
         assert task.splits["ood"].prompts[1] == f"A {UNKNOWN} ran ."
         with pytest.raises(ValueError, match="n_samples must be more than 2, the primitives and exposures"):
-            task.drawn(2, generator(0, "data"))
+            task.training_examples(2, generator(0, "data"))
 
     def test_cases_means_and_the_ceiling(self, task):
         knows = {p: a for e in task.splits.values() for p, a in zip(e.prompts, e.answers, strict=True)}

@@ -196,7 +196,7 @@ class TestTask:
         task = PrOntoQATask(least_hops=1, most_hops=2, n_test=100)
         for split, hops in (("id", {1, 2}), ("ood", {3, 4}), ("other", {1, 2})):
             assert {steps_to(prompt) for prompt in task.examples(split).prompts} == hops
-        drawn = task.drawn(500, generator(0, "data"))
+        drawn = task.training_examples(500, generator(0, "data"))
         assert len(set(drawn.prompts)) == 500
         assert not set(drawn.prompts) & (set(task.examples("id").prompts) | set(task.examples("ood").prompts))
         assert {steps_to(prompt) for prompt in drawn.prompts} == {1, 2}

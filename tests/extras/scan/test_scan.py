@@ -128,7 +128,7 @@ class TestSplits:
 
 class TestTrainingSet:
     def test_a_tenth_are_copies_and_the_rest_are_different_commands(self):
-        drawn = TASK.drawn(2222, generator(3, "data"))
+        drawn = TASK.training_examples(2222, generator(3, "data"))
         counts = collections.Counter(drawn.prompts)
         assert counts.pop("turn left") == 222
         assert len(counts) == 2000 and set(counts.values()) == {1}
@@ -136,12 +136,12 @@ class TestTrainingSet:
         assert [all_commands()[prompt] for prompt in drawn.prompts] == list(drawn.answers)
 
     def test_more_than_there_are_come_again(self):
-        counts = collections.Counter(TASK.drawn(30_000, generator(0, "data")).prompts)
+        counts = collections.Counter(TASK.training_examples(30_000, generator(0, "data")).prompts)
         assert set(counts.values()) == {1, 2, 3000}
 
     def test_the_simple_split_has_no_copies(self):
         task = ScanTask(split="simple")
-        assert len(set(task.drawn(1000, generator(0, "data")).prompts)) == 1000
+        assert len(set(task.training_examples(1000, generator(0, "data")).prompts)) == 1000
 
     def test_sequences_ask_for_the_answer_and_its_end_and_end_in_padding(self):
         batch = TASK.training_set(50, 0)

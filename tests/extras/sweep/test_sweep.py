@@ -138,7 +138,7 @@ class TestTheSameCallAgain:
         (damaged / "config.json").write_text("{half a fi")
         weights = (ended / "ckpt.pt").read_bytes()
         with pytest.warns(UserWarning, match="begun anew"):
-            work(folder.named(runs), folder.out)
+            work(folder.runs_with_ids(runs), folder.out)
         assert (folder.cell(cell_id(runs[0])) / "ckpt.pt").read_bytes() == weights
         assert (folder.cell(cell_id(runs[1])) / "cell.json").exists()
 
@@ -152,7 +152,7 @@ class TestTheSameCallAgain:
         monkeypatch.setenv(FACTOR, "1e-9")
         with pytest.raises(CheckpointError, match="too costly"):
             load_checkpoint(unfinished / "ckpt.pt")
-        work(folder.named([run]), folder.out)
+        work(folder.runs_with_ids([run]), folder.out)
         assert (folder.cell(cell_id(run)) / "ckpt.pt").read_bytes() == weights
 
 
@@ -261,7 +261,7 @@ def test_cells_that_fit_on_one_gpu_are_shared_by_all_processes(
     engine = SweepEngine("serial")
     engine.n_processes = n_processes
     folder = SweepFolder(tmp_path)
-    cells = folder.named([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])
+    cells = folder.runs_with_ids([*tiny({"seed": "0:7"}), *tiny({"seed": [0]}, d_mlp=24)])
     one = driver._Driver(cells, folder, engine)
     one.show = lambda steps, text: None
     one._give_out(InThisProcess(), cells)
@@ -299,7 +299,7 @@ def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
     blocked = SweepFolder(tmp_path).unfinished(cell_id(runs[1]))
     blocked.parent.mkdir()
     blocked.write_text("in the way")
-    cells = SweepFolder(tmp_path).named(runs)
+    cells = SweepFolder(tmp_path).runs_with_ids(runs)
     work(cells, tmp_path)
     first, failed, last = SweepFolder(tmp_path).read(cells)
     assert (first.status, failed.status, last.status) == ("finished", "failed", "finished")
@@ -330,7 +330,7 @@ def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_p
     noting(loop.Loop, "run")
     noting(working, "classify")
     (run,) = tiny({"seed": [0]}, matmul="tf32")
-    cells = SweepFolder(tmp_path).named([run])
+    cells = SweepFolder(tmp_path).runs_with_ids([run])
     work(cells, tmp_path)
     (cell,) = SweepFolder(tmp_path).read(cells)
     assert cell.status == "finished", cell.error
@@ -361,7 +361,7 @@ class TestRefuses:
 
     def test_a_folder_that_is_being_trained(self, tmp_path):
         runs = tiny({"seed": [0]})
-        with SweepFolder(tmp_path).held(runs), pytest.raises(ValueError, match="by another process"):
+        with SweepFolder(tmp_path).lock(runs), pytest.raises(ValueError, match="by another process"):
             sweep(runs, tmp_path, engine="serial")
 
     def test_what_is_no_run(self, tmp_path):

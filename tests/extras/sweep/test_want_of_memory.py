@@ -56,7 +56,7 @@ def test_a_cell_that_the_memory_does_not_hold(tmp_path):
 def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, recorded):
     """By the kernel for want of memory, which it counts; or by anybody else, as a faulty cell's may be."""
     KilledWorker = type("KilledWorker", (Exception,), {})
-    cells = SweepFolder(tmp_path).named(tiny({"seed": [0]}))
+    cells = SweepFolder(tmp_path).runs_with_ids(tiny({"seed": [0]}))
     monkeypatch.setattr(driver, "killed_for_memory", lambda: 0)
     engine = SweepEngine("serial")
     engine.name = "local"  # whose processes are on this machine

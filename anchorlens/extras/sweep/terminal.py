@@ -116,7 +116,7 @@ def _cell_table(result: SweepResult) -> Table:
         rows.append(
             (
                 cell.id,
-                *(value_label(cell.fields[name]) for name in result.axes),
+                *(value_label(cell.fields.get(name)) for name in result.axes),
                 *("-" if value is None else number(value, spec) for value, spec in values),
                 " ".join(str(numbers[name] or "-") for name in passed if name in numbers) or "-",
                 *(label.removeprefix("Phase ") for label in labels),

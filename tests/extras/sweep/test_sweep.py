@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from anchorlens_command import call
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
-from anchorlens.extras.sweep import Cell, open_sweep, sweep
+from anchorlens.extras.sweep import Cell, grid, open_sweep, sweep
 from anchorlens.extras.sweep.cells import cell_id
 from anchorlens.extras.sweep.engines import SweepEngine
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
@@ -429,3 +430,13 @@ def test_stop_at_loss_ends_a_run_there(tmp_path):
     cell = sweep([run], tmp_path / "a", engine="serial").cells[0]
     assert cell.status == "stopped early" and cell.numbers["step"] == 10
     assert TINY["n_checkpoints"] == 0
+
+
+def test_a_sweep_over_kinds_of_task_is_shown_and_drawn(tmp_path):
+    """Their fields differ: a run that lacks the field of an axis stands where its value is None."""
+    runs = [*tiny({"seed": [0]}), *grid("addition", {"seed": [0]}, steps=20, n_samples=200, d_mlp=16)]
+    result = sweep(runs, tmp_path / "sweep", engine="serial", progress=False)
+    assert set(result.axes["kind"]) == {"two_anchor", "addition"} and None in result.axes["anchors"]
+    assert "kind" in call("status", tmp_path / "sweep").stdout
+    call("diagram", tmp_path / "sweep")
+    assert (tmp_path / "sweep/diagram.html").exists()

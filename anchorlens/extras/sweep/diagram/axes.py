@@ -71,7 +71,7 @@ def value_label(value: object) -> str:
 
 def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
     """The name of a cell: `gamma 0.3, seed 0`."""
-    return ", ".join(f"{name} {value_label(cell.fields[name])}" for name in fields)
+    return ", ".join(f"{name} {value_label(cell.fields.get(name))}" for name in fields)
 
 
 def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:
@@ -110,7 +110,7 @@ def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]
         name: name of the field.
         varying: `axes_of(cells)`.
     """
-    values = varying.get(name) or (cells[0].fields[name],)
+    values = varying.get(name) or (cells[0].fields.get(name),)
     others = [other for other in varying if other not in (name, "seed") and goes_with(cells, name, other)]
     title = TITLES.get(name, name)
     return Axis(name, values, f"{title}; with it {', '.join(others)}" if others else title)
@@ -118,7 +118,7 @@ def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]
 
 def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
     """Whether two fields vary together: each value of one occurs with one value of the other."""
-    pairs = {(value_key(cell.fields[name]), value_key(cell.fields[other])) for cell in cells}
+    pairs = {(value_key(cell.fields.get(name)), value_key(cell.fields.get(other))) for cell in cells}
     return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
 
 
@@ -147,7 +147,7 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
             axes.append(axis(cells, name, varying))
     groups: dict[tuple[int, ...], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(tuple(a.position(cell.fields[a.name]) for a in axes), []).append(cell)
+        groups.setdefault(tuple(a.position(cell.fields.get(a.name)) for a in axes), []).append(cell)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return tuple(
         Slice(", ".join(f"{a.name} {a.labels[i]}" for a, i in zip(axes, place, strict=True)), tuple(group))

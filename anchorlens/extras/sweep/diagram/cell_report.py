@@ -59,6 +59,6 @@ def _facts(cell: Cell, others: Sequence[str]) -> str:
         ended if step is None else f"{ended} after {step:,} steps",
         None if seconds is None else f"{seconds:,.0f} s",
         None if loss is None else f"loss {loss:.2g} nats",
-        *(f"{name} {value_label(cell.fields[name])}" for name in others),
+        *(f"{name} {value_label(cell.fields.get(name))}" for name in others),
     ]
     return " · ".join(part for part in parts if part)

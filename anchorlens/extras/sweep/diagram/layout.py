@@ -114,8 +114,8 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
     across, up = axis(cells, x, varying), None if y is None else axis(cells, y, varying)
     groups: dict[tuple[int, int], dict[str, Cell]] = {}
     for cell in cells:
-        row = 0 if up is None else up.position(cell.fields[up.name])
-        groups.setdefault((row, across.position(cell.fields[x])), {})[cell.id] = cell
+        row = 0 if up is None else up.position(cell.fields.get(up.name))
+        groups.setdefault((row, across.position(cell.fields.get(x))), {})[cell.id] = cell
     squares = [
         Square(column, row, tuple(sorted(group.values(), key=lambda cell: cell.fields["seed"])))
         for (row, column), group in sorted(groups.items())

@@ -434,7 +434,10 @@ def test_stop_at_loss_ends_a_run_there(tmp_path):
 
 def test_a_sweep_over_kinds_of_task_is_shown_and_drawn(tmp_path):
     """Their fields differ: a run that lacks the field of an axis stands where its value is None."""
-    runs = [*tiny({"seed": [0]}), *grid("addition", {"seed": [0]}, steps=20, n_samples=200, d_mlp=16)]
+    runs = [
+        *tiny({"seed": [0]}),
+        *grid("addition", {"seed": [0]}, steps=20, n_samples=200, batch_size=50, d_mlp=16),
+    ]
     result = sweep(runs, tmp_path / "sweep", engine="serial", progress=False)
     assert set(result.axes["kind"]) == {"two_anchor", "addition"} and None in result.axes["anchors"]
     assert "kind" in call("status", tmp_path / "sweep").stdout

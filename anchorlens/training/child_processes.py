@@ -94,18 +94,16 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
     with safe_children():
         # OpenMP threads that wait for work would take the cores from the other processes
         env = {"OMP_NUM_THREADS": "1", **sleeping_threads()}
-        executor = ProcessPoolExecutor(
-            n_processes, env=env, initializer=end_with_parent, initargs=(os.getpid(),)
-        )
+        pool = ProcessPoolExecutor(n_processes, env=env, initializer=end_with_parent, initargs=(os.getpid(),))
         try:
-            yield executor
+            yield pool
         except TerminatedWorkerError as error:
             raise WorkerKilled(
                 f"a worker process was killed (by hand, or for want of memory: try fewer workers){advice}"
             ) from error
         finally:
             _replace_killed_tracker()
-            executor.shutdown(kill_workers=True)
+            pool.shutdown(kill_workers=True)
 
 
 def _replace_killed_tracker() -> None:

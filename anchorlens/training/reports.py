@@ -1,7 +1,7 @@
 """Training processes report progress in files, which the process that started them reads as they grow.
 
-A job appends a line to a file of its own. `on_log` may stop all jobs by an error; then each job waits after a
-line for an answer: a file `.go` next to its own file, or the file `stop`.
+A job appends a line to a file of its own. An error of `on_log` stops all jobs. With `on_log`, a job therefore
+waits after each line for an answer: a file `.go` next to its own file, or the file `stop`.
 """
 
 from __future__ import annotations

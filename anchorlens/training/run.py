@@ -104,8 +104,9 @@ def train(
 
         def tell(done: int, text: str, lines: Lines) -> None:
             show(done, text, lines)
-            for place, line in lines if report is not None else ():
-                report(place, line)
+            if report is not None:
+                for place, line in lines:
+                    report(place, line)
 
         (result,) = train_together(runs, [out], tell, resume=resume)
         show(run.train_config.total_steps, "")

@@ -6,6 +6,9 @@ from .extras.cogs.task import CogsTask as CogsTask
 from .extras.concept_graphs.task import ConceptGraphsTask as ConceptGraphsTask
 from .extras.concept_graphs.unet.config import UNetConfig as UNetConfig
 from .extras.control.run import control as control
+from .extras.gamma_init.gamma_init import GammaTable as GammaTable
+from .extras.gamma_init.gamma_init import gamma_init_ as gamma_init_
+from .extras.gamma_init.gamma_init import gamma_table as gamma_table
 from .extras.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .extras.scan.task import ScanTask as ScanTask
 from .extras.text.task import TextTask as TextTask
@@ -16,9 +19,6 @@ from .files.importers.hooked_from import hooked_from as hooked_from
 from .files.importers.opened import open_checkpoint as open_checkpoint
 from .files.safe import CheckpointError as CheckpointError
 from .models.config import ModelConfig as ModelConfig
-from .models.gamma_init import GammaTable as GammaTable
-from .models.gamma_init import gamma_init_ as gamma_init_
-from .models.gamma_init import gamma_table as gamma_table
 from .models.hooked import build_model as build_model
 from .models.library import HookedTransformer as HookedTransformer
 from .models.library import HookedTransformerConfig as HookedTransformerConfig

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from anchorlens.models.gamma_init import GammaTable
+from pathlib import Path
+
+from anchorlens.extras.gamma_init.gamma_init import GammaTable
 from anchorlens.show.formats import short
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
 from anchorlens.views import html
+
+TEMPLATE = Path(__file__).parent / "templates/gamma_table.html"
 
 MOST_ROWS = 60
 """Largest number of matrices shown; the others are counted."""
@@ -20,7 +24,7 @@ def gamma_table_html(table: GammaTable) -> str:
         for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])
     ]
     return view(
-        "gamma_table.html",
+        TEMPLATE,
         table=table,
         shown=Table(table.columns, rows, numbers=range(3, len(table.columns))),
         n_more=len(table.rows[MOST_ROWS:]),

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_number, suggestion
+from anchorlens.extras.gamma_init.fused import is_known, layout_of, values_in
 from anchorlens.models.config import Part
-from anchorlens.models.fused import is_known, layout_of, values_in
 from anchorlens.models.gamma import expert_of, is_bias_or_norm, matrices, without_a_draw, writes_to_residual
 from anchorlens.models.wrappers import unwrapped
 from anchorlens.texts import safe_repr

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
+from anchorlens.extras.gamma_init.parameters import Matrix, Parameters, check_memory, parameters_of
 from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig, unusual_gammas
 from anchorlens.models.gamma import draw, initial_generator
-from anchorlens.models.parameters import Matrix, Parameters, check_memory, parameters_of
 from anchorlens.records import Record
 from anchorlens.views import html
 
@@ -41,14 +41,15 @@ def gamma_init_(
     """Draw the weights of your own model anew, in place, with std = fan_in^-gamma.
 
     A larger gamma makes smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging
-    Face's GPT-2, a nanoGPT, anything made of the modules in the table of `anchorlens.models.parameters`. The
-    fan-in of a matrix is how many inputs each of its outputs sums: n_heads * d_head for W_O, d_mlp for W_out,
-    and d_model for every other matrix of a transformer, token and position embeddings included (heads that
-    share keys and values, gated MLPs and mixtures of experts too). A tied matrix is drawn once; its fan-in is
-    d_model both as embedding and as unembedding. Biases become 0, also that of the unembedding; LayerNorms
-    and RMSNorms get weight 1 and bias 0; the padding row of an embedding becomes 0. Every parameter is set,
-    frozen ones too, except those that `fan_in` maps to None. Initialisation settings in the model's own
-    configuration are ignored.
+    Face's GPT-2, a nanoGPT, anything made of the modules in the table of
+    `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is how many inputs each of its
+    outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix of a
+    transformer, token and position embeddings included (heads that share keys and values, gated MLPs and
+    mixtures of experts too). A tied matrix is drawn once; its fan-in is d_model both as embedding and as
+    unembedding. Biases become 0, also that of the unembedding; LayerNorms and RMSNorms get weight 1 and
+    bias 0; the padding row of an embedding becomes 0. Every parameter is set, frozen ones too, except
+    those that `fan_in` maps to None. Initialisation settings in the model's own configuration are
+    ignored.
 
     A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the same weights as from
     `build_model` with this gamma and seed, bit for bit (rounded in half precision). Numbers are drawn on the
@@ -60,7 +61,7 @@ def gamma_init_(
         gamma: initialization rate, -10..10.
         gamma_embedding: gamma of the embeddings and the unembedding; None for `gamma`.
         gamma_qk: gamma of queries and keys; None for `gamma`. A matrix that holds queries, keys and values
-            is drawn in two parts where the order of its rows is known (`anchorlens.models.fused`).
+            is drawn in two parts where the order of its rows is known (`anchorlens.extras.gamma_init.fused`).
         gamma_vo: gamma of W_V and W_O; None for `gamma`.
         gamma_mlp: gamma of the MLPs, and of a mixture's router; None for `gamma`.
         gamma_experts: gamma of each expert in a HookedTransformer's mixture; None for `gamma_mlp`.

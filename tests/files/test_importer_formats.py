@@ -18,6 +18,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
 from anchorlens.tasks.two_anchor.behaviour import evaluate
+from anchorlens.tasks.two_anchor.metrics import MAX_TRIALS
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"
@@ -53,7 +54,8 @@ class TestReleasedCheckpoints:
     def test_accuracies_are_those_that_were_measured(self, folder):
         truth = json.loads((RELEASED / folder / "measured.json").read_text())
         checkpoint = open_checkpoint(RELEASED / folder).checkpoint
-        behaviour = evaluate(checkpoint.last_position_model(), checkpoint.task, n_noise=24)
+        questions = {"n_noise": 24, "max_trials": MAX_TRIALS}  # theirs were 4,000 of each kind
+        behaviour = evaluate(checkpoint.last_position_model(), checkpoint.task, **questions)
         last_pair = next(p.accuracy for p in behaviour.pairs if p.pair == (4, 3))  # their OOD
         for found, name in (
             (behaviour.train, "train_acc"),

@@ -68,6 +68,6 @@ CAPTIONS = captions_in(TEMPLATES / "captions.toml")
 
 
 def caption_of(probe: str, result: object = None) -> Caption | None:
-    """The caption of a shipped probe's picture; where a picture can have arrows, of this one."""
-    without = "" if getattr(result, "steps", True) else "_without_arrows"
-    return CAPTIONS.get(probe + without)
+    """The caption of a shipped probe's picture; of tokens alone if it has no shifts to draw, or no anchors."""
+    of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
+    return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

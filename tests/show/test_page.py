@@ -11,7 +11,17 @@ from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.probes import COSTLY, OF_MIXTURES, REPORT_PROBES, SHIPPED, embedding_pca
+from anchorlens.probes import (
+    COSTLY,
+    OF_MIXTURES,
+    REPORT_PROBES,
+    SHIPPED,
+    activation_patching,
+    attention_patterns,
+    embedding_pca,
+    q_condensation,
+    stable_rank,
+)
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
 from anchorlens.show.report.panels import CARD
@@ -119,7 +129,8 @@ def test_what_stands_in_each_model_stands_once(several):
 
 
 def test_every_probe_has_one_sentence_on_how_to_read_it():
-    others = {"training_curve", "training_without_phases", "trajectory", "embedding_pca_without_arrows"}
+    others = {"training_curve", "training_without_phases", "trajectory"}
+    others |= {"embedding_pca_of_tokens", "activation_patching_of_tokens"}
     assert {probe.__name__ for probe in SHIPPED} | others == set(CAPTIONS)
     for caption in CAPTIONS.values():
         assert caption.how_to_read.endswith(".") and caption.how_to_read.count(". ") == 0
@@ -210,7 +221,7 @@ class TestNotebookView:
         assert by_probes().phase.label in verdict._repr_html_()
 
 
-def test_a_picture_without_arrows_has_a_caption_without_them():
+def test_a_picture_without_shifts_or_anchors_has_a_caption_without_them():
     """Addition has no shifts; its embedding is that of the tokens that it uses, not of the vocabulary."""
     model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
     task = AdditionTask(largest=9, square_min=4, square_max=5, n_held_out=20)
@@ -219,4 +230,13 @@ def test_a_picture_without_arrows_has_a_caption_without_them():
     assert f"all {task.d_vocab} tokens of the task" in repr(foreign)
     assert "arrows" in caption_of("embedding_pca", own).how_to_read
     assert "arrows" not in caption_of("embedding_pca", foreign).how_to_read
+    sequences = {"tokens": [5, 0, 2, 7], "corrupted": [5, 0, 1, 7], "targets": [8, 9]}
+    for result in (
+        *(probe(model, task) for probe in (embedding_pca, stable_rank, q_condensation)),
+        attention_patterns(model, tokens=[5, 0, 2, 7]),
+        activation_patching(model, **sequences),
+    ):
+        text = caption_of(result.probe, result).how_to_read
+        assert not any(word in text for word in ("anchor", "key", "shift", "g(x"))
+    assert "anchor" in caption_of("activation_patching", activation_patching(model, AnchorTask())).how_to_read
     assert "darker" not in caption_of("attention_patterns").how_to_read  # on a dark page more is lighter

@@ -68,6 +68,6 @@ CAPTIONS = captions_in(TEMPLATES / "captions.toml")
 
 
 def caption_of(probe: str, result: object = None) -> Caption | None:
-    """The caption of a shipped probe's picture; of tokens alone if it has no shifts to draw, or no anchors."""
+    """The caption of a shipped probe's picture; that of tokens alone where no shifts or anchors are known."""
     of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
     return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

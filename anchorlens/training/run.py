@@ -25,7 +25,7 @@ from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
 from anchorlens.training.progress import Lines, progress_bar
-from anchorlens.training.recipes.run_config import RunConfig, field_advice
+from anchorlens.training.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
@@ -189,13 +189,14 @@ def train_many(
 
 def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], resume: bool) -> None:
     """Check the checkpoints that the runs to train start from, and warn of unusual values in these runs."""
-    notes: dict[str, None] = {}
-    for run, folder in zip(runs, folders, strict=True):
-        if not (resume and folder is not None and has_ended(folder)):
-            check_start(run)
-            notes |= dict.fromkeys(run.notes)
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
+    to_train = [
+        run
+        for run, folder in zip(runs, folders, strict=True)
+        if not (resume and folder is not None and has_ended(folder))
+    ]
+    for run in to_train:
+        check_start(run)
+    say_notes(to_train, stacklevel=4)
 
 
 def _reporter(

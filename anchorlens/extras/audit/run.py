@@ -24,7 +24,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.show import figures
 from anchorlens.texts import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.training.recipes.run_config import RunConfig, say_notes
 from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def audit(
     control = planted(mappings, another)
     data = {seed: mappings for seed in seeds} | ({} if control is None else {another: control})
     runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in data]
+    say_notes(runs, stacklevel=2)
     right = watch(runs, list(data.values()), evaluation_steps, n_draws, workers=workers, progress=progress)
     checked = None
     if control is not None and control.planted is not None:

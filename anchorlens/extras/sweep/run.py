@@ -18,7 +18,7 @@ from anchorlens.models.devices import killed_for_memory
 from anchorlens.training.jobs import grouped, submit_all
 from anchorlens.training.plan import check_runs, check_start, trained_together
 from anchorlens.training.progress import Show, progress_bar
-from anchorlens.training.recipes.run_config import RunConfig, field_advice
+from anchorlens.training.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.training.run_folder import last_step
 
 BREAKS = 3
@@ -84,6 +84,7 @@ def sweep(
         if retry_failed:
             for name, _ in cells:
                 folder.failure(name).unlink(missing_ok=True)
+        say_notes((run for _, run in folder.missing(cells)), stacklevel=3)
         driver = _Driver(cells, folder, chosen)
         with progress_bar(driver.total_steps, enabled=progress, ask=driver.steps_by_now) as driver.show:
             driver.train()

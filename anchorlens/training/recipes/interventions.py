@@ -110,6 +110,12 @@ class Windowed(NamedTuple):
     windows: tuple[Window, ...]
     """Windows in order, without overlap."""
 
+    @property
+    def largest(self) -> float:
+        """The largest value that the field takes."""
+        ends = (value for window in self.windows for value in (window.value, window.last))
+        return max([*ends, *([] if self.base is None else [self.base])])
+
     def __str__(self) -> str:
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 

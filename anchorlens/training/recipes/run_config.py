@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from anchorlens.models.config import unusual_gammas
 from anchorlens.tasks.registry import read_stored_task, read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
-from anchorlens.training.recipes.interventions import with_base
+from anchorlens.training.recipes.interventions import read_schedule, with_base
 from anchorlens.training.recipes.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.views import html
 
@@ -120,10 +121,12 @@ class RunConfig(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is unusual about its gammas and its learning rate, in sentences."""
+        """What is unusual about its gammas and its largest learning rate, in sentences."""
         lr = self.train_config.lr
+        if isinstance(lr, str):
+            lr = read_schedule(lr).largest
         of_lr = []
-        if not isinstance(lr, str) and lr > MOST_USUAL_LR:
+        if lr > MOST_USUAL_LR:
             of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"]
         return (*unusual_gammas(vars(self.model_config)), *of_lr)
 
@@ -140,6 +143,13 @@ class RunConfig(NamedTuple):
         return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
 
     _repr_html_ = html
+
+
+def say_notes(runs: Iterable[RunConfig], *, stacklevel: int) -> None:
+    """Warn of what is unusual about runs: once for each field, however many runs have such values."""
+    notes = {note.split()[0]: note for run in runs for note in run.notes}
+    for note in notes.values():
+        warnings.warn(note, stacklevel=stacklevel + 1)
 
 
 _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair[::-1])}

@@ -365,7 +365,10 @@ class TestRefused:
             audit(3)
 
     def test_a_run_that_diverges_says_so(self):
-        with pytest.raises(TrainingDiverged, match="with seed [01] at step"):
+        with (
+            pytest.warns(UserWarning, match="usual values are"),
+            pytest.raises(TrainingDiverged, match="with seed [01] at step"),
+        ):
             audit(
                 TASK,
                 model_config=replace(TINY, gamma=-9.0),

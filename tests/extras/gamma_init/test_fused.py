@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from anchorlens import gamma_init_, gamma_table
+from anchorlens import ModelConfig, build_model, gamma_init_, gamma_table
 
 D, HEADS, D_HEAD = 32, 4, 8
 LARGE, SMALL = 1.0, D**-1.5
@@ -204,6 +204,8 @@ def test_an_unusual_gamma_gets_a_note_and_is_drawn():
     with pytest.warns(UserWarning, match="gamma -1 makes weights that grow with their fan-in; usual values"):
         model = gamma_init_(nn.Linear(64, 64), gamma=-1)
     assert model.weight.detach().std() == pytest.approx(64, rel=0.1)
+    with pytest.warns(UserWarning, match="gamma_mlp -1 makes weights that grow with their fan-in"):
+        build_model(ModelConfig(n_layers=1, d_model=8, d_head=4, d_mlp=8, gamma_mlp=-1))
     with pytest.warns(UserWarning, match="gamma_qk 4 makes weights of nearly 0"):
         gamma_init_(nn.ModuleDict({"q_proj": nn.Linear(8, 8)}), gamma=0.5, gamma_qk=4)
 

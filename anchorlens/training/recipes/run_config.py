@@ -146,8 +146,8 @@ class RunConfig(NamedTuple):
 
 
 def say_notes(runs: Iterable[RunConfig], *, stacklevel: int) -> None:
-    """Warn of what is unusual about runs: once for each field, however many runs have such values."""
-    notes = {note.split()[0]: note for run in runs for note in run.notes}
+    """Warn of what is unusual about runs: once for each field and effect, however many runs have it."""
+    notes = {tuple(note.split(" ", 2)[::2]): note for run in runs for note in run.notes}  # less the value
     for note in notes.values():
         warnings.warn(note, stacklevel=stacklevel + 1)
 

@@ -15,7 +15,7 @@ from transformer_lens import patching
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import library, transformer
-from anchorlens.models.transformer import HookedTransformer, HookedTransformerConfig
+from anchorlens.models.transformer import HookedTransformer, HookedTransformerConfig, block
 from anchorlens.models.transformer.configuration import ACTIVATIONS, NOT_READ
 
 KINDS = ARCHITECTURES | {
@@ -400,4 +400,4 @@ class TestToolsOfTransformerLens4:
 
 
 def test_transformer_is_what_the_library_lacks():
-    assert {*library.__all__} <= {*vars(transformer)}
+    assert {*library.__all__} <= {*vars(transformer), *vars(block)}

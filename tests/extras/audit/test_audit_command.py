@@ -30,10 +30,14 @@ def test_a_file_is_ranked_and_written(dataset, tmp_path):
 
 def test_json_is_one_object_and_the_papers_task_the_default():
     content = json.loads(run(*FAST, "--json").stdout)
-    assert content["model"]["gamma"] == 0.8 and content["train"]["steps"] == 3 and content["fit"] == 0.5
-    assert content["train"]["device"] == "auto"
+    assert (
+        content["model_config"]["gamma"] == 0.8
+        and content["train_config"]["steps"] == 3
+        and content["fit"] == 0.5
+    )
+    assert content["train_config"]["device"] == "auto"
     content = json.loads(run(*FAST, "--json", "--fit", 0.2, "--device", "cpu").stdout)
-    assert content["fit"] == 0.2 and content["train"]["device"] == "cpu"
+    assert content["fit"] == 0.2 and content["train_config"]["device"] == "cpu"
 
 
 @pytest.mark.parametrize(

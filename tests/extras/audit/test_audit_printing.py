@@ -118,4 +118,4 @@ def test_json_is_one_object_on_one_line(capsys):
     content = json.loads(line)
     assert content["schema_version"] == 1 and content["n_flagged"] == 1 and content["n_never_fit"] == 2
     assert content["mappings"][0]["fit_step 0"] is None and len(content["mappings"]) == 1280
-    assert content["score"]["n_violating"] == 160 and content["model"]["gamma"] == 0.8
+    assert content["score"]["n_violating"] == 160 and content["model_config"]["gamma"] == 0.8

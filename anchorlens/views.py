@@ -24,7 +24,7 @@ def table(name: str):
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):
                 return draw(result, *arguments, **options)
         raise ValueError(
-            f"nothing here shows a {type(result).__name__} as {name}; install the package that does, or "
+            f"nothing here shows {type(result).__name__} as {name}; install the package that does, or "
             "anchorlens whole: pip install --force-reinstall anchorlens"
         )
 

@@ -65,7 +65,7 @@ class BoundedGroup(TyperGroup):
 
 
 def _advice(name: str, names: Sequence[str]) -> str:
-    """What to do about a command that is not there: it does not load, is not installed, or is misspelled."""
+    """What to do about an unknown command: it does not load, is not installed, or is misspelled."""
     if advice := what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
@@ -73,8 +73,8 @@ def _advice(name: str, names: Sequence[str]) -> str:
     except ValueError as error:
         return str(error)
     return (
-        f"there is no command {safe_repr(name)}; {suggestion(name, names).rstrip('?')}; others come with the "
-        "products of anchorlens or of other packages: pip install --force-reinstall anchorlens installs ours"
+        f"the command {safe_repr(name)} is not available; products of anchorlens and other packages bring "
+        f"commands (pip install --force-reinstall anchorlens installs ours); {suggestion(name, names)}"
     )
 
 

@@ -1,1 +1,1 @@
-"""What several extras share: tasks in words."""
+"""What several products share: bases and presets of tasks, the cache of downloads, scratch folders."""

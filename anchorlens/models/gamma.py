@@ -29,8 +29,9 @@ and bias 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -53,31 +54,50 @@ class WeightInit:
     half-width of a uniform."""
 
 
-_BEFORE: dict[str, tuple[Part, tuple[int, ...]]] = {
-    "embed.W_E": ("embedding", (1,)),
-    "pos_embed.W_pos": ("embedding", (1,)),
-}
-_IN_A_BLOCK: dict[str, tuple[Part, tuple[int, ...]]] = {
-    "attn.W_Q": ("qk", (1,)),
-    "attn.W_K": ("qk", (1,)),
-    "attn._W_K": ("qk", (1,)),  # for heads that share keys and values, [n_key_value_heads, d_model, d_head]
-    "attn.W_V": ("vo", (1,)),
-    "attn._W_V": ("vo", (1,)),
-    "attn.W_O": ("vo", (0, 1)),
-    "mlp.W_in": ("mlp", (0,)),
-    "mlp.W_gate": ("mlp", (0,)),
-    "mlp.W_out": ("mlp", (0,)),
-}
-_OF_A_MIXTURE: dict[str, tuple[Part, tuple[int, ...]]] = {"mlp.W_gate.weight": ("mlp", (1,))}
-_OF_AN_EXPERT: dict[str, tuple[Part, tuple[int, ...]]] = {
-    "W_in.weight": ("mlp", (1,)),
-    "W_gate.weight": ("mlp", (1,)),
-    "W_out.weight": ("mlp", (1,)),
-}
-_BEHIND: dict[str, tuple[Part, tuple[int, ...]]] = {"unembed.W_U": ("embedding", (0,))}
-"""The matrices in the order of drawing: each one's part, and the axes whose sizes multiply to its fan-in."""
+class _Row(NamedTuple):
+    """A kind of parameter."""
 
-_BIASES = ("b_Q", "b_K", "_b_K", "b_V", "_b_V", "b_O", "b_in", "b_out", "b_U")
+    axes: str
+    """The fields of a configuration that are the sizes of its axes."""
+    part: Part | None = None
+    """The part that a matrix belongs to; None for a bias and for the parameters of a LayerNorm."""
+    fan_in: str = "d_model"
+    """The axes of a matrix whose sizes multiply to its fan-in."""
+
+
+_EMBEDDING = {
+    "embed.W_E": _Row("d_vocab d_model", "embedding"),
+    "pos_embed.W_pos": _Row("n_ctx d_model", "embedding"),
+}
+_ATTENTION = {
+    "attn.W_Q": _Row("n_heads d_model d_head", "qk"),
+    "attn.W_K": _Row("n_heads d_model d_head", "qk"),
+    "attn._W_K": _Row("n_key_value_heads d_model d_head", "qk"),
+    "attn.W_V": _Row("n_heads d_model d_head", "vo"),
+    "attn._W_V": _Row("n_key_value_heads d_model d_head", "vo"),
+    **{f"attn.b_{x}": _Row("n_heads d_head") for x in "QKV"},
+    "attn.W_O": _Row("n_heads d_head d_model", "vo", "n_heads d_head"),
+    "attn.b_O": _Row("d_model"),
+}
+_MLP = {
+    "mlp.W_in": _Row("d_model d_mlp", "mlp"),
+    "mlp.b_in": _Row("d_mlp"),
+    "mlp.W_gate": _Row("d_model d_mlp", "mlp"),
+    "mlp.W_out": _Row("d_mlp d_model", "mlp", "d_mlp"),
+    "mlp.b_out": _Row("d_model"),
+}
+_ROUTER = {"mlp.W_gate.weight": _Row("num_experts d_model", "mlp")}
+_EXPERT = {
+    "W_in.weight": _Row("d_mlp d_model", "mlp"),
+    "W_gate.weight": _Row("d_mlp d_model", "mlp"),
+    "W_out.weight": _Row("d_model d_mlp", "mlp", "d_mlp"),
+}
+_NORMS = {f"{norm}.{x}": _Row("d_model") for norm in ("ln1", "ln2") for x in "wb"}
+_UNEMBEDDING = {"unembed.W_U": _Row("d_model d_vocab", "embedding"), "unembed.b_U": _Row("d_vocab")}
+_FINAL_NORM = {f"ln_final.{x}": _Row("d_model") for x in "wb"}
+"""Every kind of parameter, without the name of its block or expert. Matrices are drawn in this order."""
+_OF_OTHERS = ("attn._W_K", "attn._W_V", "mlp.W_gate")
+"""Matrices of a HookedTransformer with shared keys and values or gated MLPs, which no ModelConfig has."""
 
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
@@ -97,12 +117,20 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
 
 def matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
     """Name of a weight matrix -> its part and the axes of its fan-in, in the order of drawing."""
-    block = dict(_IN_A_BLOCK)
-    if n_experts is not None:
-        block |= _OF_A_MIXTURE
-        block |= {f"mlp.experts.{e}.{name}": r for e in range(n_experts) for name, r in _OF_AN_EXPERT.items()}
-    blocks = {f"blocks.{layer}.{name}": row for layer in range(n_layers) for name, row in block.items()}
-    return {**_BEFORE, **blocks, **_BEHIND}
+    block = _ATTENTION | _MLP | (_ROUTER | _experts(n_experts) if n_experts else {})
+    found: dict[str, tuple[Part, tuple[int, ...]]] = {}
+    for name, row in (_EMBEDDING | _blocks(n_layers, block) | _UNEMBEDDING).items():
+        if row.part is not None:
+            found[name] = row.part, tuple(row.axes.split().index(axis) for axis in row.fan_in.split())
+    return found
+
+
+def _experts(n_experts: int) -> dict[str, _Row]:
+    return {f"mlp.experts.{e}.{name}": row for e in range(n_experts) for name, row in _EXPERT.items()}
+
+
+def _blocks(n_layers: int, block: Mapping[str, _Row]) -> dict[str, _Row]:
+    return {f"blocks.{layer}.{name}": row for layer in range(n_layers) for name, row in block.items()}
 
 
 def writes_to_residual(name: str) -> bool:
@@ -129,37 +157,12 @@ def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every parameter of a config and its shape in HookedTransformer's layout, without building it."""
-    heads, d_model, d_head = config.n_heads, config.d_model, config.d_head
-    block = {f"attn.W_{x}": (heads, d_model, d_head) for x in "QKV"}
-    block |= {f"attn.b_{x}": (heads, d_head) for x in "QKV"}
-    block |= {
-        "attn.W_O": (heads, d_head, d_model),
-        "attn.b_O": (d_model,),
-    }
-    block |= {f"mlp.{name}": shape for name, shape in _mlp_shapes(config).items()}
-    block |= {f"{ln}.{x}": (d_model,) for ln in ("ln1", "ln2") for x in "wb"}
-    shapes: dict[str, tuple[int, ...]] = {
-        "embed.W_E": (config.d_vocab, d_model),
-        "pos_embed.W_pos": (config.n_ctx, d_model),
-        "unembed.W_U": (d_model, config.d_vocab),
-        "unembed.b_U": (config.d_vocab,),
-    }
-    for layer in range(config.n_layers):
-        shapes |= {f"blocks.{layer}.{name}": shape for name, shape in block.items()}
+    mlp = _MLP if config.num_experts is None else _experts(config.num_experts) | _ROUTER
+    block = {name: row for name, row in (_ATTENTION | mlp | _NORMS).items() if name not in _OF_OTHERS}
+    rows = _EMBEDDING | _UNEMBEDDING | _blocks(config.n_layers, block)
     if config.variant != "postnorm":
-        shapes |= {"ln_final.w": (d_model,), "ln_final.b": (d_model,)}
-    return shapes
-
-
-def _mlp_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every parameter of an MLP, or of a mixture of experts."""
-    d_model, d_mlp = config.d_model, config.d_mlp
-    if config.num_experts is None:
-        return {"W_in": (d_model, d_mlp), "b_in": (d_mlp,), "W_out": (d_mlp, d_model), "b_out": (d_model,)}
-    expert = {"W_in.weight": (d_mlp, d_model), "W_out.weight": (d_model, d_mlp)}
-    expert["W_gate.weight"] = (d_mlp, d_model)
-    of_experts = {f"experts.{e}.{name}": s for e in range(config.num_experts) for name, s in expert.items()}
-    return of_experts | {"W_gate.weight": (config.num_experts, d_model)}
+        rows |= _FINAL_NORM
+    return {name: tuple(getattr(config, axis) for axis in row.axes.split()) for name, row in rows.items()}
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
@@ -167,8 +170,7 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 
     `postnorm` has biases only in its LayerNorms and the unembedding (the equations of arXiv 2405.05409).
     """
-    biases = ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out")
-    return config.variant == "postnorm" and name.endswith(biases)
+    return config.variant == "postnorm" and _is_bias(name) and not name.startswith("unembed.")
 
 
 def initial_weights(
@@ -207,7 +209,11 @@ def is_bias_or_norm(name: str) -> bool:
     owner, own = name.rpartition(".")[::2]
     module = owner.rpartition(".")[2]
     is_norm = module.startswith("ln") or module.endswith("_norm")
-    return own in _BIASES or (own in ("w", "b") and is_norm)
+    return _is_bias(name) or (own in ("w", "b") and is_norm)
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2].lstrip("_").startswith("b_")
 
 
 def without_a_draw(name: str) -> float:

@@ -31,7 +31,7 @@ from .training import checkpoints as checkpoints
 from .training.recipes.presets import preset as preset
 from .training.recipes.run_config import RunConfig as RunConfig
 from .training.recipes.train_config import TrainConfig as TrainConfig
-from .training.recipes.transfer import Transferred as Transferred
+from .training.recipes.transfer import WidthTransfer as WidthTransfer
 from .training.recipes.transfer import transfer as transfer
 from .training.result import TrainResult as TrainResult
 from .training.run import train as train

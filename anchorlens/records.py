@@ -93,7 +93,7 @@ def _text(n_characters: int, read: Callable[[str], str] = _line, pattern: str | 
 
 
 @dataclass(frozen=True)
-class _Rounded:
+class _SixDigits:
     """A number of a picture: six digits in JSON, and an integer where it is one."""
 
     least: int | None = None
@@ -116,7 +116,7 @@ def _rounded(value: float) -> float:
     return int(value) if float(value).is_integer() else round(float(value), 6)
 
 
-class _Unstored:
+class _DefaultOnly:
     """A field that JSON does not hold; it has its default when the result is read."""
 
     def __get_pydantic_core_schema__(self, *_: object) -> Any:
@@ -133,14 +133,14 @@ Name = Annotated[str, _text(200)]
 Text = Annotated[str, _text(2000)]
 LongText = Annotated[str, _text(20_000)]
 Lines = Annotated[str, _text(100_000, _lines)]
-DrawnNumber = Annotated[float, _Rounded()]
-DrawnShare = Annotated[float, _Rounded(0, 1)]
-DrawnError = Annotated[float, _Rounded(0)]
+DrawnNumber = Annotated[float, _SixDigits()]
+DrawnShare = Annotated[float, _SixDigits(0, 1)]
+DrawnError = Annotated[float, _SixDigits(0)]
 ReadingName = Annotated[str, _text(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
 """`probe.number`, as no other column of a sweep's table is called."""
 Plain = Annotated[dict[Any, Any], Check(lambda pydantic: [pydantic.AfterValidator(refusing(_plain))])]
 """A table of any content that JSON can hold."""
-UNSTORED = _Unstored()
+UNSTORED = _DefaultOnly()
 """`Annotated[T, UNSTORED]` is a field that JSON does not hold."""
 
 

@@ -28,7 +28,7 @@ class OutputLost(SystemExit):
         self.reason = error.strerror or str(error)
 
 
-class _Guarded(io.FileIO):
+class _DescriptorFile(io.FileIO):
     """A file descriptor that writes nothing more after its first failed write.
 
     For stdout the failure ends the program. If stderr fails the work continues, since it is worth more than
@@ -84,7 +84,7 @@ def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
         number = os.open(os.devnull, os.O_WRONLY)
     else:
         stream.flush()
-    descriptor: Any = _Guarded(number, "wb", closefd=False)
+    descriptor: Any = _DescriptorFile(number, "wb", closefd=False)
     descriptor.ends_program = ends_program
     return io.TextIOWrapper(
         io.BufferedWriter(descriptor),

@@ -76,7 +76,6 @@ class TestTheSameAsTransformerLens:
         assert list(ours.mod_dict) == list(theirs.mod_dict)
         assert same(ours.state_dict(), theirs.state_dict())
         assert list(dict(ours.named_parameters())) == list(dict(theirs.named_parameters()))
-        assert ours.n_params_total == theirs.n_params_total
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
     def test_activations_and_what_is_returned(self, kind, dtype):
@@ -117,7 +116,7 @@ class TestTheSameAsTransformerLens:
         is_plain = not (ours.cfg.attn_only or ours.cfg.num_experts)  # experts are in no such stack
         names += ["W_in", "W_out", "b_in", "b_out"] * is_plain
         names += ["W_gate"] * (ours.cfg.gated_mlp and is_plain)
-        names += [] if ours.cfg.positional_embedding_type == "rotary" else ["W_pos", "W_E_pos"]
+        names += [] if ours.cfg.positional_embedding_type == "rotary" else ["W_pos"]
         if not len(ours.blocks):
             return
         for name in names:
@@ -125,9 +124,6 @@ class TestTheSameAsTransformerLens:
         for name in ("QK", "OV"):
             assert torch.equal(getattr(ours, name).AB, getattr(theirs, name).AB)
             assert torch.equal(getattr(ours.blocks[1].attn, name).AB, getattr(theirs.blocks[1].attn, name).AB)
-        for mode in "QKV":
-            assert torch.equal(ours.all_composition_scores(mode), theirs.all_composition_scores(mode))
-        assert ours.all_head_labels() == theirs.all_head_labels()
         if is_plain:
             assert torch.equal(ours.accumulated_bias(1, mlp_input=True), theirs.accumulated_bias(1, True))
         assert torch.equal(

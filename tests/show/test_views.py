@@ -39,7 +39,7 @@ from anchorlens import (
 )
 from anchorlens.configuration import settings
 from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.extras.audit import Audit, Planted, mappings_of
+from anchorlens.extras.audit import Audit, ControlModel, mappings_of
 from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.extras.cogs.task import CogsTask
 from anchorlens.extras.concept_graphs.task import ConceptGraphsTask
@@ -73,8 +73,8 @@ TEXT = {
     "Score",
     "Subject",
 }
-TEXT |= {"TrajectoryPoint", "Transferred", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
-TEXT |= {"Planted", "ReadingScore"}
+TEXT |= {"TrajectoryPoint", "WidthTransfer", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
+TEXT |= {"ControlModel", "ReadingScore"}
 """Public types whose one line of text says it all."""
 NAMES = ("extras.audit", "extras.benchmark", "extras.sweep", "files.importers", "probes", "verdict")
 PACKAGES = ("anchorlens", *(f"anchorlens.{name}" for name in NAMES))
@@ -338,7 +338,7 @@ def test_a_line_of_text_is_short():
         verdict.by_probes,
         verdict.by_decoding,
         audit().mappings,
-        Planted(np.ones(3, dtype=bool), np.ones((2, 3))),
+        ControlModel(np.ones(3, dtype=bool), np.ones((2, 3))),
         cell("3"),
         AnchorTask().sample(9),
     ]

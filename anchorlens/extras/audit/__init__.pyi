@@ -5,5 +5,5 @@ from .lateness import Score as Score
 from .mappings import Mappings as Mappings
 from .mappings import mappings_of as mappings_of
 from .result import Audit as Audit
-from .result import Planted as Planted
+from .result import ControlModel as ControlModel
 from .run import audit as audit

@@ -36,7 +36,7 @@ SCHEMA_VERSION = 1
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Planted:
+class ControlModel:
     """One more model, trained on the same dataset with wrong targets planted in it."""
 
     wrong: Bool[np.ndarray, " mapping"]
@@ -45,7 +45,7 @@ class Planted:
     """Probability of the target that this model was trained on, 0..1, mean over the draws."""
 
     def __repr__(self) -> str:
-        return f"Planted({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
+        return f"ControlModel({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
 
 
 @documented
@@ -73,7 +73,7 @@ class Audit:
     """The recipe, with the seed of the first model."""
     fit: float = FIT
     """Probability of the trained target from which a mapping counts as fit, 0..1."""
-    planted: Planted | None = None
+    planted: ControlModel | None = None
     """The model that measures what the audit can find; None for a dataset too small to plant anything."""
 
     @cached_property

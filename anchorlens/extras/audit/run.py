@@ -17,7 +17,7 @@ from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.extras.audit.lateness import FIT
 from anchorlens.extras.audit.mappings import Mappings, mappings_of
-from anchorlens.extras.audit.result import Audit, Planted
+from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
@@ -141,7 +141,7 @@ def audit(
     right = watch(runs, list(data.values()), evaluation_steps, n_draws, workers=workers, progress=progress)
     checked = None
     if control is not None and control.planted is not None:
-        checked = Planted(control.planted >= 0, right[-1])
+        checked = ControlModel(control.planted >= 0, right[-1])
     recipe = (seeds, n_draws, model_config, train_config, fit, checked)
     result = Audit(mappings, right[: len(seeds)], evaluation_steps, *recipe)
     if folder is not None:

@@ -11,7 +11,6 @@ from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.utilities.devices import move_to_and_update_config
 from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
-from transformer_lens.utilities.matrix import composition_scores
 from transformer_lens.utilities.typed_module_list import TypedModuleList
 
 from anchorlens.configuration import check_choice
@@ -260,7 +259,6 @@ class HookedTransformer(HookedRootModule):
 
     W_E = property(lambda self: self.embed.W_E)
     W_pos = property(lambda self: self.pos_embed.W_pos)
-    W_E_pos = property(lambda self: torch.cat([self.W_E, self.W_pos]))
     W_U = property(lambda self: self.unembed.W_U)
     b_U = property(lambda self: self.unembed.b_U)
     W_Q, b_Q = _of_each_layer("attn", "W_Q"), _of_each_layer("attn", "b_Q")
@@ -273,7 +271,6 @@ class HookedTransformer(HookedRootModule):
     W_gate = property(lambda self: self._gates if self.cfg.gated_mlp else None)
     QK = property(lambda self: FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1)))
     OV = property(lambda self: FactoredMatrix(self.W_V, self.W_O))
-    n_params_total = property(lambda self: sum(parameter.numel() for parameter in self.parameters()))
 
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
@@ -291,15 +288,3 @@ class HookedTransformer(HookedRootModule):
     ) -> Float[Tensor, "*batch d_model"]:
         """Columns of W_U, [*batch, d_model]."""
         return self.W_U.T[tokens]
-
-    def all_composition_scores(self, mode: str) -> Float[Tensor, "layer head later_layer later_head"]:
-        """How much each head's output is read by later heads' queries (Q), keys (K) or values (V)."""
-        check_choice("mode", mode, ("Q", "K", "V"))
-        right = {"Q": lambda: self.QK, "K": lambda: self.QK.T, "V": lambda: self.OV}[mode]()
-        layers = torch.arange(self.cfg.n_layers, device=self.W_E.device)
-        later = layers[:, None, None, None] < layers[None, None, :, None]
-        return composition_scores(self.OV, right, broadcast_dims=True).where(later, 0)
-
-    def all_head_labels(self) -> list[str]:
-        """L0H0, L0H1, ..., layer by layer."""
-        return [f"L{i}H{h}" for i in range(self.cfg.n_layers) for h in range(self.cfg.n_heads)]

@@ -18,7 +18,7 @@ from anchorlens.training.recipes.interventions import (
     ALL,
     CHANGES,
     ONCE,
-    During,
+    WindowedChange,
     read_changes,
     read_during,
     read_once,
@@ -224,7 +224,7 @@ class Penalties:
                 added[member] += self._term(own, member, views, step)
         return added
 
-    def _term(self, own: During, member: int, views: Parameters, step: int) -> Tensor | float:
+    def _term(self, own: WindowedChange, member: int, views: Parameters, step: int) -> Tensor | float:
         weight = own.window.at(step, self._total)
         if not weight:
             return 0.0

@@ -166,14 +166,14 @@ def _sizes(of_groups: Sequence[Tensor], x: Tensor) -> list[int]:
 
 
 def _taken(x: Float[Tensor, "slot width"], rows: Int[Tensor, " row"]) -> Float[Tensor, "row width"]:
-    return _Taken.apply(x, rows)  # pyright: ignore[reportReturnType]
+    return _RowSelection.apply(x, rows)  # pyright: ignore[reportReturnType]
 
 
 def _placed(x: Float[Tensor, "row width"], slots: Int[Tensor, " row"], n: int) -> Float[Tensor, "slot width"]:
-    return _Placed.apply(x, slots, n)  # pyright: ignore[reportReturnType]
+    return _RowScatter.apply(x, slots, n)  # pyright: ignore[reportReturnType]
 
 
-class _Taken(torch.autograd.Function):
+class _RowSelection(torch.autograd.Function):
     """Select rows. Only filling, whose gradient is 0, repeats, so that the backward pass need not sum."""
 
     @staticmethod
@@ -188,8 +188,8 @@ class _Taken(torch.autograd.Function):
         return grad.new_zeros(ctx.n, *grad.shape[1:]).index_copy_(0, rows, grad), None
 
 
-class _Placed(torch.autograd.Function):
-    """The inverse of `_Taken`: write rows to their slots among zeros."""
+class _RowScatter(torch.autograd.Function):
+    """The inverse of `_RowSelection`: write rows to their slots among zeros."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slots: Tensor, n: int) -> Tensor:

@@ -102,7 +102,7 @@ class Window(NamedTuple):
         return f"{_short(self.first)}:{_short(self.end)}={value}"
 
 
-class Windowed(NamedTuple):
+class WindowedValue(NamedTuple):
     """A value for every update of a run."""
 
     base: float | None
@@ -120,7 +120,7 @@ class Windowed(NamedTuple):
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 
 
-class Once(NamedTuple):
+class SingleChange(NamedTuple):
     """An intervention on weight matrices before one update."""
 
     matrices: str
@@ -134,13 +134,13 @@ class Once(NamedTuple):
         return f"{self.matrices}={_short(self.value)}@{self.step}"
 
 
-class During(NamedTuple):
+class WindowedChange(NamedTuple):
     """An intervention on weight matrices in a window of the run."""
 
     kind: str
     """For a penalty one of `PENALTIES`, else empty."""
     matrices: str
-    """As in `Once`."""
+    """As in `SingleChange`."""
     window: Window
     """The window; its value is the penalty's weight or the rank, and 1 for `freeze`."""
     has_value: bool
@@ -169,7 +169,7 @@ def value_at(value: float | str, step: int, total: int) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_schedule(text: str, name: str = "the schedule") -> Windowed:
+def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
     """Read a value and windows, or windows alone.
 
     Raises:
@@ -197,7 +197,7 @@ def read_schedule(text: str, name: str = "the schedule") -> Windowed:
             raise ValueError(
                 f"the windows of {name} must not overlap, got {one} and {other}; end one earlier"
             )
-    return Windowed(base, tuple(windows))
+    return WindowedValue(base, tuple(windows))
 
 
 def checked_schedule(
@@ -215,7 +215,7 @@ def checked_schedule(
     Raises:
         ValueError: no schedule, a value out of bounds, a window without an update, or no base.
     """
-    schedule = Windowed(value, ()) if not isinstance(value, str) else read_schedule(value, name)
+    schedule = WindowedValue(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
     if base is None:
         base = default
@@ -227,7 +227,7 @@ def checked_schedule(
         values += [(f"{name} in the window {window}", one) for one in (window.value, window.last)]
     for called, one in values:
         check_number(called, one, **bounds)
-    return str(Windowed(base, schedule.windows)) if schedule.windows else base
+    return str(WindowedValue(base, schedule.windows)) if schedule.windows else base
 
 
 def with_base(value: object, otherwise: object) -> object:
@@ -245,11 +245,11 @@ def with_base(value: object, otherwise: object) -> object:
         return value  # the configuration raises the error
     if own.base is not None or not isinstance(base, int | float):
         return value
-    return str(Windowed(base, own.windows))
+    return str(WindowedValue(base, own.windows))
 
 
 @functools.lru_cache(maxsize=1024)
-def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
+def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
     """Read a field of `ONCE`; the interventions in the order of their steps.
 
     Raises:
@@ -266,7 +266,7 @@ def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
         matrices, value, step = parts[1], float(parts[2]), int(parts[3])
         check_number(f"the value of {name} {item}", value, **bounds)
         check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
-        found.append(Once(matrices, value, step))
+        found.append(SingleChange(matrices, value, step))
     found.sort(key=lambda one: one.step)
     if len({(one.step, one.matrices) for one in found}) < len(found):
         raise ValueError(f"{name} must name matrices once for each step, got {safe_repr(text)}")
@@ -274,7 +274,7 @@ def read_once(name: str, text: str, total: int) -> tuple[Once, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_during(name: str, text: str, total: int) -> tuple[During, ...]:
+def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
     """Read a field of `DURING`.
 
     Raises:
@@ -296,11 +296,13 @@ def read_during(name: str, text: str, total: int) -> tuple[During, ...]:
             whole = bounds.get("integer") and number == round(number)
             check_number(called, round(number) if whole else number, **bounds)
         _check_has_updates(name, window, total)
-        found.append(During(kind or "", matrices, window, bool(bounds)))
+        found.append(WindowedChange(kind or "", matrices, window, bool(bounds)))
     return tuple(found)
 
 
-def read_changes(name: str, text: str | None, total: int) -> tuple[Once, ...] | tuple[During, ...]:
+def read_changes(
+    name: str, text: str | None, total: int
+) -> tuple[SingleChange, ...] | tuple[WindowedChange, ...]:
     """Read a field of `CHANGES`; empty where it is unset."""
     if text is None:
         return ()
@@ -368,6 +370,6 @@ def in_words(name: str, value: object, total: int) -> str | None:
     return ", ".join(words)
 
 
-def joined(changes: Sequence[Once] | Sequence[During]) -> str:
+def joined(changes: Sequence[SingleChange] | Sequence[WindowedChange]) -> str:
     """The interventions as text in their normal form."""
     return " ".join(map(str, changes))

@@ -10,7 +10,7 @@ from anchorlens.configuration import check_number, checked_arguments
 _MOST = 1_000_000
 
 
-class Transferred(NamedTuple):
+class WidthTransfer(NamedTuple):
     """Gamma and learning rate at the new width."""
 
     gamma: float
@@ -20,7 +20,7 @@ class Transferred(NamedTuple):
 
 
 @checked_arguments()
-def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transferred:
+def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTransfer:
     """Convert gamma and learning rate from a model of one width to a model of another.
 
     The effect of gamma depends on the width: a layer multiplies the scale of its input by about
@@ -57,4 +57,4 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> Transfe
     for name, width in (("from_width", from_width), ("to_width", to_width)):
         check_number(name, width, minimum=2, limit=_MOST, integer=True)
     kept = 0.5 + (gamma - 0.5) * math.log(from_width) / math.log(to_width)
-    return Transferred(kept, lr * math.sqrt(from_width / to_width))
+    return WidthTransfer(kept, lr * math.sqrt(from_width / to_width))

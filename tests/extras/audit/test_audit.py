@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
-from anchorlens.extras.audit import Audit, Planted, audit, corrupted, mappings_of, read_csv, watching
+from anchorlens.extras.audit import Audit, ControlModel, audit, corrupted, mappings_of, read_csv, watching
 from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.lateness import NEVER
 from anchorlens.extras.audit.tables import fit_in_words, summary, suspects
@@ -132,7 +132,7 @@ class TestByHand:
         steps = np.full(270, 30.0)
         steps[:n_late] = 90
         right = (np.array(MOMENTS)[:, None] >= steps).astype(np.float32)
-        found = replace(by_hand(with_bad(), BULK), planted=Planted(np.arange(270) < 20, right))
+        found = replace(by_hand(with_bad(), BULK), planted=ControlModel(np.arange(270) < 20, right))
         assert found.power.auc == pytest.approx(auc) and found.power.n_violating == 20
         assert found.power.n_flagged == n_late and found.too_few_to_tell is too_few
         content = found.to_dict()

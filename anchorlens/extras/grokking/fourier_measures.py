@@ -1,0 +1,210 @@
+"""Fourier measures of logits over all pairs of a cyclic group, and of an embedding of its elements.
+
+The group has n elements, and its elements are in the order of exponents: the answer to (i, j) is
+(i + j) mod n. A cube of logits [first, second, answer] has this order on its three axes. `in_order` gives the
+order of the numbers below p for each operation that has one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import logsumexp
+
+N_KEY = 5
+"""Number of frequencies that are kept or removed. It is fixed, because the losses depend on it."""
+_CONSTANT = 1e-5
+"""Relative spread below which correct logits count as equal: float32 rounds off about 1e-7."""
+
+
+class Order(NamedTuple):
+    """Numbers below p in the order of a cyclic group's exponents."""
+
+    first: Int[np.ndarray, " n"]
+    """The number a of each exponent."""
+    second: Int[np.ndarray, " n"]
+    """The number b of each exponent."""
+    answer: Int[np.ndarray, " n"]
+    """The answer of each exponent: `answer[(i + j) % n]` belongs to `first[i]` and `second[j]`."""
+
+
+def in_order(operation: str, p: int) -> Order | None:
+    """The order in which an operation modulo p is addition of exponents; None where it has no such order.
+
+    Addition and subtraction have all p numbers. Multiplication and division by a prime p > 2 have the p - 1
+    numbers without 0, in the order of their discrete logarithms.
+
+    >>> in_order("multiply", 5).first.tolist(), in_order("divide", 5).second.tolist()
+    ([1, 2, 4, 3], [1, 3, 4, 2])
+    >>> in_order("x2xyy2", 5) is None
+    True
+    """
+    if operation in ("add", "subtract"):
+        numbers = np.arange(p)
+        return Order(numbers, numbers if operation == "add" else -numbers % p, numbers)
+    generator = _generator(p) if operation in ("multiply", "divide") else None
+    if generator is None:
+        return None
+    powers = np.array([pow(generator, exponent, p) for exponent in range(p - 1)])
+    return Order(powers, powers if operation == "multiply" else np.roll(powers[::-1], 1), powers)
+
+
+def _generator(p: int) -> int | None:
+    """The smallest number whose powers are 1..p-1 modulo p; None where p is 2 or not prime.
+
+    >>> [_generator(p) for p in (2, 7, 9, 59, 113)]
+    [None, 3, None, 2, 3]
+    """
+    for g in range(2, p):
+        power, order = g, 1
+        while power > 1:
+            power, order = power * g % p, order + 1
+        if power == 1 and order == p - 1:
+            return g
+    return None
+
+
+def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*pairs answer"]:
+    """Logits minus their mean over pairs and their mean over answers."""
+    over_answers = logits - logits.mean(axis=-1, keepdims=True)
+    return over_answers - over_answers.mean(axis=tuple(range(logits.ndim - 1)))
+
+
+def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
+    """Share of the variance of centred logits that lies between the classes of pairs with equal answers.
+
+    It is 1 where a pair's logits depend on its answer alone. It needs no group and no frequencies. NaN where
+    the logits do not vary.
+
+    >>> round(answer_share(np.array([[1.0, 0], [1, 0], [0, 1], [1, 0]]), np.array([0, 0, 1, 1])), 3)
+    0.333
+    """
+    values = centred(logits)
+    of_class = np.zeros((answers.max() + 1, values.shape[1]))
+    np.add.at(of_class, answers, values)
+    n_pairs = np.bincount(answers, minlength=len(of_class))
+    between = (np.square(of_class).sum(axis=1) / np.maximum(n_pairs, 1)).sum()
+    return _ratio(between, np.square(values).sum())
+
+
+def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, " frequency"]:
+    """Share of the variance of centred logits that cos(w_k (i + j - c)) explains, for k = 1..n // 2.
+
+    The kernel is the mean logit of an answer by its distance d from the right one. Its cosine coefficients
+    give the shares, with the memory of the cube alone. The total is the variance of all centred logits, so
+    the shares sum to at most 1. They are NaN where the logits do not vary.
+    """
+    n = len(cube)
+    values = centred(cube)
+    distance = (np.arange(n)[:, None] - np.arange(n)) % n
+    kernel = np.bincount(distance.ravel(), weights=_by_answer(values).ravel(), minlength=n) / n
+    coefficients = np.fft.rfft(kernel).real[1:] / n  # mean of kernel and cosine
+    squares = np.where(2 * np.arange(1, n // 2 + 1) == n, 1.0, 0.5)  # mean square of each cosine
+    total = np.square(values).mean()
+    return np.square(coefficients) / squares / total if total else np.full(n // 2, np.nan)
+
+
+def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
+    """The five frequencies with the largest shares, ascending; all where there are fewer."""
+    return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
+
+
+def participation(shares: Float[np.ndarray, " frequency"]) -> float:
+    """The number of frequencies that take part: 1 / sum of squares of the shares, scaled to sum to 1.
+
+    >>> participation(np.array([0.2, 0.2, 0, 0, 0.2, 0.2]))
+    4.0
+    """
+    return _ratio(float(shares.sum() ** 2), float(np.square(shares).sum()))
+
+
+class Losses(NamedTuple):
+    """Mean cross-entropies over all pairs, in nats."""
+
+    whole: float
+    """Of the logits."""
+    restricted: float
+    """Of the key frequencies alone."""
+    excluded: float
+    """Of the logits without the key frequencies."""
+
+
+def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray, " key"]) -> Losses:
+    """Mean cross-entropies over all pairs: whole, restricted to key frequencies, and without them.
+
+    The restricted logits of an answer c are its mean over pairs, plus the projections of its logits on
+    cos(w_k (i + j)) and sin(w_k (i + j)) for the key k. The excluded logits are all logits minus these
+    projections.
+    """
+    n = len(cube)
+    mean = cube.mean(axis=(0, 1))
+    spectrum = np.fft.rfft(_by_answer(cube - mean), axis=0)
+    others = np.setdiff1d(np.arange(len(spectrum)), keys)
+    spectrum[others] = 0
+    projected = np.fft.irfft(spectrum, n=n, axis=0)  # [i + j, answer]
+    answers = _answers(n)
+    return Losses(
+        _cross_entropy(cube, answers),
+        _cross_entropy(mean + projected, np.arange(n)),
+        _cross_entropy(cube - projected[answers], answers),
+    )
+
+
+def by_difference(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "diff second"]:
+    """The right answer's logit, with a row for each difference i - j and a column for each j."""
+    n = len(cube)
+    right = np.take_along_axis(cube, _answers(n)[..., None], axis=-1)[..., 0]
+    second = np.arange(n)
+    return right[(np.arange(n)[:, None] + second) % n, second]
+
+
+def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
+    """Spread of the right answer's logit at one difference i - j, relative to its spread over all pairs.
+
+    The mean over differences of the standard deviation over sums, divided by that of all values: 1 where the
+    difference does not matter (also where all logits are equal), 0 where nothing else matters.
+    """
+    spread = right.std()
+    if spread <= _CONSTANT * np.abs(right).mean():
+        return 1.0
+    return float(right.std(axis=1).mean() / spread)
+
+
+def power(rows: Float[np.ndarray, "element feature"]) -> Float[np.ndarray, " frequency"]:
+    """Squared length of the cosine and sine components of rows along the group, for k = 1..n // 2."""
+    n = len(rows)
+    squared = np.square(np.abs(np.fft.rfft(rows, axis=0))).sum(axis=1)[1:]
+    return squared * np.where(2 * np.arange(1, n // 2 + 1) == n, 1.0, 2.0) / n
+
+
+def gini(values: Float[np.ndarray, " value"]) -> float:
+    """How unequal values >= 0 are: 0 where all are equal, near 1 where one has all.
+
+    >>> gini(np.array([1.0, 1, 1])), gini(np.array([0, 0, 0, 1.0]))
+    (0.0, 0.75)
+    """
+    n = len(values)
+    ranks = 2 * np.arange(1, n + 1) - n - 1
+    return _ratio(float(ranks @ np.sort(values)), float(n * values.sum()))
+
+
+def _answers(n: int) -> Int[np.ndarray, "first second"]:
+    return (np.arange(n)[:, None] + np.arange(n)) % n
+
+
+def _by_answer(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "right answer"]:
+    """Mean over the n pairs of each right answer."""
+    n = len(cube)
+    second = np.arange(n)
+    return np.stack([cube[(right - second) % n, second].mean(axis=0) for right in range(n)])
+
+
+def _cross_entropy(logits: Float[np.ndarray, "*pairs answer"], answers: Int[np.ndarray, "*pairs"]) -> float:
+    right = np.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
+    return float((logsumexp(logits, axis=-1) - right).mean())
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")

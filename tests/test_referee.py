@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from products_needed import is_there
+
+pytestmark = pytest.mark.needs()  # it is about the whole package
 
 REFEREE = Path(__file__).parent / "referee"
-OF_THE_CORE = ("machine", "verdicts")
-NAMES = (*OF_THE_CORE, "weights", "sweep", "help_texts")
+NAMES = ("machine", "verdicts", "weights", "sweep", "help_texts")
 NUMBER = re.compile(r"[-−]?\d+(?:[.,]\d+)*")
 
 
@@ -69,7 +69,7 @@ def frozen():
 @pytest.fixture(scope="module")
 def now(tmp_path_factory):
     folder = tmp_path_factory.mktemp("referee")
-    done = freeze("--into", folder, *(NAMES if is_there("shared") else OF_THE_CORE))
+    done = freeze("--into", folder, *NAMES)
     assert done.returncode == 0, done.stderr
     return read(folder)
 
@@ -83,7 +83,6 @@ def tolerance(frozen, now):
     return 1e-2
 
 
-@pytest.mark.needs()
 class TestWeights:
     def test_the_runs_are_the_frozen_ones(self, frozen, now):
         assert list(now["weights"]) == list(frozen["weights"])
@@ -119,12 +118,11 @@ class TestWeights:
         assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["verdicts", pytest.param("sweep", marks=pytest.mark.needs())])
+@pytest.mark.parametrize("name", ["verdicts", "sweep"])
 def test_numbers_and_texts_agree(name, frozen, now, tolerance):
     assert differences(frozen[name], now[name], tolerance) == []
 
 
-@pytest.mark.needs()
 def test_help_is_the_same_to_the_letter(frozen, now):
     assert now["help_texts"] == frozen["help_texts"]
 

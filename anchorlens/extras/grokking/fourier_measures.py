@@ -146,18 +146,38 @@ def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray,
     projected = np.fft.irfft(spectrum, n=n, axis=0)  # [i + j, answer]
     answers = _answers(n)
     return Losses(
-        _cross_entropy(cube, answers),
-        _cross_entropy(mean + projected, np.arange(n)),
-        _cross_entropy(cube - projected[answers], answers),
+        cross_entropy(cube, answers),
+        cross_entropy(mean + projected, np.arange(n)),
+        cross_entropy(cube - projected[answers], answers),
     )
 
 
-def by_difference(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "diff second"]:
+def cross_entropy(logits: Float[np.ndarray, "*pairs answer"], answers: Int[np.ndarray, "*pairs"]) -> float:
+    """Mean cross-entropy in nats."""
+    right = np.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
+    return float((logsumexp(logits, axis=-1) - right).mean())
+
+
+def right_logits(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "difference second"]:
     """The right answer's logit, with a row for each difference i - j and a column for each j."""
-    n = len(cube)
-    right = np.take_along_axis(cube, _answers(n)[..., None], axis=-1)[..., 0]
-    second = np.arange(n)
-    return right[(np.arange(n)[:, None] + second) % n, second]
+    second = np.arange(len(cube))
+    first = _answers(len(cube))  # row i - j, column j
+    return cube[first, second, (first + second) % len(cube)]
+
+
+def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "difference sum"]:
+    """Right logits with a column for each sum i + j; in an even group for every two, of which a row has one.
+
+    >>> by_sum(np.array([[0.0, 2, 4], [1, 3, 5], [2, 4, 6]])).tolist()
+    [[0.0, 4.0, 2.0], [3.0, 1.0, 5.0], [6.0, 4.0, 2.0]]
+    """
+    n = len(right)
+    width = 2 - n % 2
+    difference, second = np.indices(right.shape)
+    columns = (difference + 2 * second) % n // width
+    found = np.zeros((n, n // width))
+    np.add.at(found, (difference, columns), right / width)
+    return found
 
 
 def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
@@ -199,11 +219,6 @@ def _by_answer(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarr
     n = len(cube)
     second = np.arange(n)
     return np.stack([cube[(right - second) % n, second].mean(axis=0) for right in range(n)])
-
-
-def _cross_entropy(logits: Float[np.ndarray, "*pairs answer"], answers: Int[np.ndarray, "*pairs"]) -> float:
-    right = np.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
-    return float((logsumexp(logits, axis=-1) - right).mean())
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -9,7 +9,6 @@ import torch
 
 from anchorlens.extras.grokking.fourier_measures import (
     answer_share,
-    by_difference,
     centred,
     distance_irrelevance,
     frequency_shares,
@@ -19,6 +18,7 @@ from anchorlens.extras.grokking.fourier_measures import (
     losses,
     participation,
     power,
+    right_logits,
 )
 
 PUBLIC = Path(__file__).parents[4] / "shared/data/grokking"
@@ -58,7 +58,7 @@ def readings(cube):
         "explained": shares[keys - 1].sum(),
         "frequencies": participation(shares),
         "answer_share": answer_share(cube.reshape(n * n, n), answers),
-        "distance_irrelevance": distance_irrelevance(by_difference(cube)),
+        "distance_irrelevance": distance_irrelevance(right_logits(cube)),
         **losses(cube, keys)._asdict(),
     }
 

@@ -1,0 +1,291 @@
+"""Fourier: how much of a model's answers a few frequencies explain, and how it combines two numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.grokking.fourier_measures import (
+    Order,
+    answer_share,
+    by_sum,
+    cross_entropy,
+    distance_irrelevance,
+    frequency_shares,
+    gini,
+    in_order,
+    key_frequencies,
+    losses,
+    participation,
+    power,
+    right_logits,
+)
+from anchorlens.extras.grokking.fourier_picture import answer_figure, fourier_figure
+from anchorlens.models.hooks import last_logits
+from anchorlens.models.running import attached, device_of, evaluation_mode
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import check_model
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.randomness import generator
+from anchorlens.show.words import CAPTIONS, captions_in
+from anchorlens.tasks.shared.evaluator import check_capacity
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.extras.grokking.task import ModularTask
+    from anchorlens.models.library import HookedTransformer
+
+CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
+
+N_TRIPLES = 100
+"""Number of triples (a, b, c) whose gradients are compared."""
+AXES = {
+    "add": ("a + b", "a − b"),
+    "subtract": ("a − b", "a + b"),
+    "multiply": ("log a + log b", "log a − log b"),
+    "divide": ("log a − log b", "log a + log b"),
+}
+"""Operation -> what the sum and the difference of two exponents are."""
+
+
+@probe_result
+class Fourier(ProbeResult):
+    """Shares of frequencies in the logits over all pairs, losses with and without five of them, and circuits.
+
+    Only `answer_share` and `loss` are defined for an operation that is not addition of exponents.
+    """
+
+    probe: ClassVar[str] = "fourier"
+    readings: ClassVar[tuple[str, ...]] = (
+        "explained",
+        "frequencies",
+        "answer_share",
+        "restricted_loss",
+        "excluded_loss",
+        "loss",
+        "distance_irrelevance",
+        "gradient_symmetry",
+        "embedding_gini",
+    )
+    operation: str
+    """The task's operation."""
+    n_pairs: int
+    """Number of measured pairs: all that have an answer. Multiplication and division leave out 0."""
+    explained: float | None
+    """Share of the variance of centred logits that the five key frequencies explain, 0..1: 1 in a model that
+    computes with them alone, below 0.001 at a random start. None where the logits do not vary."""
+    frequencies: float | None
+    """Number of frequencies that take part, >= 1: 1 / sum of squares of `shares`, scaled to sum to 1."""
+    answer_share: float | None
+    """Share of the variance of centred logits between the classes of pairs with equal answers, 0..1. It needs
+    no frequencies, and is at least `explained`."""
+    restricted_loss: float | None
+    """Mean cross-entropy over the pairs of the key frequencies alone, in nats."""
+    excluded_loss: float | None
+    """Mean cross-entropy over the pairs of the logits without the key frequencies, in nats."""
+    loss: float
+    """Mean cross-entropy over the pairs, in nats, among the answers that the operation has."""
+    distance_irrelevance: float | None
+    """How little the right answer's logit depends on the difference a - b, 0..1: 0 in an exact pizza, 1 in an
+    exact clock. The mean over differences of its standard deviation over sums, divided by that of all."""
+    gradient_symmetry: float | None
+    """Mean cosine, -1..1, of the gradients of a logit with respect to the embeddings of a and of b, over
+    random triples (a, b, c). 1 in an exact pizza. None where the operation does not commute."""
+    embedding_gini: float | None
+    """Gini of the embedding's power over frequencies, 0..1; near 1 where a few frequencies have all of it."""
+    shares: np.ndarray | None
+    """[frequency] Share of the variance of centred logits that frequency 1, 2, ... explains, 0..1."""
+    key_frequencies: tuple[int, ...]
+    """The five frequencies with the largest shares, ascending; in terms of exponents for multiplication and
+    division."""
+    embedding_power: np.ndarray | None
+    """[frequency] Squared length of the embedding's components at each frequency."""
+    right_logits: np.ndarray | None
+    """[difference, sum] Logit of the right answer by the difference and the sum of the two exponents (of a
+    and b themselves for addition). In a group of even order a column has two neighbouring sums."""
+    seed: int
+    """Seed of the triples."""
+
+    def headline(self) -> str:
+        """What five frequencies explain, the two numbers of the circuit, and the loss without them."""
+        if self.shares is None:
+            share = "none" if self.answer_share is None else f"{self.answer_share:.2f}"
+            return (
+                f"{share} of the logits' variance lies between answers; {self.operation} has no frequencies "
+                "here, so nothing else is measured"
+            )
+        if self.explained is None:
+            return "the logits do not vary"
+        symmetry = (
+            "" if self.gradient_symmetry is None else f", gradient symmetry {self.gradient_symmetry:.2f}"
+        )
+        without_zero = " (pairs without 0)" if self.operation in ("multiply", "divide") else ""
+        return (
+            f"{len(self.key_frequencies)} frequencies explain {self.explained:.2f} of the logits"
+            f"{without_zero}; distance irrelevance {self.distance_irrelevance:.2f}{symmetry}; "
+            f"loss {self.excluded_loss:.2g} without them"
+        )
+
+    def plot(self) -> go.Figure:
+        """Shares of the frequencies, the three losses, and the right answer's logit by sum and difference."""
+        title = "Which frequencies answer?"
+        if self.shares is None or self.embedding_power is None or self.right_logits is None:
+            return answer_figure(title, self.answer_share or 0.0)
+        bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
+        return fourier_figure(
+            title,
+            self.shares,
+            np.array(self.key_frequencies),
+            self.embedding_power / max(self.embedding_power.sum(), np.finfo(float).tiny),
+            {name: value for name, value in bars.items() if value is not None},
+            self.right_logits,
+            AXES[self.operation],
+        )
+
+
+@takes_any
+def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fourier:
+    """Measure how much of a model's answers modulo p a few frequencies explain.
+
+    The model answers every pair, and its logits at the last position are decomposed, not its weights. For
+    multiplication and division by a prime, a number stands for its discrete logarithm. Logits are centred
+    over pairs and over answers, since softmax ignores a constant of a pair.
+
+    A low loss of many frequencies says little: a table of 30% of the pairs, restricted to all its
+    frequencies, seems to generalise. The number of key frequencies is therefore always five. A pizza has a
+    distance irrelevance near 0 and a gradient symmetry near 1, a clock the reverse; between 0.3 and 0.7
+    neither name is justified.
+
+    Does not detect which pairs were trained, nor frequencies of an operation that is not addition of
+    exponents: it then measures `answer_share` and `loss` alone.
+
+    Args:
+        model: any HookedTransformer with the task's tokens; it is only read.
+        task: a ModularTask, which gives the pairs, their format and their answers.
+        seed: seed of the triples whose gradients are compared.
+
+    Returns:
+        Shares, losses in nats, distance irrelevance, gradient symmetry and the embedding's power.
+
+    Raises:
+        ValueError: another task, or a model that is too small for it.
+
+    Source: restricted and excluded loss of arXiv 2301.05217; distance irrelevance and gradient symmetry of
+    arXiv 2306.17844; the share of the total variance by five frequencies is ours.
+    """
+    check_model(model)
+    if getattr(task, "kind", None) != "modular":
+        raise ValueError(
+            f"task must be a ModularTask, got {type(task).__name__}. Take a probe of any model, such as "
+            "embedding_pca"
+        )
+    check_capacity(model, task)
+    check_number("seed", seed, minimum=0, integer=True)
+    p = task.modulus
+    order = in_order(task.operation, p)
+    if order is None:
+        return _by_answer_alone(model, task, seed)
+    n = len(order.answer)
+    first, second = np.indices((n, n)).reshape(2, -1)
+    tokens = _tokens(task, order.first[first], order.second[second])
+    logits = _logits(model, tokens, p)[:, order.answer]
+    cube = logits.reshape(n, n, n)
+    shares = frequency_shares(cube)
+    keys = key_frequencies(shares)
+    right = right_logits(cube)
+    embedding = power(model.W_E.detach().double().cpu().numpy()[order.first])
+    whole, restricted, excluded = losses(cube, keys)
+    return Fourier(
+        operation=task.operation,
+        n_pairs=n * n,
+        explained=number(shares[keys - 1].sum()),
+        frequencies=number(participation(shares)),
+        answer_share=number(answer_share(logits, (first + second) % n)),
+        restricted_loss=restricted,
+        excluded_loss=excluded,
+        loss=whole,
+        distance_irrelevance=distance_irrelevance(right),
+        gradient_symmetry=_gradient_symmetry(model, task, order, seed),
+        embedding_gini=number(gini(embedding)),
+        shares=shares,
+        key_frequencies=tuple(keys.tolist()),
+        embedding_power=embedding,
+        right_logits=by_sum(right),
+        seed=seed,
+    )
+
+
+def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> Fourier:
+    """The two readings that need no frequencies."""
+    p = task.modulus
+    pairs = np.flatnonzero(task.answers >= 0)
+    answers = task.answers[pairs]
+    logits = _logits(model, _tokens(task, pairs // p, pairs % p), p)
+    return Fourier(
+        operation=task.operation,
+        n_pairs=len(pairs),
+        explained=None,
+        frequencies=None,
+        answer_share=number(answer_share(logits, answers)),
+        restricted_loss=None,
+        excluded_loss=None,
+        loss=cross_entropy(logits, answers),
+        distance_irrelevance=None,
+        gradient_symmetry=None,
+        embedding_gini=None,
+        shares=None,
+        key_frequencies=(),
+        embedding_power=None,
+        right_logits=None,
+        seed=seed,
+    )
+
+
+def _tokens(
+    task: ModularTask, a: Int[np.ndarray, " pair"], b: Int[np.ndarray, " pair"]
+) -> Int[Tensor, "pair pos"]:
+    """The sequences of pairs in the task's format."""
+    columns = {"a": a, "b": b, "=": np.full_like(a, task.modulus), "op": np.full_like(a, task.modulus + 1)}
+    return torch.from_numpy(np.stack([columns[word] for word in task.tokens.split()], axis=1))
+
+
+def _logits(
+    model: HookedTransformer, tokens: Int[Tensor, "pair pos"], p: int
+) -> Float[np.ndarray, "pair answer"]:
+    """Logits of the p numbers at the last position; other outputs are never an answer."""
+    logits = last_logits(model, tokens)[:, :p].double().cpu().numpy()
+    if logits.shape[1] < p:
+        raise ValueError(f"model must have d_vocab_out >= {p} for this task, got {logits.shape[1]}")
+    return logits
+
+
+def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order, seed: int) -> float | None:
+    """Mean cosine of the gradients of a logit with respect to the two numbers' embeddings."""
+    if task.operation not in ("add", "multiply"):
+        return None
+    n = len(order.answer)
+    i, j, c = generator(seed, "probe").integers(0, n, (3, N_TRIPLES))
+    tokens = _tokens(task, order.first[i], order.second[j]).to(device_of(model))
+    outputs = torch.from_numpy(order.answer[c]).to(tokens.device)
+    embedded: list[Tensor] = []
+
+    def keep(value: Tensor, hook: Any) -> Tensor:
+        embedded.append(value.detach().clone().requires_grad_())
+        return embedded[-1]
+
+    module = differentiated(model)
+    hooks = [("hook_embed", keep)]
+    with attached(model, hooks), evaluation_mode(model), torch.inference_mode(False), torch.enable_grad():
+        logits = torch.func.functional_call(module, usable_state(module), (tokens,))[:, -1]
+        (gradient,) = torch.autograd.grad(logits.gather(1, outputs[:, None]).sum(), embedded)
+    words = task.tokens.split()
+    of_both = [gradient[:, words.index(word)].double() for word in ("a", "b")]
+    return float(torch.cosine_similarity(*of_both, dim=-1).mean())

@@ -204,7 +204,7 @@ class TestWhatItRefuses:
             fourier(model, AnchorTask())
 
     def test_a_model_of_another_modulus(self):
-        with pytest.raises(ValueError, match=r"model must have d_vocab >= 61 for this task, got 15"):
+        with pytest.raises(ValueError, match=r"model must have d_vocab >= 60 for this task, got 15"):
             fourier(table_of(clock(P)), ModularTask(modulus=59))
 
 

@@ -1,11 +1,14 @@
 """Tiny checkpoints of every kind that can be read, written without a library of theirs."""
 
+import argparse
+import collections
 import io
 import json
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+import numpy as np
 import safetensors.torch
 import torch
 
@@ -47,6 +50,25 @@ def write_bare(
         safetensors.torch.save_file(weights, path)
     config_path.write_text(config)
     return Written(path, (path, config_path), config_path)
+
+
+RECORDS = {
+    "args": argparse.Namespace(lr=1e-3, betas=(0.9, 0.98), out=PurePosixPath("out")),
+    "device": torch.device("cpu"),
+    "loss": np.float64(0.5),
+    "losses": np.arange(6.0).reshape(2, 3),
+    "counts": collections.Counter("aab"),
+    "pairs": collections.defaultdict(list, {(3, 4): [{1, 2}, frozenset({3})]}),
+}
+"""Objects that are read as plain data."""
+
+
+def write_records(folder, protocol=2):
+    """A HookedTransformer's state dict, and beside it what people save."""
+    written = write_bare(folder)
+    content = {"model": torch.load(written.path), **RECORDS}
+    torch.save(content, written.path, pickle_protocol=protocol)
+    return written
 
 
 def _random(shapes):

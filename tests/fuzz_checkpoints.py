@@ -23,6 +23,7 @@ from foreign_checkpoints import (
     write_hugging_face,
     write_nano,
     write_own,
+    write_records,
     write_released,
 )
 
@@ -44,6 +45,8 @@ MAKERS: dict[str, Callable[[Path], Written]] = {
     "released": write_released,
     "Hugging Face": write_hugging_face,
     "nanoGPT": write_nano,
+    "records": write_records,
+    "records of protocol 5": lambda folder: write_records(folder, 5),
     "Hugging Face .bin": lambda folder: write_hugging_face(folder, "pytorch_model.bin"),
 }
 

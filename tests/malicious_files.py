@@ -62,7 +62,8 @@ def os_system_beside_good_weights(folder, marker):
 
 
 def numpy_reduce(folder, marker):
-    torch.save({"embed.W_E": np.zeros(3)}, folder / "a.pt")
+    """An array of objects, which NumPy reads with pickle."""
+    torch.save({"embed.W_E": np.array([touch(marker)])}, folder / "a.pt")
     return folder / "a.pt"
 
 
@@ -84,6 +85,11 @@ def eval_through_getattr(folder, marker):
 
 def giant_bytearray(folder, marker):
     return with_pickle(folder / "a.pt", b"\x80\x02cbuiltins\nbytearray\n\x8a\x05" + _long(HUGE) + b"\x85R.")
+
+
+def giant_bytes(folder, marker):
+    """Bytes of a length that is given; protocol 2 applies their class to nothing at all."""
+    return with_pickle(folder / "a.pt", b"\x80\x02c__builtin__\nbytes\n\x8a\x05" + _long(HUGE) + b"\x85R.")
 
 
 def giant_storage(folder, marker):
@@ -245,6 +251,109 @@ def shape_of_a_long_list(folder, marker):
 def many_empty_tables(folder, marker):
     """A megabyte of instructions that makes a million dicts."""
     return with_pickle(folder / "a.pt", b"\x80\x02](" + b"}" * 900_000 + b"e.")
+
+
+_CONFIG = b"ctransformer_lens.HookedTransformerConfig\nHookedTransformerConfig\n"
+
+
+def _with_record(folder, program):
+    return with_pickle(folder / "a.pt", b"\x80\x02" + program + b".")
+
+
+def record_of_arguments(folder, marker):
+    return _with_record(folder, _CONFIG + b"X\1\0\0\0a\x85\x81")
+
+
+def record_that_is_called(folder, marker):
+    return _with_record(folder, _CONFIG + b")R}b")
+
+
+def record_with_slots(folder, marker):
+    """A state of two parts sets attributes, whatever the class makes of them."""
+    return _with_record(folder, _CONFIG + b")\x81N}X\1\0\0\0aK\1s\x86b")
+
+
+def record_with_fields_that_are_no_names(folder, marker):
+    return _with_record(folder, _CONFIG + b")\x81}K\1K\1sb")
+
+
+def record_of_another_class(folder, marker):
+    return _with_record(folder, b"csubprocess\nPopen\n)\x81}b")
+
+
+def record_of_a_function(folder, marker):
+    """A name that may be applied, and is no class of records."""
+    return _with_record(folder, b"ctorch._utils\n_rebuild_parameter\n)\x81}b")
+
+
+def record_with_keywords(folder, marker):
+    return with_pickle(folder / "a.pt", b"\x80\x04" + _CONFIG + b")}\x92.")
+
+
+def record_that_holds_a_call(folder, marker):
+    state = {"act_fn": touch(marker)}
+    return _with_record(folder, _CONFIG + b")\x81" + pickle.dumps(state, 2)[2:-1] + b"b")
+
+
+def state_of_a_list(folder, marker):
+    return _with_record(folder, b"]}b")
+
+
+def one_state_of_many_records(folder, marker):
+    entries = b"".join(b"X\x06\0\0\0%06dN" % k for k in range(20_000))
+    made = b"h\1)\x81h\0b" * 20_000
+    return _with_record(folder, b"](}(" + entries + b"uq\0" + _CONFIG + b"q\1" + made + b"e")
+
+
+_TYPE = b"cnumpy\ndtype\nX\2\0\0\0f8\x89\x88\x87R(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"
+_NEW_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\1b\x87R"
+
+
+def array_beyond_its_bytes(folder, marker):
+    state = b"(K\1\x8a\5" + _long(HUGE) + b"\x85" + _TYPE + b"\x89C\x08" + bytes(8) + b"t"
+    return _with_record(folder, _NEW_ARRAY + state + b"b")
+
+
+def one_text_of_many_arrays(folder, marker):
+    """Two megabytes of bytes, of which each array would have a copy."""
+    n = 250_000
+    data = b"B" + struct.pack("<I", 8 * n) + bytes(8 * n)
+    shape = b"J" + struct.pack("<i", n) + b"\x85"
+    state = b"(K\1" + shape + _TYPE + b"\x89" + data + b"tq\0" + _NEW_ARRAY.replace(b"\x87", b"\x87q\1", 1)
+    again = b"cnumpy.core.multiarray\n_reconstruct\nh\1Rh\0b"
+    return _with_record(folder, b"](" + state + again * 5_000 + b"e")
+
+
+def bytes_of_a_long_text(folder, marker):
+    text = b"X" + struct.pack("<I", 100_000) + b"a" * 100_000
+    call = b"h\0h\1R"
+    pair = text + b"X\6\0\0\0latin1\x86q\1"
+    return _with_record(folder, b"](c_codecs\nencode\nq\0" + pair + call * 50_000 + b"e")
+
+
+def one_long_key_again_and_again(folder, marker):
+    """Two equal texts of megabytes, compared at every entry."""
+    text = b"X" + struct.pack("<I", 8_000_000) + b"a" * 8_000_000
+    entries = b"h\0Nh\1N" * 100_000
+    return _with_record(folder, text + b"q\0" + text + b"q\1}(" + entries + b"u")
+
+
+def tuples_of_one_hash(folder, marker):
+    """Pairs of integers below 2^60, the second of each computed for one hash of the pair (64 bits)."""
+    prime1, prime2, prime5 = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    mask = 2**64 - 1
+
+    def turned(x, by):
+        return (x << by | x >> (64 - by)) & mask
+
+    wanted, entries, first = turned(12345 * pow(prime1, -1, 2**64) & mask, 33), b"", 0
+    while entries.count(b"\x86") < 2_000:
+        first += 1
+        after_first = turned((prime5 + first * prime2) & mask, 31) * prime1 & mask
+        second = (wanted - after_first) * pow(prime2, -1, 2**64) & mask
+        if second < 2**60:
+            entries += b"J" + struct.pack("<i", first) + b"\x8a\x08" + struct.pack("<q", second) + b"\x86N"
+    return _with_record(folder, b"}(" + entries + b"u")
 
 
 def one_list_in_many_tuples(folder, marker):

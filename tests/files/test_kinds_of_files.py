@@ -8,7 +8,9 @@ import gzip
 import json
 import lzma
 import pathlib
+import sys
 import tarfile
+import types
 import zipfile
 
 import numpy as np
@@ -20,7 +22,7 @@ from foreign_checkpoints import TINY, rewritten_zip, write_bare
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.safe import FACTOR, CheckpointError, kind_of
+from anchorlens.files.safe import FACTOR, CheckpointError, kind_of, read_tensors
 from anchorlens.files.training_data import read_training_data
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
@@ -129,27 +131,93 @@ def test_older_formats_name_the_way_to_save_them_again(tmp_path):
 
 
 RECORDS = {
-    "a number": np.float64(1),
-    "an array": np.zeros(3),
-    "arguments": argparse.Namespace(lr=1),
-    "a device": torch.device("cpu"),
-    "a path": pathlib.PurePosixPath("out"),
-    "bytes": b"x",
-    "a set": {1},
+    "a number": (np.float64(1.5), 1.5),
+    "an integer": (np.int64(-3), -3),
+    "a truth": (np.bool_(True), True),
+    "an array": (np.array([[1, 2], [3, 4]], dtype=">i2"), torch.tensor([[1, 2], [3, 4]], dtype=torch.int16)),
+    "by columns": (np.asfortranarray([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 2], [3, 4]]).double()),
+    "a number as an array": (np.array(2.5, dtype="f4"), torch.tensor(2.5)),
+    "an empty array": (np.zeros((0, 3)), torch.zeros(0, 3).double()),
+    "a type": (np.dtype("f4"), "f4"),
+    "arguments": (argparse.Namespace(lr=1, more=argparse.Namespace(seed=2)), {"lr": 1, "more": {"seed": 2}}),
+    "a device": (torch.device("cuda:0"), "cuda:0"),
+    "a path": (pathlib.PurePosixPath("/out/a"), "/out/a"),
+    "another path": (pathlib.PureWindowsPath("c:/out"), "c:\\out"),
+    "bytes": (b"x\xff", b"x\xff"),
+    "a set": ({1}, [1]),
+    "a frozen set": (frozenset({1}), [1]),
+    "counts": (collections.Counter("ab"), {"a": 1, "b": 1}),
+    "lists": (collections.defaultdict(list, {"a": [1]}), {"a": [1]}),
+    "keys": ({(3, 4): 0.5, 1.5: 2, None: 3}, {(3, 4): 0.5, 1.5: 2, None: 3}),
+}
+"""Name -> an object beside the weights, and the plain data that it is read as."""
+
+
+def beside_weights(tmp_path, value, protocol=2):
+    torch.save({"model": initial_weights(TINY, 0), "x": value}, tmp_path / "a.pt", pickle_protocol=protocol)
+    return tmp_path / "a.pt"
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_beside_the_weights_becomes_plain_data(tmp_path, name, protocol):
+    value, plain = RECORDS[name]
+    path = beside_weights(tmp_path, value, protocol)
+    read = read_tensors(path).values["x"]
+    if isinstance(plain, torch.Tensor):
+        assert read.dtype == plain.dtype and torch.equal(read, plain)
+    else:
+        assert read == plain
+    opened = open_checkpoint(path, config={"model": {"gamma": 0.5}})
+    assert opened.checkpoint.model_config.n_heads == 2
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "transformer_lens.HookedTransformerConfig",
+        "transformer_lens.config.HookedTransformerConfig",
+        "transformer_lens.config.hooked_transformer_config",
+    ],
+)
+def test_a_configuration_of_every_version_of_transformer_lens_is_its_fields(tmp_path, module, monkeypatch):
+    """Also where the installed version has no such module."""
+    cls = type("HookedTransformerConfig", (), {"__module__": module})
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(HookedTransformerConfig=cls))
+    config = cls()
+    config.__dict__.update(n_layers=1, attn_scale=np.float64(2), dtype=torch.float32, device="cpu")
+    for protocol in (2, 4):
+        path = beside_weights(tmp_path, {"config": config}, protocol)
+        assert read_tensors(path).values["x"]["config"] == {
+            **{"n_layers": 1, "attn_scale": 2.0, "dtype": "torch.float32", "device": "cpu"}
+        }
+
+
+def test_an_array_that_is_there_twice_is_one_tensor(tmp_path):
+    array = np.arange(3.0)
+    first, second = read_tensors(beside_weights(tmp_path, [array, array])).values["x"]
+    assert first is second and torch.equal(first, torch.arange(3).double())
+
+
+OTHERS = {
     "a date": datetime.datetime(2026, 1, 1),
-    "counts": collections.Counter("ab"),
-    "keys": {(3, 4): 0.5},
+    "a simple namespace": types.SimpleNamespace(lr=1),
+    "an array of texts": np.array(["a"]),
+    "a complex number": np.complex64(1),
+    "a long tuple": {(1, 2, 3, 4): 0},
+    "a deep tuple": {(1, (2, 3)): 0},
+    "a large integer": {2**62: 0},
+    "a large integer in a tuple": {(1, 2**40): 0},
+    "a set of keys": {frozenset({1}): 0},
 }
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_record_beside_the_weights_is_no_attack(tmp_path, name, protocol):
-    torch.save(
-        {"model": initial_weights(TINY, 0), "x": RECORDS[name]}, tmp_path / "a.pt", pickle_protocol=protocol
-    )
-    cause = why_not(tmp_path / "a.pt")
-    assert 'save the weights alone: torch.save(ckpt["model"], path)' in cause
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_record_beside_the_weights_is_no_attack(tmp_path, name, protocol):
+    cause = why_not(beside_weights(tmp_path, OTHERS[name], protocol))
+    assert 'save the weights alone: torch.save(ckpt["model"], path), and say what they are' in cause
+    assert "--config" in cause
 
 
 def test_tensors_of_other_kinds(tmp_path):

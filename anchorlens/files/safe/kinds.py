@@ -77,10 +77,10 @@ _BY_START = (
 """First bytes of a file -> what it is, and the way out; the first row that matches counts. `_OTHER_JSON` are
 JSON files that lie beside a model and describe no model."""
 
-_ALONE = 'save the weights alone: torch.save(ckpt["model"], path)'
+_ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and say what they are with --config'
 _IN_A_PICKLE = (
     (r"numpy\.(_?core\.(multiarray|numeric)\.(_reconstruct|scalar|_frombuffer)|ndarray|dtype)",
-     f"a NumPy array or number; make a tensor of an array (torch.as_tensor), or {_ALONE}"),
+     f"a NumPy array of other things than real numbers; make a tensor of it (torch.as_tensor), or {_ALONE}"),
     (r"torch\._utils\._rebuild_qtensor", "a quantised tensor; save floats: tensor.dequantize()"),
     (r"torch\._utils\._rebuild_tensor_v3",
      "a tensor of a number type that is not read, such as float8 or uint16; save it as tensor.float()"),
@@ -94,8 +94,7 @@ _IN_A_PICKLE = (
      "a tensor that is spread over several devices; gather the full state dict before saving it"),
     (r"transformers\.training_args\.\w+",
      "the arguments of a Hugging Face Trainer (training_args.bin), no weights; give model.safetensors"),
-    (r"_codecs\.encode", f"a value that is not read, bytes; {_ALONE}"),
-    (r"(__builtin__|builtins)\.(set|frozenset|complex|slice|x?range)"
+    (r"_codecs\.encode|(__builtin__|builtins)\.(set|frozenset|complex|slice|x?range)"
      r"|collections\.(defaultdict|Counter|deque)"
      r"|datetime\.(datetime|date|time|timedelta|timezone)|torch\.device|types\.SimpleNamespace"
      r"|(argparse|pathlib|decimal|fractions|uuid|omegaconf|ml_collections|transformer_lens|transformers"
@@ -167,7 +166,7 @@ def unread(what: str) -> str:
     """Why a pickle with such a value is not read, and the way out.
 
     >>> unread("a set")
-    'it holds a set, which is not read; save the weights alone: torch.save(ckpt["model"], path)'
+    'it holds a set, which is not read; save the weights alone: torch.save(ckpt["model"], path), and say ...'
     """
     return f"it holds {what}, which is not read; {_ALONE}"
 
@@ -180,5 +179,5 @@ def refused_name(name: str) -> str:
             return f"it holds {what} ({safe_text(name)}); {way}"
     return (
         f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran; if you made the file, save the "
-        f"weights alone: {_WEIGHTS}"
+        f"weights alone: {_WEIGHTS}, and say what they are with --config"
     )

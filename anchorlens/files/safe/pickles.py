@@ -1,13 +1,15 @@
 """The pickles that `torch.save` writes, read without the `pickle` module: nothing is imported or called.
 
 A pickle is a program for a stack machine. This one knows the instructions that build plain data and tensors;
-a name in the pickle stays a name, and can be applied only if the reader gives a function for it.
+a name in the pickle stays a name, and can be applied only if the reader gives a function for it. An object is
+made only of a class that the reader takes for a record.
 """
 
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from anchorlens.files.safe.kinds import refused_name, unread
@@ -20,26 +22,24 @@ _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
 """Bytes that a pickle may build: a fixed number, plus a multiple of its length."""
 _OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
 """Bytes of an empty container, of a place in a list or tuple, and of an entry of a dict, rounded up."""
+_COPY = {str: 1, bytes: 1, bytearray: 1, list: _REFERENCE, tuple: _REFERENCE, dict: _ENTRY}
+"""Type -> bytes of a copy for each of its items."""
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": list}
 _GATHERS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2}
-_GATHERS_SINCE_MARK = ("TUPLE", "APPENDS", "SETITEMS")
+_GATHERS_SINCE_MARK = ("TUPLE", "APPENDS", "SETITEMS", "ADDITEMS", "FROZENSET")
 _ARGUMENTS = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
 }
 _PROTOCOLS = range(2, 6)
-_RECORDS = {
-    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"), "bytes"),
-    **dict.fromkeys(("EMPTY_SET", "FROZENSET"), "a set"),
-}
-"""Instruction of protocols 3 to 5 -> what it builds, which is not read."""
-_OTHER_KEYS = {tuple: "a tuple", float: "a float", bool: "a bool", type(None): "None"}
-"""Types of keys of a dict that are not read."""
-_LARGEST_KEY = 2**60
-"""Limit of integers as keys of a dict: larger ones may all have the same hash, which makes a dict very
-slow."""
+_KEYS = (float, bool, type(None))
+"""Types of which at most a few values have the same hash."""
+_LARGEST_KEY, _LARGEST_IN_TUPLE, _LONGEST_TUPLE = 2**60, 2**20, 3
+"""Limits of integers as keys of a dict, and in tuples as keys: of larger ones, and of longer tuples, many may
+have the same hash, which makes a dict very slow."""
 
 
 class Name(str):
@@ -54,6 +54,8 @@ def read_pickle(
     names: frozenset[str],
     storage: Callable[[Any], Any],
     repeated: Callable[[Any], None] = lambda value: None,
+    records: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
+    build: Callable[[Any, Any], None] = lambda target, state: None,
 ) -> Any:
     """What a pickle of protocol 2 to 5 describes.
 
@@ -63,9 +65,12 @@ def read_pickle(
         names: names that it may mention without applying them (dtypes, classes of storages).
         storage: turns a persistent id into the storage it refers to.
         repeated: is told of each value that the pickle uses once more.
+        records: class of which the pickle may make objects, without arguments -> what makes one.
+        build: gives what is under it on the stack the state that follows.
 
     Returns:
-        Dicts, lists, tuples, plain values, names, and what `functions` give back.
+        Dicts, lists (also for sets), tuples, plain values, names, and what `functions` and `records`
+        give back.
 
     Raises:
         ValueError: an instruction or a name that is not allowed, or a pickle that makes no sense.
@@ -78,7 +83,8 @@ def read_pickle(
         Traceback (most recent call last):
         ValueError: unsafe: it asks to run __builtin__.print; refused, nothing ran; if you made the file, ...
     """
-    machine = _Machine(functions, names, storage, repeated, _FREE_BYTES + _BYTES_FOR_BYTE * len(data))
+    machine = _Machine(functions, names, storage, repeated, records, build)
+    machine.budget = _FREE_BYTES + _BYTES_FOR_BYTE * len(data)
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
             check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
@@ -88,8 +94,24 @@ def read_pickle(
     return machine.result
 
 
-def _is_key(value: object) -> bool:
-    return type(value) is str or (type(value) is int and abs(value) < _LARGEST_KEY)
+def _check_key(key: object) -> None:
+    """Refuse a key of a dict that is no plain value, or whose hash many others can be made to have.
+
+    Raises:
+        ValueError: it is one.
+    """
+    kind = type(key)
+    parts: Any = key if kind is tuple else (key,)
+    largest = _LARGEST_IN_TUPLE if kind is tuple else _LARGEST_KEY
+    if len(parts) <= _LONGEST_TUPLE and all(
+        type(part) is str
+        or (type(part) is int and abs(part) < largest)
+        or (kind is not tuple and type(part) in _KEYS)
+        for part in parts
+    ):
+        return
+    what = {tuple: "such a tuple", int: "so large an integer"}.get(kind, "an object")
+    raise ValueError(unread(f"a dict with {what} as a key"))
 
 
 class _Machine:
@@ -99,11 +121,12 @@ class _Machine:
         names: frozenset[str],
         storage: Callable[[Any], Any],
         repeated: Callable[[Any], None],
-        budget: int,
+        records: Mapping[str, Callable[[], Any]],
+        build: Callable[[Any, Any], None],
     ) -> None:
         self.functions, self.names, self.storage = functions, names, storage
-        self.repeated = repeated
-        self.budget = budget
+        self.repeated, self.records, self.build = repeated, records, build
+        self.budget = 0
         """Bytes that may still be built."""
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
@@ -156,16 +179,22 @@ class _Machine:
         elif name == "REDUCE":
             function, arguments = self._take(2)
             self.stack.append(self._apply(function, arguments))
-        elif name == "BUILD":  # the version metadata of a state dict; tensors have no state
-            self.stack.pop()
-            if type(self.stack[-1]) is not dict:
-                raise ValueError("unsafe: it sets the state of an object; refused, nothing ran")
+        elif name == "NEWOBJ":
+            cls, arguments = self._take(2)
+            if type(cls) is not Name or cls not in self.records:
+                raise ValueError(refused_name(cls if type(cls) is Name else type(cls).__name__))
+            if type(arguments) is not tuple or arguments:
+                raise ValueError(f"unsafe: it makes a {cls} of arguments; refused, nothing ran")
+            self._spend(_OBJECT)
+            self.stack.append(self.records[cls]())
+        elif name == "BUILD":
+            state = self.stack.pop()
+            self._spend_on(state if type(state) is tuple else (state,))
+            self.build(self.stack[-1], state)
         elif name == "STOP":
             self.result = self.stack.pop()
         elif name == "PROTO" and argument in _PROTOCOLS:
             self.protocol = argument
-        elif name in _RECORDS:
-            raise ValueError(unread(_RECORDS[name]))
         elif name == "PROTO" or self.protocol is None:
             got = argument if name == "PROTO" else "0 or 1"
             raise ValueError(f"its pickle protocol must be 2 to 5, got {got}; save it with pickle_protocol=2")
@@ -174,7 +203,8 @@ class _Machine:
             raise ValueError(f"unsafe: it holds {what}, which torch.save never writes; refused, nothing ran")
 
     def _name(self, name: str, instruction: str) -> Name:
-        if instruction == "INST" or (name not in self.functions and name not in self.names):
+        known = name in self.names or name in self.functions or name in self.records
+        if instruction == "INST" or not known:
             raise ValueError(refused_name(name))
         return Name(name)
 
@@ -187,6 +217,7 @@ class _Machine:
                 f"unsafe: it applies {safe_text(function)} to {len(arguments):,} values; refused"
             )
         self._spend(_OBJECT + _ENTRY)
+        self._spend_on(arguments)
         return self.functions[function](*arguments)
 
     def _spend(self, n_bytes: int) -> None:
@@ -194,6 +225,10 @@ class _Machine:
         self.budget -= n_bytes
         if self.budget < 0:
             raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
+
+    def _spend_on(self, values: Iterable[Any]) -> None:
+        """Count what a copy of these values would take."""
+        self._spend(sum(_COPY[type(value)] * len(value) for value in values if type(value) in _COPY))
 
     def _take(self, n: int) -> list[Any]:
         """The last n values, off the stack."""
@@ -206,15 +241,15 @@ class _Machine:
     def _gather(self, name: str, values: list[Any]) -> None:
         """Put values into a new tuple, or into the list or dict below them."""
         self._spend((_ENTRY if name.startswith("SETITEM") else _REFERENCE) * len(values))
-        if name.startswith("TUPLE"):
+        if name.startswith("TUPLE") or name == "FROZENSET":
             self._spend(_OBJECT)
-            self.stack.append(tuple(values))
-        elif name.startswith("APPEND") and type(self.stack[-1]) is list:
+            self.stack.append(list(values) if name == "FROZENSET" else tuple(values))
+        elif name in ("APPEND", "APPENDS", "ADDITEMS") and type(self.stack[-1]) is list:
             self.stack[-1].extend(values)
         elif name.startswith("SETITEM") and type(self.stack[-1]) is dict and len(values) % 2 == 0:
+            self._spend_on(values[::2])  # to compare a key with an equal one takes time
             for key in values[::2]:
-                if not _is_key(key):
-                    raise ValueError(unread(f"a dict with {_OTHER_KEYS[type(key)]} as a key"))
+                _check_key(key)
             self.stack[-1].update(zip(values[::2], values[1::2], strict=True))
         else:
             raise TypeError

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anchorlens.files.safe.kinds import zip_kind
 from anchorlens.files.safe.limits import check_affordable, check_at_most, cost_factor
+from anchorlens.files.safe.objects import NAMES, RECORDS, Objects
 from anchorlens.files.safe.pickles import Name, read_pickle
 from anchorlens.texts import first_line, safe_repr
 
@@ -56,7 +57,7 @@ _STORAGES = {
     "torch.IntStorage": torch.int32,
     "torch.LongStorage": torch.int64,
 }
-_NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
+_NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values()), *NAMES])
 
 
 @contextlib.contextmanager
@@ -138,13 +139,23 @@ class _Reader:
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
             raise ValueError("its numbers are not in little-endian order; save it again on another machine")
+        objects = Objects()
         functions = {
+            **objects.functions,
             "collections.OrderedDict": _ordered_dict,
             "torch._utils._rebuild_tensor_v2": self._tensor,
             "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
             "torch.Size": _size,
         }
-        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage, self._count)
+        content = read_pickle(
+            self._bytes("data.pkl"),
+            functions,
+            _NAMES,
+            self._storage,
+            self._count,
+            dict.fromkeys(RECORDS, objects.record),
+            objects.build,
+        )
         words = (
             f"its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and in a file of "
             f"its size they may take {self.allowed / 1e9:,.1f} GB"

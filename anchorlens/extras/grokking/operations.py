@@ -1,0 +1,113 @@
+"""Operations of modular arithmetic and of groups: the answer to every pair of numbers below p.
+
+Source: the operations of Power et al., arXiv 2201.02177.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from anchorlens.randomness import generator
+from anchorlens.texts import safe_repr
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+Operation = Literal[
+    "add", "subtract", "multiply", "divide", "x2xyy2", "x3xy", "permutations", "table", "random"
+]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+"""Names of the operations."""
+SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+"""Operation -> its sign between two numbers; the others have a name alone."""
+_PERMUTATIONS = {math.factorial(n): n for n in (3, 4, 5)}
+"""Number of permutations -> number of things."""
+
+
+def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.ndarray, " pair"]:
+    """The answer to every pair (a, b) of numbers below p.
+
+    Args:
+        operation: one of `OPERATIONS`.
+        p: the modulus, or the order of the group, >= 2.
+        seed: of the answers of `random`.
+        table: for `table` the answers themselves, p rows of p numbers: spaces or commas between numbers,
+            semicolons or line ends between rows.
+
+    Returns:
+        [p * p] The answer at a * p + b, 0..p-1; -1 where it is not defined, which is division by zero.
+
+    Raises:
+        ValueError: `divide` for a p that is not prime; `permutations` for a p other than 6, 24 and 120; a
+            table that is not p rows of p numbers below p.
+
+    >>> answers("subtract", 3).reshape(3, 3)
+    array([[0, 2, 1],
+           [1, 0, 2],
+           [2, 1, 0]])
+    """
+    a, b = np.divmod(np.arange(p * p), p)
+    if operation == "table":
+        return _table(table, p)
+    if operation == "permutations":
+        return _permutations(p)
+    if operation == "random":
+        return generator(seed, "data", 3).integers(p, size=p * p)
+    if operation == "divide":
+        if not is_prime(p):
+            raise ValueError(
+                f"modulus must be prime for the operation divide, got {p}. Take a prime, 59 say."
+            )
+        inverse = np.array([0, *(pow(x, -1, p) for x in range(1, p))])
+        return np.where(b == 0, -1, a * inverse[b] % p)
+    values = {
+        "add": a + b,
+        "subtract": a - b,
+        "multiply": a * b,
+        "x2xyy2": a * a + a * b + b * b,
+        "x3xy": a**3 + a * b,
+    }
+    return values[operation] % p
+
+
+def is_commutative(operation: str) -> bool:
+    """Whether a named operation gives (a, b) and (b, a) the same answer for every modulus."""
+    return operation in ("add", "multiply", "x2xyy2")
+
+
+def is_prime(n: int) -> bool:
+    """Whether an integer above 1 is prime."""
+    return all(n % k for k in range(2, math.isqrt(n) + 1))
+
+
+def _permutations(p: int) -> Int[np.ndarray, " pair"]:
+    """Composition in the symmetric group: first b, then a, permutations in lexicographic order."""
+    if p not in _PERMUTATIONS:
+        raise ValueError(
+            f"modulus must be 6, 24 or 120 for the operation permutations, got {p}. These are the numbers of "
+            "permutations of 3, 4 and 5 things."
+        )
+    of = np.array(list(itertools.permutations(range(_PERMUTATIONS[p]))))
+    composed = of[:, of]  # [a, b, thing] = a[b[thing]]
+    digits = len(of[0]) ** np.arange(len(of[0]))
+    return np.argsort(of @ digits)[np.searchsorted(np.sort(of @ digits), composed @ digits)].ravel()
+
+
+def _table(text: str, p: int) -> Int[np.ndarray, " pair"]:
+    rows = [row.replace(",", " ").split() for row in text.replace("\n", ";").split(";") if row.strip(" ,")]
+    numbers = [number for row in rows for number in row]
+    known = {str(number): number for number in range(p)}
+    if [len(row) for row in rows] != [p] * p or not known.keys() >= set(numbers):
+        lengths = " or ".join(map(str, sorted({len(row) for row in rows})[:3]))
+        got = f"{len(rows)} rows of {lengths or 0} numbers"
+        strange = next((number for number in numbers if number not in known), None)
+        got += "" if strange is None else f" with {safe_repr(strange)}"
+        raise ValueError(
+            f"table must be {p} rows of {p} numbers below {p}, got {got}. Write the rows of the group's "
+            "table with semicolons between them, and set modulus to their number."
+        )
+    return np.array([known[number] for number in numbers])

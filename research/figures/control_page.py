@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import jinja2
 
 from shared import numerals
-from shared.control_arms import CLAIMS, judged
+from shared.control_arms import CLAIMS, claims_in, judged
 from shared.sentences import sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,16 +27,15 @@ TEN_RUNS = Path(__file__).parents[1] / "control/ten_runs.json"
 """What `control` made of ten runs, by research/control/ten_runs.py."""
 
 
-def figures_found(folder: Path = FIGURES) -> dict[str, Any]:
+def figures_found(folder: Path = FIGURES, names: str = "k[1-8]_*") -> dict[str, Any]:
     """Figure -> its JSON, of those that were run."""
-    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("k[1-8]_*.json"))}
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob(f"{names}.json"))}
 
 
-def answers(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def answers(found: Mapping[str, Any], claims: Path = CLAIMS) -> list[dict[str, Any]]:
     """Every claim in the order of the list, with its numbers and the verdict by rule."""
-    listed = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
     rows = []
-    for name, claim in listed.items():
+    for name, claim in claims_in(claims).items():
         asked = found.get(claim["figure"], {}).get("claims", {}).get(name, {"values": {}})
         rows.append(
             {"name": name, **claim, "bound": bound(claim), **judged(claim, asked["values"])._asdict()}
@@ -62,30 +60,39 @@ def ten_runs() -> dict[str, Any] | None:
     return json.loads(TEN_RUNS.read_text("utf-8")) if TEN_RUNS.exists() else None
 
 
-def written(found: Mapping[str, Any] | None = None) -> str:
-    """The page."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """What the templates of pages of claims are rendered with."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": numerals.number,
         "values": numerals.one_by_one,
         "interval": lambda ends: f"[{numerals.number(ends[0])}, {numerals.number(ends[1])}]",
     }
+    return made
+
+
+def written(found: Mapping[str, Any] | None = None) -> str:
+    """The page."""
     found = figures_found() if found is None else found
     rows = answers(found)
     said = {row["name"]: row for row in rows}
-    text = environment.get_template(TEMPLATE).render(
-        claims=rows,
-        figures=found,
-        mean=mean_of(found),
-        said=said,
-        so=sentences_of(Path(TEMPLATE)),
-        ten=ten_runs(),
-        mean_of_runs=mean_of_runs,
+    text = (
+        environment()
+        .get_template(TEMPLATE)
+        .render(
+            claims=rows,
+            figures=found,
+            mean=mean_of(found),
+            said=said,
+            so=sentences_of(Path(TEMPLATE)),
+            ten=ten_runs(),
+            mean_of_runs=mean_of_runs,
+        )
     )
     return text.strip() + "\n"
 
@@ -109,17 +116,15 @@ def mean_of_runs(what: str) -> str:
     return numerals.number(sum(values) / len(values)) if values else "-"
 
 
-def main() -> None:
-    """Read the command line, write the page or hold it against what would be written."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def write(doc: str | None, page: Path, text: str) -> None:
+    """Read the command line, write a page or hold it against what would be written."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
     if not parser.parse_args().check:
-        PAGE.write_text(written(), encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text("utf-8") != written():
-        raise SystemExit(f"{PAGE.name} is not what its template gives; run python {Path(__file__).name}")
+        page.write_text(text, encoding="utf-8")
+    elif not page.exists() or page.read_text("utf-8") != text:
+        raise SystemExit(f"{page.name} is not what its template gives; run its script without --check")
 
 
 if __name__ == "__main__":
-    main()
+    write(__doc__, PAGE, written())

@@ -1,8 +1,8 @@
-"""What the figures k1 to k8 share: their setting, their arms, a claim's number over seeds, and its verdict.
+"""What the figures k1 to k8 and g1 to g3 share: arms, a claim's number over seeds, and its verdict.
 
 An arm is a name and the fields that it changes in the setting; the seeds of all arms are one sweep, and an
 arm that two figures have is trained once. Claims stand in `claims/control_claims.toml`, which was written
-first.
+first; those on grokking in `claims/grokking_claims.toml`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ SETTING: Mapping[str, Any] = {
 """`quick` at half its width: six times as many sequences as (pair, key), a minute of one core."""
 SEEDS = (0, 1, 2)
 CLAIMS = Path(__file__).parents[1] / "claims/control_claims.toml"
+GROKKING_CLAIMS = CLAIMS.with_name("grokking_claims.toml")
 MEASURED = ("train", "id", "ood", "commutativity", "label", "weight_norm")
 """What a row has of each cell, beside what a figure adds."""
 IS_FIT = 0.99
@@ -177,8 +178,13 @@ def chosen_by_others(
 
 def claims_of(figure: str) -> dict[str, dict[str, Any]]:
     """The claims of a figure by their names, as they were written down."""
-    listed = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+    listed = claims_in(CLAIMS) | claims_in(GROKKING_CLAIMS)
     return {name: claim for name, claim in listed.items() if claim["figure"] == figure}
+
+
+def claims_in(file: Path) -> dict[str, dict[str, Any]]:
+    """The claims of a list by their names."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def judged(claim: Mapping[str, Any], values: Mapping[int, float]) -> Found:

@@ -1,4 +1,4 @@
-"""Figure g1: what does a network know before it generalises? Held-out pairs with and without a trained mirror.
+"""Figure g1: what does a network know before it generalises? Held-out pairs by their mirror.
 
     python research/figures/g1_mirror.py [--seed 0 1 2] [--suffix .png]
 
@@ -66,11 +66,6 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
     names = list(arms())
     titles = [OPERATIONS.get(name, f"a + b modulo {OTHER_MODULUS}") for name in names]
     figure = make_subplots(rows=2, cols=4, subplot_titles=titles, shared_yaxes=True)
-    shown = {
-        "train": "train",
-        "mirrored": "held out, mirror trained",
-        "unmirrored": "held out, mirror not trained",
-    }
     for place, arm in enumerate(names):
         own = [row["curves"] for row in rows if row["arm"] == arm]
         cell = {"row": 1 + place // 4, "col": 1 + place % 4}

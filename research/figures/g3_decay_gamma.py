@@ -37,7 +37,7 @@ def arms() -> dict[str, dict[str, Any]]:
 
 
 def drawing(rows: Sequence[Row]) -> go.Figure:
-    """A column for each gamma and a row for each decay; a point for each seed, in the colour of its outcome."""
+    """A point for each seed at every gamma and decay, in the colour of its outcome."""
     figure = go.Figure()
     seeds = sorted({row["seed"] for row in rows})
     for colour, name in zip(figures.CATEGORIES, OUTCOMES, strict=False):

@@ -1,0 +1,339 @@
+"""ModularTask: a binary operation on 0..p-1, of which a random share of the pairs is trained.
+
+Sources: the task of Power et al., arXiv 2201.02177, in the form of Nanda et al., arXiv 2301.05217.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from anchorlens.configuration import check_number, documented, number
+from anchorlens.extras.grokking.operations import SIGNS, Operation, answers
+from anchorlens.extras.shared.pair_plane import pair_plane
+from anchorlens.extras.shared.split_task import in_rounds
+from anchorlens.randomness import generator
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
+from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.other_targets import compared
+from anchorlens.tasks.shared.phases import TRAINING_SET
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+    from torch import Tensor
+
+Layout = Literal["a b =", "a op b =", "a b"]
+_AT_ONCE = 4096
+_LARGEST = 499
+_IN_WORDS = {
+    **{name: f"a {sign} b" for name, sign in SIGNS.items()},
+    "x2xyy2": "a^2 + ab + b^2",
+    "x3xy": "a^3 + ab",
+    "permutations": "a after b, permutations in lexicographic order",
+    "table": "the entry of a table in row a, column b",
+    "random": "a random answer for each pair",
+}
+"""Operation -> what is computed; modulo p where that makes sense."""
+
+METRICS = (
+    Metric(
+        "train",
+        "train",
+        "Train accuracy",
+        "pairs it was trained on",
+        "every pair of the task's split",
+        "train_accuracy",
+        map_caption="Pairs it was trained on: below .90 a run is underfit.",
+    ),
+    Metric(
+        "id",
+        "held out",
+        "Held-out accuracy",
+        "all other pairs",
+        "held-out pairs",
+        "id_accuracy",
+        map_caption="All other pairs: from .90 on a run generalises.",
+    ),
+    Metric(
+        "mirrored",
+        "mirror trained",
+        "Accuracy where the mirror was trained",
+        "held-out pairs (a, b) whose mirror (b, a) was trained",
+        "held-out pairs with a trained mirror",
+        "mirrored_accuracy",
+        absent="no held-out pair has a trained mirror",
+    ),
+    Metric(
+        "unmirrored",
+        "mirror not trained",
+        "Accuracy where the mirror was not trained",
+        "held-out pairs (a, b) whose mirror (b, a) was not trained",
+        "held-out pairs without a trained mirror",
+        "unmirrored_accuracy",
+        absent="every held-out pair has a trained mirror",
+    ),
+)
+
+
+@documented
+@dataclass(frozen=True)
+class ModularTask(TaskConfig):
+    """A binary operation modulo p, or by a table, with a random share of all pairs trained.
+
+    A pair (a, b) has the index a p + b. A model answers after the last token, with one of p numbers. If the
+    training set of a model is given, every other pair is held out, whatever `trained_share` says.
+
+    Raises:
+        ValueError: an invalid value; the message says what was expected, what came and what to do.
+
+    Example:
+        >>> task = ModularTask(modulus=7)
+        >>> batch = task.sequences([8])  # the pair (1, 1)
+        >>> batch.tokens.tolist(), batch.targets.tolist()
+        ([[1, 1, 7]], [2])
+
+    Source: arXiv 2201.02177; arXiv 2301.05217.
+    """
+
+    kind: ClassVar[str] = "modular"
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    modulus: int = number(59, minimum=2, maximum=_LARGEST)
+    """p: numbers and answers are 0..p-1. For a table it is the number of rows."""
+    operation: Operation = "add"
+    """What is answered. add, subtract, multiply, divide (p a prime, b not 0), x2xyy2 (a^2 + ab + b^2), x3xy
+    (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p 6, 24 or 120. random: a
+    random answer for each pair, as a control. table: see `table`."""
+    tokens: Layout = "a b ="
+    """What a model reads: `a b =`, `a op b =`, or `a b` alone."""
+    trained_share: float = number(0.4, above=0, maximum=0.99)
+    """Share of all pairs that is trained, at random."""
+    split_seed: int = number(0, minimum=0)
+    """Seed of the trained pairs, and of random answers."""
+    table: str | None = None
+    """For the operation `table`: p rows of p numbers 0..p-1, such as the Cayley table of a group, with `;` or
+    a line break between rows: `0 1;1 0`. On the command line, `--table "$(cat rows.txt)"` gives a file."""
+
+    def __post_init__(self) -> None:
+        """Check every field, and the fields together."""
+        if (self.table is None) != (self.operation != "table"):
+            raise ValueError(
+                f"operation table and table go together, got operation {self.operation} and "
+                f"{'no table' if self.table is None else 'a table'}; set both or neither"
+            )
+        super().__post_init__()
+        if not 0 < self.n_trained < len(self.pairs):
+            raise ValueError(
+                f"trained_share must leave a pair to train and one to hold out of {len(self.pairs)} pairs, "
+                f"got {self.trained_share}; take a larger modulus or another share"
+            )
+
+    @cached_property
+    def answers(self) -> Int[np.ndarray, " pair"]:
+        """[p * p] The answer of each pair, 0..p-1; -1 where there is none (a divided by 0)."""
+        return answers(self.operation, self.modulus, self.split_seed, self.table or "")
+
+    @cached_property
+    def pairs(self) -> Int[np.ndarray, " pair"]:
+        """Indices of all pairs that have an answer, ascending."""
+        return np.flatnonzero(self.answers != -1)
+
+    @property
+    def n_trained(self) -> int:
+        """Number of pairs in the task's own split that are trained."""
+        return round(self.trained_share * len(self.pairs))
+
+    @cached_property
+    def trained(self) -> Bool[np.ndarray, " pair"]:
+        """[p * p] Whether each pair is trained in the task's own split."""
+        return self._mask(generator(self.split_seed, "data", 1).permutation(self.pairs)[: self.n_trained])
+
+    def _mask(self, pairs: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " pair"]:
+        mask = np.zeros(self.modulus**2, dtype=bool)
+        mask[pairs] = True
+        return mask
+
+    @property
+    def d_vocab(self) -> int:
+        """Tokens: the numbers 0..p-1, then `=`, then the operator, as far as the layout has them."""
+        return self.modulus + {"a b": 0, "a b =": 1, "a op b =": 2}[self.tokens]
+
+    @property
+    def d_vocab_out(self) -> int:
+        """p: an answer is a number."""
+        return self.modulus
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence: 2 to 4."""
+        return len(self.tokens.split())
+
+    @property
+    def commutes(self) -> bool:
+        """Whether a pair and its mirror have the same answer everywhere."""
+        plane = self.answers.reshape(self.modulus, self.modulus)
+        return bool((plane == plane.T).all())
+
+    def sequences(self, pairs: Int[np.ndarray, " some"]) -> TokenBatch:
+        """Pairs as sequences.
+
+        Args:
+            pairs: indices a p + b of pairs that have an answer.
+
+        Returns:
+            Tokens [some, 2..4] and targets [some].
+        """
+        import torch
+
+        p, pairs = self.modulus, np.asarray(pairs, dtype=np.int64)
+        columns = {
+            "a": pairs // p,
+            "b": pairs % p,
+            "=": np.full_like(pairs, p),
+            "op": np.full_like(pairs, p + 1),
+        }
+        tokens = np.stack([columns[name] for name in self.tokens.split()], axis=1)
+        return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers[pairs].astype(np.int64)))
+
+    def pairs_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
+        """The index of the pair in each sequence; -1 for a sequence that is not of this task."""
+        rows = tokens.numpy().astype(np.int64)
+        place = {name: column for column, name in enumerate(self.tokens.split())}
+        a, b = rows[:, place["a"]], rows[:, place["b"]]
+        known = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < self.modulus)
+        for name, token in (("=", self.modulus), ("op", self.modulus + 1)):
+            if name in place:
+                known &= rows[:, place[name]] == token
+        return np.where(known, a * self.modulus + b, -1)
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+        """The answer of each sequence; -1 for a sequence that is not of this task."""
+        import torch
+
+        pairs = self.pairs_of(tokens)
+        return torch.from_numpy(np.where(pairs < 0, -1, self.answers[pairs]).astype(np.int64))
+
+    def checked_training_set(self, training_set: object) -> TokenBatch:
+        """Check that training data from a caller have this task's shape and vocabulary, and return them."""
+        from anchorlens.tasks.shared.checked_batch import token_batch
+
+        return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=False)
+
+    def training_set(self, n: int, seed: int) -> TokenBatch:
+        """`n` sequences: the trained pairs in random order, each as often as the others or once more."""
+        pairs = np.flatnonzero(self.trained)
+        return self.sequences(pairs[in_rounds(len(pairs), n, generator(seed, "data"))])
+
+    def evaluate(
+        self,
+        model: LogitsModel,
+        *,
+        training_set: object = None,
+        seed: int = 0,
+        quick: bool = False,
+        batch_size: int | None = None,
+    ) -> Evaluation:
+        """Evaluate every pair that has an answer.
+
+        Args:
+            model: a HookedTransformer, or anything that gives logits.
+            training_set: what it was trained on, (tokens, targets); every other pair is then held out.
+                Without it the pairs of the task's own split are taken.
+            seed: is stored; nothing is drawn at random.
+            quick: whether pictures are left out, for a line of the log.
+            batch_size: most sequences per forward pass; None for 4,096.
+
+        Raises:
+            ValueError: an unusable option, or a model that does not fit the task.
+        """
+        batch_size = _AT_ONCE if batch_size is None else batch_size
+        check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
+        trained, source, other_targets = self.trained, METRICS[0].asks, None
+        if training_set is not None:
+            batch = self.checked_training_set(training_set).distinct()
+            source, other_targets = TRAINING_SET, compared(batch, self.targets_of(batch.tokens))
+            known = self.pairs_of(batch.tokens)
+            trained = self._mask(known[known >= 0])
+        evaluator = Evaluator(model, self, batch_size)
+        right = np.zeros(self.modulus**2, dtype=bool)
+        right[self.pairs] = evaluator.right(self.sequences(self.pairs))
+        groups = self.groups(trained)
+        measures = {
+            name: Accuracy.of_some(right[group], of=int(group.sum()))
+            for name, group in groups.items()
+            if group.any()
+        }
+        return self.evaluation(
+            measures,
+            finite=evaluator.finite,
+            seed=seed,
+            figure_specs=() if quick else self._pictures(right, groups, measures),
+            train_source=source,
+            other_targets=other_targets,
+            chance=1 / self.modulus,
+        )
+
+    def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
+        """Metric -> [p * p] whether it is measured on each pair.
+
+        Args:
+            trained: [p * p] whether each pair was trained.
+        """
+        held_out = ~trained & (self.answers != -1)
+        mirror = trained.reshape(self.modulus, self.modulus).T.ravel()
+        groups = {"train": trained, "id": held_out}
+        return groups | {"mirrored": held_out & mirror, "unmirrored": held_out & ~mirror}
+
+    def _pictures(
+        self,
+        right: Bool[np.ndarray, " pair"],
+        groups: Mapping[str, Bool[np.ndarray, " pair"]],
+        measures: Mapping[str, Accuracy],
+    ) -> tuple[FigureSpec, ...]:
+        """Every held-out pair as a point of a plane, and accuracy by whether the mirror was trained."""
+        plane = pair_plane(
+            np.where(groups["id"], right, np.nan).reshape(self.modulus, self.modulus),
+            title="Held-out pairs answered right",
+            caption="Every held-out pair: filled where the answer is right. Blank pairs were trained. A "
+            "model that knows only that the order does not matter fills the mirrors of the blank pairs.",
+        )
+        titles = {metric.name: metric.title for metric in METRICS}
+        bars = Bars(
+            title="Accuracy by what was trained",
+            caption="Trained pairs, and held-out pairs by whether the pair in the other order was trained.",
+            x_title="accuracy",
+            y={titles[name]: one.value for name, one in measures.items() if name != "id"},
+        )
+        return plane, bars
+
+    @property
+    def held_out(self) -> str:
+        """What is left out of training, in words."""
+        return f"{len(self.pairs) - self.n_trained:,} of {len(self.pairs):,} pairs, by seed {self.split_seed}"
+
+    @property
+    def table_size(self) -> int:
+        """Numbers in the table of answers."""
+        return self.modulus**2
+
+    def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
+        """Sequences that `evaluate` and `measure` run a model on: all pairs."""
+        return len(self.pairs)
+
+    def describe(self) -> str:
+        """In words: what is trained, and what is held out."""
+        modulo = "" if self.operation in ("permutations", "table", "random") else f" modulo {self.modulus}"
+        return (
+            f"{_IN_WORDS[self.operation]}{modulo} for a and b in 0..{self.modulus - 1}, read as "
+            f"`{self.tokens}`.\nTrained: {self.n_trained:,} of {len(self.pairs):,} pairs, by seed "
+            f"{self.split_seed}. All other pairs are held out."
+        )

@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 from anchorlens.configuration import Config, check_number, documented, number
 from anchorlens.texts import safe_repr
 
-Variant = Literal["gpt2", "postnorm", "released"]
-VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released")
+Variant = Literal["gpt2", "postnorm", "released", "plain"]
+VARIANTS: tuple[Variant, ...] = ("gpt2", "postnorm", "released", "plain")
 
 Part = Literal["embedding", "qk", "vo", "mlp"]
 PARTS: tuple[Part, ...] = ("embedding", "qk", "vo", "mlp")
@@ -26,7 +26,12 @@ class Readable(Protocol):
 
     @property
     def d_vocab(self) -> Any:
-        """Size of the vocabulary that inputs and answers share."""
+        """Size of the vocabulary of its inputs, which may share it with its answers."""
+        ...
+
+    @property
+    def d_vocab_out(self) -> Any:
+        """Size of the vocabulary of its answers."""
         ...
 
     @property
@@ -73,6 +78,7 @@ class ModelConfig(Config):
     - `postnorm`: LN(x + attn), LN(x + mlp), no final LayerNorm, ReLU, a bias at the unembedding only.
     - `released`: LayerNorm on the query input only (keys and values read the raw residual), LayerNorm
       before the MLP, final LayerNorm, exact GELU, biases.
+    - `plain`: x + attn, then + mlp, without any LayerNorm; ReLU, biases.
 
     With `num_experts` the MLP of every block, in any variant, is TransformerLens' mixture of experts: a
     router W_gate, and experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router
@@ -83,7 +89,8 @@ class ModelConfig(Config):
     Raises:
         ValueError: an invalid value; the message says what was expected and what came.
 
-    Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`).
+    Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`),
+    arXiv 2301.05217 (`plain`, the network of modular addition).
     """
 
     variant: Variant = "gpt2"
@@ -99,7 +106,10 @@ class ModelConfig(Config):
     d_mlp: int = number(256, **_SIZE)
     """Neurons of an MLP's hidden layer."""
     d_vocab: int = number(201, minimum=1, limit=100_000_000)
-    """Size of the vocabulary that inputs and answers share (201 in the released code)."""
+    """Size of the vocabulary of inputs, which answers share unless d_vocab_out is set (201 in the released
+    code)."""
+    d_vocab_out: int | None = number(None, minimum=1, limit=100_000_000)
+    """Size of the vocabulary of answers. Unset: d_vocab."""
     n_ctx: int = number(9, **_SIZE)
     """Longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
@@ -134,9 +144,11 @@ class ModelConfig(Config):
             object.__setattr__(self, "gamma_experts", " ".join(map(str, self.gamma_experts)))
         super().__post_init__()
         self._check_experts()
+        if self.d_vocab_out == self.d_vocab:
+            object.__setattr__(self, "d_vocab_out", None)
         mlp = 2 * self.d_mlp if self.num_experts is None else self.num_experts * (3 * self.d_mlp + 1)
         a_layer = self.d_model * (4 * self.n_heads * self.d_head + mlp)
-        n_parameters = self.n_layers * a_layer + 2 * self.d_vocab * self.d_model
+        n_parameters = self.n_layers * a_layer + (self.d_vocab + self.n_answers) * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
                 f"these sizes make {n_parameters:,} parameters, more than "
@@ -157,6 +169,11 @@ class ModelConfig(Config):
                     f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}"
                 )
             object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
+
+    @property
+    def n_answers(self) -> int:
+        """Size of the vocabulary of answers, the columns of W_U."""
+        return self.d_vocab_out or self.d_vocab
 
     @property
     def n_active(self) -> int:
@@ -204,8 +221,8 @@ class ModelConfig(Config):
 
     @property
     def activation(self) -> str:
-        """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm)."""
-        return self.act_fn or ("relu" if self.variant == "postnorm" else "gelu")
+        """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm and plain)."""
+        return self.act_fn or ("relu" if self.variant in ("postnorm", "plain") else "gelu")
 
     @property
     def scales_residual_writers(self) -> bool:
@@ -232,6 +249,7 @@ class ModelConfig(Config):
         """
         for name, have, need in (
             ("d_vocab", self.d_vocab, task.d_vocab),
+            ("d_vocab_out", self.n_answers, task.d_vocab_out),
             ("n_ctx", self.n_ctx, task.seq_len),
         ):
             if have < need:

@@ -2,7 +2,7 @@
 
 std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). What counts as d_in:
 
-| matrix         | shape                      | part      | gpt2, postnorm   | released |
+| matrix         | shape                      | part      | all others       | released |
 |----------------|----------------------------|-----------|------------------|----------|
 | W_E            | [d_vocab, d_model]         | embedding | d_model          | d_model  |
 | W_pos          | [n_ctx, d_model]           | embedding | d_model          | d_model  |
@@ -11,7 +11,7 @@ std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). 
 | W_O            | [n_heads, d_head, d_model] | vo        | n_heads * d_head | d_model  |
 | W_in, W_gate   | [d_model, d_mlp]           | mlp       | d_model          | d_model  |
 | W_out          | [d_mlp, d_model]           | mlp       | d_mlp            | d_model  |
-| W_U            | [d_model, d_vocab]         | embedding | d_model          | d_model  |
+| W_U            | [d_model, d_vocab_out]     | embedding | d_model          | d_model  |
 
 In a mixture of experts (`num_experts`) every block has a router and, in the place of W_in and W_out, three
 matrices of each expert. TransformerLens stores them as torch's Linear does, [out, in]:
@@ -58,7 +58,7 @@ class _Row(NamedTuple):
     """A kind of parameter."""
 
     axes: str
-    """The fields of a configuration that are the sizes of its axes."""
+    """The attributes of a configuration that are the sizes of its axes."""
     part: Part | None = None
     """The part that a matrix belongs to; None for a bias and for the parameters of a LayerNorm."""
     fan_in: str = "d_model"
@@ -93,7 +93,7 @@ _EXPERT = {
     "W_out.weight": _Row("d_model d_mlp", "mlp", "d_mlp"),
 }
 _NORMS = {f"{norm}.{x}": _Row("d_model") for norm in ("ln1", "ln2") for x in "wb"}
-_UNEMBEDDING = {"unembed.W_U": _Row("d_model d_vocab", "embedding"), "unembed.b_U": _Row("d_vocab")}
+_UNEMBEDDING = {"unembed.W_U": _Row("d_model n_answers", "embedding"), "unembed.b_U": _Row("n_answers")}
 _FINAL_NORM = {f"ln_final.{x}": _Row("d_model") for x in "wb"}
 """Every kind of parameter, without the name of its block or expert. Matrices are drawn in this order."""
 _OF_OTHERS = ("attn._W_K", "attn._W_V", "mlp.W_gate")
@@ -158,9 +158,10 @@ def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every parameter of a config and its shape in HookedTransformer's layout, without building it."""
     mlp = _MLP if config.num_experts is None else _experts(config.num_experts) | _ROUTER
-    block = {name: row for name, row in (_ATTENTION | mlp | _NORMS).items() if name not in _OF_OTHERS}
+    norms = {} if config.variant == "plain" else _NORMS
+    block = {name: row for name, row in (_ATTENTION | mlp | norms).items() if name not in _OF_OTHERS}
     rows = _EMBEDDING | _UNEMBEDDING | _blocks(config.n_layers, block)
-    if config.variant != "postnorm":
+    if config.variant not in ("postnorm", "plain"):
         rows |= _FINAL_NORM
     return {name: tuple(getattr(config, axis) for axis in row.axes.split()) for name, row in rows.items()}
 

@@ -28,7 +28,7 @@ def build_model(
     device: str | torch.device = "cpu",
     dtype: Literal["float32", "float64"] = "float32",
 ) -> HookedTransformer:
-    """Build a HookedTransformer of one of the three variants with a gamma-scaled initialisation.
+    """Build a HookedTransformer of one of the variants with a gamma-scaled initialisation.
 
     Every hook point of an ordinary HookedTransformer block is there and alive. The weights depend on
     `config` and `seed` alone, on every device; with the same seed, two values of gamma draw the same
@@ -156,11 +156,12 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
         n_heads=config.n_heads,
         d_mlp=config.d_mlp,
         d_vocab=config.d_vocab,
+        d_vocab_out=config.n_answers,
         act_fn=config.activation,
         num_experts=config.num_experts,
         experts_per_token=None if config.num_experts is None else config.n_active,
         gated_mlp=config.num_experts is not None,
-        normalization_type="LN",
+        normalization_type=None if config.variant == "plain" else "LN",
         attention_dir="causal",
         dtype=dtype,
     )

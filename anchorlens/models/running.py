@@ -183,7 +183,7 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
 def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
     """Most bytes of activations that a forward pass without gradients holds of a sequence, in float32."""
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
-    return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.d_vocab)
+    return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.n_answers)
 
 
 def give_back_freed_memory() -> None:

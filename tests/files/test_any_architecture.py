@@ -17,7 +17,7 @@ SMALL = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 32, "n_ctx": 9, "d_
 KINDS = {
     "rotary": {"positional_embedding_type": "rotary"},
     "shortformer": {"positional_embedding_type": "shortformer"},
-    "no norms": {"normalization_type": None},
+    "no norms": {"normalization_type": None, "act_fn": "silu"},
     "parallel": {"parallel_attn_mlp": True},
 }
 TOKENS = AnchorTask().sample(64).tokens
@@ -51,6 +51,40 @@ def test_from_its_file_as_in_memory(tmp_path, fields):
         open_checkpoint(path, config=config)
 
 
+@pytest.mark.filterwarnings("ignore:.*not used:UserWarning")
+@pytest.mark.parametrize("fields", [{}, {"d_vocab_out": 112}, {"d_vocab_out": 59}])
+def test_without_norms_it_is_a_checkpoint_of_the_plain_variant(tmp_path, fields):
+    model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"} | fields)
+    path, config = written(tmp_path, model)
+    if fields.get("d_vocab_out") == 59:
+        with pytest.raises(CheckpointError, match="the task needs d_vocab_out >= 110, got 59"):
+            resolve(path, config=config)
+        config = model.cfg  # without the task
+    given = resolve(path, config=config)
+    assert torch.equal(given.model(TOKENS), model(TOKENS))
+    if fields.get("d_vocab_out") == 59:
+        assert given.task is None
+        return
+    assert given.checkpoint is not None and not any("variant" in note for note in given.notes)
+    config_of_it = given.checkpoint.model_config
+    assert (config_of_it.variant, config_of_it.activation) == ("plain", "relu")
+    assert config_of_it.d_vocab_out == fields.get("d_vocab_out")
+    expected = evaluate(model, AnchorTask(), n_noise=2).measures
+    assert evaluate(path, config=tmp_path / "c.json", n_noise=2).measures == expected
+
+
+def test_a_variant_and_norms_that_contradict_it_are_refused(tmp_path):
+    torch.save(initial_weights(TINY, 0), tmp_path / "with.pt")
+    torch.save(user_built(**SMALL | {"normalization_type": None}).state_dict(), tmp_path / "without.pt")
+    for name, model, cause in (
+        ("with", {"variant": "plain"}, "normalization_type is None there, but the weights have norms"),
+        ("without", {"variant": "plain", "normalization_type": "LN"}, "normalization_type must be None, got"),
+        ("without", {"variant": "gpt2", "normalization_type": "none"}, "must be 'LN' or 'LNPre', got None"),
+    ):
+        with pytest.raises(CheckpointError, match=cause):
+            resolve(tmp_path / f"{name}.pt", config={"model": model})
+
+
 class TestWhatTheFileDoesNotSay:
     """Names and shapes do not decide the norms, the activation, the positions, the order of the blocks."""
 
@@ -73,6 +107,7 @@ class TestWhatTheFileDoesNotSay:
             ):
                 read(tables)
         said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
+        assert said.checkpoint is not None and said.checkpoint.model_config.variant == "plain"
         assert torch.equal(said.model(TOKENS), model(TOKENS))
         assert "act_fn" not in " ".join(said.notes) and "positional_embedding_type standard" in said.notes[0]
         folded = read("[model]\nact_fn = 'relu'\nnormalization_type = 'LNPre'\n[task]\nseq_len = 9")

@@ -315,3 +315,14 @@ def test_classify_takes_the_file(ours, tmp_path):
     path, config = written(tmp_path, renumbered(ours.weights, shuffled()), shuffled())
     verdict = classify(path, config=config)
     assert verdict.phase.number is None and verdict.behaviour.measures["ood"].value == 0
+
+
+def test_answers_of_a_vocabulary_of_their_own_are_not_renumbered(ours, tmp_path):
+    vocabulary = shuffled()
+    weights = renumbered(ours.weights, vocabulary)
+    few = {f"unembed.{name}": weights[f"unembed.{name}"][..., :30].clone() for name in ("W_U", "b_U")}
+    path, config = written(tmp_path, weights | few, vocabulary)
+    with pytest.raises(
+        CheckpointError, match="whose inputs and answers share one, got 40 tokens and 30 answers"
+    ):
+        resolve(path, config=config)

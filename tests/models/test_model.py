@@ -38,12 +38,13 @@ def attention(p, block, q_in, k_in, v_in):
 
 
 def reference_logits(config, p, tokens):
-    """The three variants written from the papers' equations, without TransformerLens."""
+    """The variants written from the papers' equations, without TransformerLens."""
     act = {"gelu": functional.gelu, "relu": functional.relu}[config.activation]
     x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][: tokens.shape[1]]
     for layer in range(config.n_layers):
         b = f"blocks.{layer}"
-        ln1, ln2 = ((p[f"{b}.{ln}.w"], p[f"{b}.{ln}.b"]) for ln in ("ln1", "ln2"))
+        if config.variant != "plain":
+            ln1, ln2 = ((p[f"{b}.{ln}.w"], p[f"{b}.{ln}.b"]) for ln in ("ln1", "ln2"))
 
         def mlp(y, b=b):
             hidden = act(y @ p[f"{b}.mlp.W_in"] + p[f"{b}.mlp.b_in"])
@@ -52,12 +53,15 @@ def reference_logits(config, p, tokens):
         if config.variant == "postnorm":
             x = layer_norm(x + attention(p, b, x, x, x), *ln1)
             x = layer_norm(x + mlp(x), *ln2)
+        elif config.variant == "plain":
+            x = x + attention(p, b, x, x, x)
+            x = x + mlp(x)
         else:
             y = layer_norm(x, *ln1)
             kv = x if config.variant == "released" else y
             x = x + attention(p, b, y, kv, kv)
             x = x + mlp(layer_norm(x, *ln2))
-    if config.variant != "postnorm":
+    if config.variant not in ("postnorm", "plain"):
         x = layer_norm(x, p["ln_final.w"], p["ln_final.b"])
     return x @ p["unembed.W_U"] + p["unembed.b_U"]
 
@@ -110,8 +114,9 @@ class TestVariants:
     def test_hook_names_are_the_usual_ones(self, variant):
         names = set(build_model(ModelConfig(variant=variant, **SMALL)).hook_dict)
         usual = set(build_model(ModelConfig(variant="gpt2", **SMALL)).hook_dict)
-        missing = {"ln_final.hook_scale", "ln_final.hook_normalized"} if variant == "postnorm" else set()
-        assert names == usual - missing
+        norms = {name for name in usual if name.endswith((".hook_scale", ".hook_normalized"))}
+        final = {"ln_final.hook_scale", "ln_final.hook_normalized"}
+        assert len(norms) == 10 and names == usual - {"postnorm": final, "plain": norms}.get(variant, set())
 
     @pytest.mark.parametrize("distribution", ["normal", "uniform"])
     def test_every_matrix_has_the_std_of_the_table(self, variant, distribution):
@@ -162,7 +167,7 @@ class TestVariants:
                 assert 0.8 * bound < parameter.abs().max() <= bound, name
             elif kind.startswith("b_"):
                 assert (parameter == 0).all()
-                assert parameter.requires_grad == (variant == "gpt2" or kind == "b_U"), name
+                assert parameter.requires_grad == (variant != "postnorm" or kind == "b_U"), name
 
     def test_no_uninitialised_memory(self, variant):
         try:
@@ -186,6 +191,23 @@ class TestVariants:
         assert torch.equal(a, b) and not torch.equal(a, c)
         after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
         assert after == before
+
+
+@pytest.mark.parametrize("act_fn", ["relu", "gelu"])
+def test_answers_may_have_a_vocabulary_of_their_own(act_fn):
+    config = ModelConfig("plain", **SMALL, d_vocab_out=59, act_fn=act_fn)
+    model = build_model(config, seed=1, dtype="float64")
+    tokens = AnchorTask().sample(16).tokens
+    logits = model(tokens)
+    assert (
+        logits.shape == (16, 9, 59) and model.W_U.shape == (24, 59) and model.cfg.normalization_type is None
+    )
+    assert torch.allclose(
+        logits, reference_logits(config, dict(model.named_parameters()), tokens), atol=1e-12
+    )
+    with pytest.raises(ValueError, match="the task needs d_vocab_out >= 110, got 59; set d_vocab_out to 110"):
+        config.check_task(AnchorTask())
+    assert replace(config, d_vocab_out=110) == replace(config, d_vocab_out=None)
 
 
 def test_gamma_scales_the_same_numbers():
@@ -212,7 +234,7 @@ def test_hooks_can_edit_and_the_edit_reaches_the_logits_once():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"variant": "gpt3"}, "variant must be one of gpt2, postnorm, released, got 'gpt3'"),
+        ({"variant": "gpt3"}, "variant must be one of gpt2, postnorm, released, plain, got 'gpt3'"),
         ({"n_layers": 0}, "n_layers must be an integer >= 1"),
         ({"n_layers": 10**9}, "n_layers must be an integer >= 1 and <= 10000"),
         ({"d_model": 12.5}, "d_model must be an integer >= 1, got 12.5"),

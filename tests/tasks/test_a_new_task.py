@@ -99,11 +99,23 @@ class SquaredTask(CopyTask):
         return ((probabilities - wanted + noise) ** 2).sum(dim=-1).mean()
 
 
+@dataclass(frozen=True)
+class FewAnswersTask(CopyTask):
+    """The same, whose answers have a vocabulary of their own: one less than the tokens."""
+
+    kind = "few_answers"
+
+    @property
+    def d_vocab_out(self):
+        return self.n_words
+
+
 @pytest.fixture(autouse=True)
 def entered(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     register_task(CopyTask)
     register_task(SquaredTask)
+    register_task(FewAnswersTask)
 
 
 def run_of(task, **recipe):
@@ -118,6 +130,18 @@ def test_a_loss_of_its_own_on_a_gpu():
     weights = cpu.checkpoint.weights
     assert all(torch.allclose(w, weights[name], atol=1e-6) for name, w in gpu.checkpoint.weights.items())
     assert plan([run_of(SquaredTask(), device="cuda")], seconds=0.01).seconds > 0
+
+
+def test_answers_of_a_vocabulary_of_their_own(tmp_path):
+    run = run_of(FewAnswersTask(), steps=120)
+    model = dataclasses.replace(run.model_config, variant="plain", d_vocab=9, d_vocab_out=8, gamma=0.5)
+    result = train(run.task, model, run.train_config, out=tmp_path / "run", progress=False)
+    assert result.behaviour.measure("train").value == 1.0
+    checkpoint = load_checkpoint(tmp_path / "run" / "ckpt.pt")
+    assert checkpoint.model_config.d_vocab_out == 8 and checkpoint.build_model().W_U.shape == (16, 8)
+    assert checkpoint.evaluate().to_dict() == result.behaviour.to_dict()
+    with pytest.raises(ValueError, match="the task needs d_vocab_out >= 9, got 8; set d_vocab_out to 9"):
+        train(CopyTask(), model, run.train_config, progress=False)
 
 
 @pytest.mark.parametrize("task", [CopyTask(), SquaredTask()], ids=lambda task: task.kind)

@@ -182,9 +182,9 @@ def _checkpoint(
     with reading(source.config.path, "it does not describe this model"):
         ours = {name: value for name, value in fields.items() if name in _FIELDS and value is not None}
         unknown = {} if train or "gamma" in fields else {"gamma": None}
-        config = ModelConfig.from_dict({**unknown, **ours})
+        config = ModelConfig.from_dict({**unknown, **ours, "variant": _variant(fields)})
     weights = _weights(source.tensors, config)
-    if not fields.get("variant"):
+    if not fields.get("variant") and config.variant == "gpt2":
         notes = [*notes, "its variant is not named: it is read as gpt2"]
     return imported(config, task, weights, notes=notes, train_config=train, vocabulary=vocabulary)
 
@@ -201,10 +201,9 @@ def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
     check_number("n_layers", len(layers), maximum=MOST_LAYERS)
     sizes = {"n_layers": len(layers), "d_model": d_model, "d_vocab": d_vocab}
+    sizes["d_vocab_out"] = shape("unembed.W_U", 2)[1]
     if layers:
         sizes["n_heads"], _, sizes["d_head"] = shape("blocks.0.attn.W_Q", 3)
-    if (d_vocab_out := shape("unembed.W_U", 2)[1]) != d_vocab:
-        sizes["d_vocab_out"] = d_vocab_out
     if "pos_embed.W_pos" in tensors:
         sizes["n_ctx"] = shape("pos_embed.W_pos", 2)[0]
     if "blocks.0.mlp.W_gate.weight" in tensors:
@@ -230,8 +229,7 @@ def _our_tables(
         if others.get("act_fn") not in (None, *_OURS["act_fn"]):
             hooked["act_fn"] = others.pop("act_fn")
         parts = {**parts, "model": others}
-    ours = {name: size for name, size in sizes.items() if name != "d_vocab_out"}
-    run = RunConfig.from_dict(merged({"model": ours}, parts))
+    run = RunConfig.from_dict(merged({"model": sizes}, parts))
     if str(hooked.get("normalization_type", "")).lower() == "none":  # TOML has no null
         hooked["normalization_type"] = None
     of_a_run = {"variant": run.model_config.variant, "act_fn": None}  # which has its own default for each
@@ -257,7 +255,8 @@ def _completed(
                 "normalization_type must be said where the weights have no norms: 'LNPre' or 'RMSPre' if "
                 "process_weights_ folded them into others, 'none' without any; add it to the table model"
             )
-        fields["normalization_type"] = "RMS" if weight and not bias else "LN"
+        own = "RMS" if weight and not bias else "LN"
+        fields["normalization_type"] = None if variant == "plain" else own
     norm = fields["normalization_type"]
     if norm in ("LN", "RMS") and not weight and variant in (None, "gpt2"):
         fields["normalization_type"] = f"{norm}Pre"
@@ -295,12 +294,13 @@ def _other_than_ours(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> str
     if not sizes["n_layers"]:
         return "n_layers must be an integer >= 1, got 0"
     of_sizes = {
-        "d_vocab_out": (None, -1, sizes["d_vocab"]),
         "n_key_value_heads": (None, sizes["n_heads"]),
         "attn_scale": (-1, sizes["d_head"] ** 0.5),
         "num_experts": (sizes.get("num_experts"),),
         "gated_mlp": (False, "num_experts" in sizes),
     }
+    if _variant(fields) == "plain":
+        of_sizes["normalization_type"] = (None,)
     for name, allowed in {**_OURS, **of_sizes}.items():
         value = sizes.get(name, fields.get(name, allowed[0]))
         if value not in allowed and not (name == "act_fn" and value is None and fields.get("variant")):
@@ -309,9 +309,14 @@ def _other_than_ours(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> str
     return None
 
 
+def _variant(fields: Mapping[str, Any]) -> str:
+    """The variant that the fields name, or the one that their norms are of."""
+    return fields.get("variant") or ("plain" if fields["normalization_type"] is None else "gpt2")
+
+
 def _is_used(name: str) -> bool:
     """Whether a HookedTransformerConfig's field says what the model computes, as far as it has an effect."""
-    known = {*_OURS, *_WITHOUT_EFFECT, *_FIELDS, "n_key_value_heads", "d_vocab_out", "gated_mlp"}
+    known = {*_OURS, *_WITHOUT_EFFECT, *_FIELDS, "n_key_value_heads", "gated_mlp"}
     return name in known or _OF_OTHER_POSITIONS.fullmatch(name) is not None
 
 

@@ -171,7 +171,7 @@ def imported(
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
     if task is None:
-        task, noted = papers_task(config.d_vocab, config.n_ctx)
+        task, noted = papers_task(min(config.d_vocab, config.n_answers), config.n_ctx)
         if task is None and vocabulary is None:
             check_cost(config, AnchorTask(), None, given)
             return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")

@@ -131,9 +131,15 @@ def in_order_of(
         predicted.
 
     Raises:
-        ValueError: the task is not in words; a word has no token, one out of range, or another word's.
+        ValueError: the model's answers have a vocabulary of their own; the task is not in words; a word has
+            no token, one out of range, or another word's.
     """
     d_vocab = len(weights["embed.W_E"])
+    if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:
+        raise ValueError(
+            f"vocabulary must be of a model whose inputs and answers share one, got {d_vocab} tokens and "
+            f"{d_vocab_out} answers; leave it out"
+        )
     rows, own, notes = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
     order = torch.tensor([*rows, *others], device="cpu")

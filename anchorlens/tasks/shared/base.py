@@ -66,7 +66,7 @@ class TaskConfig(Config):
     """What it measures; an instance may have fewer metrics than its class. The metric `train` says how well
     the training data are fit; with `id` and `ood` as well, all three accuracies, the phases are defined."""
     d_vocab: Any
-    """Smallest vocabulary that holds every token and every target."""
+    """Smallest vocabulary that holds every token, and every target unless `d_vocab_out` is defined too."""
     seq_len: Any
     """Tokens per sequence, as a model reads them."""
     evaluate: Any
@@ -105,6 +105,11 @@ class TaskConfig(Config):
     """How many numbers the task itself holds; limits how many tasks one file may name."""
     held_out: Any = "what the task holds out"
     """What is left out of training, in words that can follow `it was never trained on`."""
+
+    @property
+    def d_vocab_out(self) -> Any:
+        """Smallest vocabulary that holds every target: `d_vocab`, unless a task has one for its answers."""
+        return self.d_vocab
 
     @classmethod
     def architecture(cls, config: Any) -> Any:

@@ -68,7 +68,7 @@ class Evaluator(Generic[AnyTask]):
         model, answers = at_end(self.model, 1), []
         with evaluation_mode(self.model), torch.no_grad():
             for chunk in tokens.split(self._n_at_once(tokens.shape[1])):
-                last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab]
+                last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab_out]
                 self.finite = self.finite and bool(last.isfinite().all())
                 answers.append(last.argmax(dim=-1).cpu().numpy())
         return np.concatenate(answers)
@@ -141,7 +141,7 @@ class Evaluator(Generic[AnyTask]):
 
         if self.config is None:
             return self.batch_size
-        logits = 8 * length * self.config.d_vocab
+        logits = 8 * length * self.config.n_answers
         fit = max(1, BATCH_BYTES // (sequence_bytes(self.config, length) + logits))
         return min(self.batch_size, 2 ** (fit.bit_length() - 1))  # so that shapes repeat
 
@@ -188,7 +188,7 @@ class Evaluator(Generic[AnyTask]):
                 f"model must take the tokens 0 to {self.task.d_vocab - 1} at {tokens.shape[1]} positions, "
                 f"got an IndexError ({safe_text(error, 100)}); is it of this task?"
             ) from error
-        return logits_in(output, tokens, self.task.d_vocab)
+        return logits_in(output, tokens, self.task.d_vocab_out)
 
 
 def _too_few(n_given: int) -> ValueError:

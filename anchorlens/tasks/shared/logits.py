@@ -19,7 +19,7 @@ INSTEAD = "lambda tokens: model(tokens).logits, or model(tokens)[0]"
 
 
 def logits_in(
-    output: object, tokens: Int[Tensor, "batch pos"], d_vocab: int
+    output: object, tokens: Int[Tensor, "batch pos"], d_vocab_out: int
 ) -> Float[Tensor, "batch n_last d_vocab_out"]:
     """The logits in a model's output.
 
@@ -28,18 +28,20 @@ def logits_in(
             `logits`; or a tuple or list that holds one of them, such as (logits, loss). The logits are of all
             positions or the last ones, [batch, n_last, d_vocab_out], or of the last, [batch, d_vocab_out].
         tokens: the model's input.
-        d_vocab: least `d_vocab_out`.
+        d_vocab_out: size of the vocabulary of answers, which the logits must cover.
 
     Raises:
         ValueError: no array is of that shape, or several are.
     """
     arrays = _arrays(output)
-    fits = [one for one in arrays if one.dim() > 1 and len(one) == len(tokens) and one.shape[-1] >= d_vocab]
+    fits = [
+        one for one in arrays if one.dim() > 1 and len(one) == len(tokens) and one.shape[-1] >= d_vocab_out
+    ]
     whole = [one for one in fits if one.dim() == 3 and one.shape[1]]
     found = whole or [one.unsqueeze(1) for one in fits if one.dim() == 2]
     if len(found) == 1:
         return found[0]
-    asked = f"logits [batch, pos, d_vocab >= {d_vocab}] for tokens {list(tokens.shape)}"
+    asked = f"logits [batch, pos, d_vocab >= {d_vocab_out}] for tokens {list(tokens.shape)}"
     shapes = " and ".join(str(list(one.shape)) for one in arrays)
     got = shapes or article(type(output).__name__)
     if isinstance(output, Mapping):

@@ -103,7 +103,7 @@ def asking_cost(model: object, task: Task, train: TrainConfig | None = None) -> 
         2 * n_pos * blocks
         + 4 * model.n_layers * heads * n_pos**2
         + _SINGLE * model.n_layers * n_pos * width
-        + (2 * model.d_model + _LOGIT) * model.d_vocab
+        + (2 * model.d_model + _LOGIT) * model.n_answers
     )
     objects = 1 + (model.num_experts or 0) / 2  # an expert's modules are half as many as a block's
     drawn = n_sequences * n_pos + (0 if train is None else train.n_samples * (n_pos + 3))

@@ -39,7 +39,7 @@ def logits_at_end(
     *,
     n_last: int = 1,
     bf16: bool = False,
-) -> Float[Tensor, "member batch n_last d_vocab"]:
+) -> Float[Tensor, "member batch n_last d_vocab_out"]:
     """Logits at the last positions.
 
     Args:
@@ -51,7 +51,7 @@ def logits_at_end(
         bf16: round operands and results of products with weight matrices to bfloat16.
 
     Returns:
-        [member, batch, n_last, d_vocab].
+        [member, batch, n_last, d_vocab_out].
     """
     forward = Forward(parameters, config, table_rows.shape[2], n_last, bf16)
     return forward.logits(table_rows.flatten(1), vocabulary).unflatten(1, (-1, n_last))
@@ -89,7 +89,7 @@ class FastModel:
         """The same model with logits at the last `n_last` positions; None for all."""
         return FastModel(self.config, self._parameters, n_last)
 
-    def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab_out"]:
         """Logits of each sequence; the first layer is computed for the tokens that occur, on CUDA for all."""
         if tokens.is_cuda:  # finding the tokens that occur would make the host wait for the device
             vocabulary, places = torch.arange(self.config.d_vocab, device=self.device), tokens
@@ -111,7 +111,7 @@ class Forward:
         self.n_pos, self.n_last = n_pos, n_last
 
     def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
-        """Logits at the last `n_last` positions of each sequence, [member, end, d_vocab]."""
+        """Logits at the last `n_last` positions of each sequence, [member, end, d_vocab_out]."""
         last = self.config.n_layers - 1
         x, q, kv = self._first_inputs(table_rows, vocabulary, at_end=last == 0)
         for layer in range(self.config.n_layers):
@@ -120,9 +120,7 @@ class Forward:
             if layer == last and layer > 0:
                 x = self._ends(x)
             x = self._after_attention(layer, x, self._attend(q, kv, at_end=layer == last))
-        if self.config.variant != "postnorm":
-            x = self._norm("ln_final", x)
-        return self._linear("unembed", "U", x)
+        return self._linear("unembed", "U", self._norm("ln_final", x))
 
     def _first_inputs(
         self, table_rows: Tensor, vocabulary: Tensor, *, at_end: bool
@@ -205,6 +203,9 @@ class Forward:
         return linear(x, weight, bias, bf16=self.bf16)
 
     def _norm(self, name: str, x: Residual) -> Residual:
+        """A LayerNorm, or `x` itself where the variant has none of that name."""
+        if f"{name}.w" not in self.parameters:
+            return x
         weight, bias = self.parameters[f"{name}.w"], self.parameters[f"{name}.b"]
         shape = (x.shape[-1],)
         if len(x) == 1:

@@ -16,6 +16,7 @@ from anchorlens.texts import safe_repr
 from anchorlens.training.engine.architectures import architecture
 from anchorlens.training.recipes.interventions import (
     ALL,
+    BIASES,
     CHANGES,
     ONCE,
     WindowedChange,
@@ -47,7 +48,8 @@ def check_interventions(run: RunConfig) -> None:
     ]
     if not (decays or asked or train.optimizer == "muon"):
         return
-    parts = architecture(run.model_config).parts()
+    layout = architecture(run.model_config)
+    parts = layout.parts()
     named = [name for name in dict.fromkeys(parts.values()) if name]
     if train.optimizer == "muon" and not named:
         raise ValueError("optimizer 'muon' needs a transformer, got another network; take adamw or adam")
@@ -58,8 +60,8 @@ def check_interventions(run: RunConfig) -> None:
                 f"weight_decay_{part} needs a network with the part {part}, and {known}; leave it out"
             )
     for field, names in asked:
-        if not matrices(parts, names):
-            ends = [_end(name) for name in parts] if named else []
+        if not (held(layout, names) if field == "freeze" else matrices(parts, names)):
+            ends = [*([BIASES] * (field == "freeze")), *(_end(name) for name in parts if named)]
             raise ValueError(
                 f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}; "
                 f"{suggestion(names, list(dict.fromkeys([*named, ALL, *ends])))}"
@@ -80,6 +82,14 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
     (['blocks.0.attn.W_Q', 'blocks.1.attn.W_Q'], ['blocks.1.attn.W_Q'], [])
     """
     return [name for name, part in parts.items() if asked in (ALL, part, name) or name.endswith(f".{asked}")]
+
+
+def held(layout: FlatLayout, asked: str) -> list[str]:
+    """The parameters that a word of `freeze` names: weight matrices, or all biases."""
+    if asked != BIASES:
+        return matrices(layout.parts(), asked)
+    trained = [name for name in layout.shapes if name not in layout.frozen]
+    return [name for name in trained if name.rpartition(".")[2].startswith("b")]
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
@@ -141,15 +151,15 @@ class _Due(NamedTuple):
 
 
 class Constraints:
-    """Matrices of some members that are frozen, or are projected to a bounded rank after each update."""
+    """Parameters of some members that are frozen, and matrices that are projected to a bounded rank."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
-        self._layout, parts = layout, layout.parts()
+        self._layout = layout
         self._total = runs[0].train_config.total_steps
         self._frozen, self._low_rank = (
             [
-                (member, one.window, matrices(parts, one.matrices))
+                (member, one.window, held(layout, one.matrices))
                 for member, text in enumerate(getattr(run.train_config, field) for run in runs)
                 for one in (read_during(field, text, self._total) if text else ())
             ]
@@ -164,7 +174,7 @@ class Constraints:
     def around_update(
         self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
     ) -> Iterator[None]:
-        """Hold the frozen and low-rank matrices around the update made inside, which changes `rows` in place.
+        """Hold frozen parameters and low-rank matrices around the update made inside, which changes `rows`.
 
         Args:
             step: updates made before this one.

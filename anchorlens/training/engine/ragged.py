@@ -110,7 +110,7 @@ def logits_where_scored(
     vocabulary: Int[Tensor, " token"],
     *,
     bf16: bool = False,
-) -> Float[Tensor, "end d_vocab"]:
+) -> Float[Tensor, "end d_vocab_out"]:
     """Logits of the scored rows.
 
     Args:
@@ -121,7 +121,7 @@ def logits_where_scored(
         bf16: round operands and results of products with weight matrices to bfloat16.
 
     Returns:
-        [end, d_vocab], in the order of `batch.scored`.
+        [end, d_vocab_out], in the order of `batch.scored`.
     """
     forward = _RaggedForward(parameters, config, batch, bf16)
     return forward.logits(batch.table_rows.unsqueeze(0), vocabulary)[0, : len(batch.scored)]

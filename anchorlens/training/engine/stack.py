@@ -61,7 +61,7 @@ class Stack(Engine):
         config, places = self.runs[0].model_config, self._table_rows[rows]
         logits = logits_at_end(
             self._merged, config, places, self.vocabulary, n_last=self.n_last, bf16=bf16
-        )  # [member, batch, n_last, d_vocab]
+        )  # [member, batch, n_last, d_vocab_out]
         targets = self._targets[rows].flatten()
         losses = functional.cross_entropy(
             logits.flatten(0, 2), targets, reduction="none", ignore_index=IGNORE
@@ -80,6 +80,6 @@ class Stack(Engine):
             parameters = {name: value[k : k + 1] for name, value in self._merged.items()}
             logits = logits_where_scored(
                 parameters, self.runs[k].model_config, batch, self.vocabulary, bf16=bf16
-            )  # [end, d_vocab]
+            )  # [end, d_vocab_out]
             losses.append(functional.cross_entropy(logits, targets.flatten()[batch.scored]))
         return torch.stack(losses)

@@ -12,7 +12,7 @@
 |                    |                        | W_K of every layer and head are added to the loss           |
 | max_rank           | W_Q=2@0:0.5            | in the first half W_Q of every head is replaced after each  |
 |                    |                        | update by the nearest matrix of rank 2                      |
-| freeze             | W_Q                    | no W_Q changes                                              |
+| freeze             | W_Q biases             | no W_Q and no bias changes                                  |
 
 Several values are separated by spaces. A window FROM:TO is in fractions of the run's updates, 0..1: of n
 updates it covers those from round(FROM n) to round(TO n) - 1. All interventions are functions of the step, so
@@ -32,6 +32,8 @@ from anchorlens.texts import safe_repr
 
 ALL = "all"
 """Stands for every weight matrix, whatever its part; biases and LayerNorms are no matrices."""
+BIASES = "biases"
+"""Stands for every bias in `freeze`, those of LayerNorms too."""
 PENALTIES = ("nuclear", "stable_rank")
 """`nuclear`: the sum of a matrix's singular values; `stable_rank`: ||W||_F^2 / ||W||_2^2."""
 ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
@@ -140,7 +142,7 @@ class WindowedChange(NamedTuple):
     kind: str
     """For a penalty one of `PENALTIES`, else empty."""
     matrices: str
-    """As in `SingleChange`."""
+    """As in `SingleChange`; in `freeze` also `biases`."""
     window: Window
     """The window; its value is the penalty's weight or the rank, and 1 for `freeze`."""
     has_value: bool

@@ -108,7 +108,8 @@ class TrainConfig(Config):
     """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
     is replaced by the nearest matrix of rank 2 (truncated SVD)."""
     freeze: str | None = None
-    """Weight matrices that no update changes. W_Q, or qk@0.5:1 for the second half only."""
+    """Parameters that no update changes. W_Q, or qk@0.5:1 for the second half only; biases stands for all
+    biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """adamw decouples weight decay from the gradient. adam adds it to the gradient (plain L2). muon updates
     the matrices of qk, vo and mlp by their orthogonalised momentum, and everything else as adamw does."""

@@ -16,9 +16,9 @@ RECIPE = TrainConfig(n_samples=256, batch_size=64, steps=8, warmup_steps=2, n_ch
 """Two epochs of four updates."""
 
 
-def stack(*recipes):
+def stack(*recipes, model=SMALL):
     """A stack of one member for each recipe."""
-    runs = [RunConfig(TASK, SMALL, recipe) for recipe in recipes]
+    runs = [RunConfig(TASK, model, recipe) for recipe in recipes]
     return Stack(runs, [training_set(TASK, RECIPE)] * len(runs), CPU)
 
 

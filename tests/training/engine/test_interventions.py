@@ -206,6 +206,19 @@ class TestHeld:
         for name, weight in model.weights(0).items():
             assert torch.equal(weight, begun[name]) == (name in init_table(SMALL)), name
 
+    @pytest.mark.parametrize("variant", ["gpt2", "plain"])
+    def test_frozen_biases_keep_their_start_and_the_rest_learns(self, variant):
+        model = replace(SMALL, variant=variant)
+        [begun, free, frozen] = [
+            stack(replace(RECIPE, freeze=word), model=model) for word in (None, None, "biases W_Q")
+        ]
+        free.advance(8)
+        frozen.advance(8)
+        for name, weight in begun.weights(0).items():
+            is_bias = name.rpartition(".")[2] in ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out", "b_U", "b")
+            assert torch.equal(frozen.weights(0)[name], weight) == (is_bias or name.endswith("W_Q")), name
+            assert not torch.equal(free.weights(0)[name], weight), name
+
     def test_the_rank_of_every_head_is_clipped_in_the_window(self):
         model = stack(replace(RECIPE, max_rank="W_Q=2@0.25:0.5 mlp=5@0:0.5", dtype="float64"))
         free = stack(replace(RECIPE, dtype="float64"))
@@ -344,6 +357,11 @@ class TestErrors:
                 "a part or a matrix that the model has, got 'experts'; try one of embedding, qk, ",
             ),
             ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'; did you"),
+            ({"freeze": "bias"}, "the model has, got 'bias'; did you mean 'biases'?"),
+            (
+                {"max_rank": "biases=2"},
+                "max_rank must name a part or a matrix that the model has, got 'biases'",
+            ),
             (
                 {"penalty": "nuclear:W_ou=1"},
                 "a part or a matrix that the model has, got 'W_ou'; did you mean 'W_out'?",

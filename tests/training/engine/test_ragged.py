@@ -5,7 +5,7 @@ import torch
 
 from anchorlens import preset
 from anchorlens.files.checkpoint import training_set
-from anchorlens.models.config import ModelConfig
+from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.training.engine import ragged
 from anchorlens.training.engine.forward import logits_at_end, table_rows
@@ -37,7 +37,7 @@ def sequences(n=N_SEQUENCES):
 @pytest.mark.parametrize("by_table", [True, False], ids=["table", "rows"])
 @pytest.mark.parametrize("n", [3, N_SEQUENCES])  # of three, scored rows and all are equally many when filled
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
-@pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_and_gradients_are_those_of_whole_sequences(variant, n_layers, n, by_table, monkeypatch):
     monkeypatch.setattr(ragged, "_WORTH_LOOKING_UP", 1e9 if by_table else 0)
     config, parameters = model(variant, n_layers)

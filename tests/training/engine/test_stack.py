@@ -69,7 +69,8 @@ def randomised(config, seed, dtype):
 @pytest.mark.parametrize("n_heads", [1, 3])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_and_gradients_are_hooked_transformers(variant, n_heads, n_layers, dtype, tolerance):
-    configs = [shape(variant, n_heads=n_heads, n_layers=n_layers, gamma=gamma) for gamma in (0.3, 0.6)]
+    gammas = (0.6, 0.8) if variant == "plain" else (0.3, 0.6)  # without norms small gammas give huge logits
+    configs = [shape(variant, n_heads=n_heads, n_layers=n_layers, gamma=gamma) for gamma in gammas]
     models = [randomised(config, seed, dtype) for seed, config in enumerate(configs)]
     layout = Transformer(configs[0])
     rows = torch.stack([layout.row(dict(model.named_parameters())) for model in models]).detach()
@@ -180,6 +181,24 @@ def test_every_activation(act_fn):
     vocabulary = torch.arange(config.d_vocab)
     ours = logits_at_end(parameters, config, table_rows(tokens).unsqueeze(0), vocabulary)
     assert (ours[0, :, 0] - model(tokens)[:, -1]).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("act_fn", ["relu", "gelu"])
+def test_answers_of_a_vocabulary_of_their_own(act_fn):
+    """The targets 0..10, though the tokens are 0..29."""
+    run = RunConfig(TASK, shape("plain", d_vocab_out=11, act_fn=act_fn), replace(RECIPE, dtype="float64"))
+    generator = torch.Generator().manual_seed(0)
+    tokens, targets = (
+        torch.randint(0, n, size, generator=generator) for n, size in ((30, (512, 9)), (11, (512,)))
+    )
+    stack = Stack([run], [TokenBatch(tokens, targets)], CPU)
+    model = stack.layout.build(run.model_config, stack.weights(0), "cpu")
+    logits = model(tokens[:64])
+    assert logits.shape == (64, 9, 11) and (stack.model(0)(tokens[:64]) - logits).abs().max() < 1e-12
+    loss = functional.cross_entropy(logits[:, -1], targets[:64])
+    assert abs(stack._loss(torch.arange(64)[None]) - loss) < 1e-12
+    stack.advance(RECIPE.total_steps)
+    assert stack.weights(0)["unembed.W_U"].shape == (24, 11)
 
 
 def hooked_transformer_loop(run):

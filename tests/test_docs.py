@@ -82,7 +82,18 @@ def test_every_script_that_a_page_names_is_there():
     assert [(script, page) for script, page in sorted(named) if not (root / script).is_file()] == []
 
 
-NUMBERS = ("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
+NUMBERS = [
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+]
 ALL_PROBES = re.compile(
     rf"\b(?:the|all) ({'|'.join(NUMBERS)})\s+probes\b(?:\s+without((?:\s+(?:and\s+)?`\w+`,?)+))?"
 )

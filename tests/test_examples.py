@@ -11,7 +11,7 @@ from browser import needs_chromium
 
 from anchorlens import Checkpoint, build_model, load_checkpoint, preset, train_many
 from anchorlens.extras.sweep import grid
-from anchorlens.probes import OF_MIXTURES, PROBES, REPORT_PROBES
+from anchorlens.probes import PROBES, REPORT_PROBES
 from anchorlens.training import checkpoints
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -101,10 +101,10 @@ def test_probe_benchmark_measures_every_probe():
     )
     rows = benchmark.measure(checkpoint, "cpu", patches=True)
     assert [row["probe"] for row in rows[1:-1]] == [
-        probe.__name__ for probe in REPORT_PROBES if probe not in OF_MIXTURES
+        probe.__name__ for probe in REPORT_PROBES if probe in PROBES
     ]
     assert rows[-1]["probe"] == "activation patches" and json.dumps(rows)
-    assert benchmark.table(rows).row_count == len(REPORT_PROBES) - len(OF_MIXTURES) + 3
+    assert benchmark.table(rows).row_count == len({*REPORT_PROBES} & {*PROBES}) + 3
 
 
 def test_padding_is_counted():

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from anchorlens.models.library import HookedTransformer
 
+EMBED = "hook_embed"
+"""The embeddings of the tokens, without their positions', [batch, pos, d_model]; not in a layer."""
 RESID_PRE = "hook_resid_pre"
 """The input of a block, [batch, pos, d_model]."""
 ATTN_OUT = "hook_attn_out"

@@ -30,7 +30,7 @@ from torch import Tensor
 from transformer_lens import patching
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, load_checkpoint, preset
-from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, apply
+from anchorlens.probes import PROBES, REPORT_PROBES, apply
 from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared import edge_effects
 from anchorlens.probes.shared.edge_effects import causal_edges
@@ -39,8 +39,8 @@ from anchorlens.probes.shared.patches import patch_effects, sequences_that_diffe
 IMPORTED = (go, TSNE, silhouette_score, patching)
 """What probes import when they need it, so that it is not timed."""
 
-PROBES = tuple(probe for probe in REPORT_PROBES if probe not in OF_MIXTURES)
-"""Those of a report about a dense model."""
+REPORTED = tuple(probe for probe in REPORT_PROBES if probe in PROBES)
+"""Those of a report about a dense model of a two-anchor task."""
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -61,7 +61,7 @@ def measure(checkpoint: Checkpoint, device: str, *, patches: bool) -> list[dict[
     rows: list[dict[str, Any]] = [
         {"probe": "(before)", "seconds": None, "plot": None, "peak_mib": peak_mib()}
     ]
-    for probe in PROBES:
+    for probe in REPORTED:
         took, result = seconds(lambda probe=probe: apply(probe, model, checkpoint.task, initial=initial))
         drew, _ = seconds(result.plot)
         rows.append({"probe": probe.__name__, "seconds": took, "plot": drew, "peak_mib": peak_mib()})
@@ -100,7 +100,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         times = ("" if row[name] is None else f"{row[name]:.2f}" for name in ("seconds", "plot"))
         shown.add_row(row["probe"], *times, f"{row['peak_mib']:.0f}")
-    probes = rows[1 : 1 + len(PROBES)]
+    probes = rows[1 : 1 + len(REPORTED)]
     sums = [sum(row[name] for row in probes) for name in ("seconds", "plot")]
     shown.add_row("all probes", *(f"{total:.2f}" for total in sums), f"{probes[-1]['peak_mib']:.0f}")
     return shown

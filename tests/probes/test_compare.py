@@ -9,6 +9,7 @@ import pytest
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
 from anchorlens.show.figures.side_by_side import side_by_side
+from anchorlens.tasks.registry import read_task
 
 OPTIONS = {
     "mask_key_token": {"n_sequences": 4},
@@ -17,10 +18,10 @@ OPTIONS = {
 }
 
 
-def checkpoint(gamma, **fields):
+def checkpoint(gamma, task=None, **fields):
     config = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=gamma, **fields)
     return Checkpoint.from_model(
-        build_model(config), config, AnchorTask(), train_config=TrainConfig(seed=1), step=0
+        build_model(config), config, task or AnchorTask(), train_config=TrainConfig(seed=1), step=0
     )
 
 
@@ -33,6 +34,9 @@ def pair():
 def test_every_probe_stands_side_by_side(probe, pair):
     if probe in OF_MIXTURES:
         pair = [checkpoint(0.3, num_experts=2), checkpoint(0.8, num_experts=3)]
+    if probe.task_kind is not None:
+        task = read_task({"kind": probe.task_kind})
+        pair = [checkpoint(0.3, task), checkpoint(0.8, task, n_heads=2)]
     comparison = compare(pair, probe, **OPTIONS.get(probe.__name__, {}))
     assert comparison.labels == ("gamma 0.3, seed 1, step 0", "gamma 0.8, seed 1, step 0")
     assert all(type(result).__name__ in repr(comparison) for result in comparison.results)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
+from anchorlens.tasks.registry import read_task
 
 TASK = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
@@ -42,9 +44,14 @@ FEW = {
 }
 
 
+def task_of(probe):
+    """A task that the probe measures."""
+    return TASK if probe.task_kind is None else read_task({"kind": probe.task_kind})
+
+
 def run(probe, model, initial=None, **options):
     initial = initial or model
-    return apply(probe, model, TASK, initial=initial, **FEW.get(probe.__name__, {}), **options)
+    return apply(probe, model, task_of(probe), initial=initial, **FEW.get(probe.__name__, {}), **options)
 
 
 def built(probe, *args, **fields):
@@ -72,7 +79,9 @@ class TestEveryProbe:
         result = run(probe, built(probe))
         assert isinstance(result, ProbeResult) and result.probe == probe.__name__
         places = [f"probes.any_model.{probe.__name__}", f"probes.two_anchor.{probe.__name__}"]
-        assert probe.__module__.removeprefix("anchorlens.") in [*places, f"extras.{probe.__name__}.probe"]
+        of_products = rf"extras\.(\w+\.{probe.__name__}|{probe.__name__}\.probe)"
+        place = probe.__module__.removeprefix("anchorlens.")
+        assert place in places or re.fullmatch(of_products, place)
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(result, dataclasses.fields(result)[0].name, None)
         assert set(field_docs(type(result))) >= {field.name for field in dataclasses.fields(result)}
@@ -140,7 +149,7 @@ class TestEveryProbe:
         if "task" not in inspect.signature(probe).parameters:
             pytest.skip("reads weights alone, of any task")
         with pytest.raises(ValueError, match="d_vocab"):
-            run(probe, build_model(small(probe, d_vocab=60)))
+            run(probe, build_model(small(probe, d_vocab=30)))
 
     def test_what_is_no_model_task_or_finite_weight_is_refused(self, probe):
         has_task = "task" in inspect.signature(probe).parameters
@@ -166,9 +175,13 @@ class TestEveryProbe:
         with pytest.raises(ValueError) as error:
             apply(probe, model, None, initial=initial)
         message = str(error.value)
-        assert message.startswith(f"{probe.__name__} needs the two-anchor task of the model, got none")
+        kind = probe.task_kind or "two-anchor"
+        assert message.startswith(f"{probe.__name__} needs the {kind} task of the model, got none")
         assert message.endswith("reads weights alone, stable_rank for example") and "\n" not in message
-        with pytest.raises(ValueError, match="task must be an AnchorTask, got AdditionTask"):
+        refusal = f"task must be of the kind {kind} for {probe.__name__}, got addition"
+        if probe.task_kind is None:
+            refusal = "task must be an AnchorTask, got AdditionTask"
+        with pytest.raises(ValueError, match=refusal):
             probe(model, AdditionTask())
 
     def test_other_tasks(self, probe):
@@ -176,6 +189,8 @@ class TestEveryProbe:
         task = AnchorTask(
             anchors={3: lambda x: (x + 7) % 60 + 20, 5: 2}, chain_length=3, seq_len=6, key_min=20, key_max=70
         )
+        if probe.task_kind is not None:
+            task = read_task({"kind": probe.task_kind, "modulus": 11})
         model = build_model(small(probe, d_vocab=task.d_vocab))
         result = apply(probe, model, task, initial=model, **FEW.get(probe.__name__, {}))
         assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)

@@ -6,12 +6,12 @@ import re
 import pytest
 from browser import Browser, needs_chromium
 
-from anchorlens.probes import OF_MIXTURES, REPORT_PROBES
+from anchorlens.probes import PROBES, REPORT_PROBES
 from anchorlens.show.report.panels import CARD
 
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
-N_PICTURES = len(REPORT_PROBES) - len(OF_MIXTURES) - 1 + 3
+N_PICTURES = len({*REPORT_PROBES} & {*PROBES}) - 1 + 3
 """Of every probe of a report but attention's, of the answers, the training curve and the trajectory."""
 HEIGHT = "document.documentElement.scrollHeight"
 UNFOLD = "document.querySelector('#unfold').click()"

@@ -10,7 +10,7 @@ from browser import Browser, needs_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model
-from anchorlens.probes import OF_MIXTURES, REPORT_PROBES, stable_rank
+from anchorlens.probes import PROBES, REPORT_PROBES, stable_rank
 from anchorlens.show.figures import in_notebook
 
 START = """
@@ -34,7 +34,7 @@ LARGEST = 4_000_000
 
 def cells():
     """Every probe but those of mixtures, the first on two models, and the page of heads of both."""
-    names = [probe.__name__ for probe in REPORT_PROBES if probe not in OF_MIXTURES]
+    names = [probe.__name__ for probe in REPORT_PROBES if probe in PROBES]
     asked = [(0, names[0]), (1, names[0]), *((0, name) for name in names[1:])]
     pictures = [PICTURE.format(*each) for each in asked]
     return [START, *pictures, *map(PATTERNS.format, (0, 1))]

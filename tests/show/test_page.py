@@ -14,6 +14,7 @@ from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.probes import (
     COSTLY,
     OF_MIXTURES,
+    PROBES,
     REPORT_PROBES,
     SHIPPED,
     activation_patching,
@@ -87,7 +88,7 @@ class TestEveryPage:
 
     def test_shows_every_probe_of_a_report_with_a_picture_or_the_reason_why_not(self, page):
         figures = {attributes["id"] for tag, attributes in page.elements if tag == "figure"}
-        expected = {probe.__name__ for probe in REPORT_PROBES if probe not in OF_MIXTURES}
+        expected = {probe.__name__ for probe in REPORT_PROBES if probe in PROBES}
         assert figures >= expected | {"training_curve", "trajectory"}
         assert not figures & {probe.__name__ for probe in (*COSTLY, *OF_MIXTURES)}
         drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]

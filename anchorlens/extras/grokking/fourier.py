@@ -27,7 +27,7 @@ from anchorlens.extras.grokking.fourier_measures import (
     right_logits,
 )
 from anchorlens.extras.grokking.fourier_picture import answer_figure, fourier_figure
-from anchorlens.models.hooks import last_logits
+from anchorlens.models.hooks import EMBED, last_logits
 from anchorlens.models.running import attached, device_of, evaluation_mode
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model
@@ -178,15 +178,17 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     Raises:
         ValueError: another task, or a model that is too small for it.
 
+    Example:
+        >>> from anchorlens import ModelConfig, build_model
+        >>> from anchorlens.extras.grokking.task import ModularTask
+        >>> start = build_model(ModelConfig(d_vocab=60, n_ctx=3, gamma=0.5))
+        >>> round(fourier(start, ModularTask()).explained, 3)
+        0.0
+
     Source: restricted and excluded loss of arXiv 2301.05217; distance irrelevance and gradient symmetry of
     arXiv 2306.17844; the share of the total variance by five frequencies is ours.
     """
     check_model(model)
-    if getattr(task, "kind", None) != "modular":
-        raise ValueError(
-            f"task must be a ModularTask, got {type(task).__name__}. Take a probe of any model, such as "
-            "embedding_pca"
-        )
     check_capacity(model, task)
     check_number("seed", seed, minimum=0, integer=True)
     p = task.modulus
@@ -195,8 +197,7 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
         return _by_answer_alone(model, task, seed)
     n = len(order.answer)
     first, second = np.indices((n, n)).reshape(2, -1)
-    tokens = _tokens(task, order.first[first], order.second[second])
-    logits = _logits(model, tokens, p)[:, order.answer]
+    logits = _logits(model, task, order.first[first] * p + order.second[second])[:, order.answer]
     cube = logits.reshape(n, n, n)
     shares = frequency_shares(cube)
     keys = key_frequencies(shares)
@@ -223,15 +224,16 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     )
 
 
+fourier.task_kind = "modular"
+
+
 def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> Fourier:
     """The two readings that need no frequencies."""
-    p = task.modulus
-    pairs = np.flatnonzero(task.answers >= 0)
-    answers = task.answers[pairs]
-    logits = _logits(model, _tokens(task, pairs // p, pairs % p), p)
+    answers = task.answers[task.pairs]
+    logits = _logits(model, task, task.pairs)
     return Fourier(
         operation=task.operation,
-        n_pairs=len(pairs),
+        n_pairs=len(task.pairs),
         explained=None,
         frequencies=None,
         answer_share=number(answer_share(logits, answers)),
@@ -249,19 +251,12 @@ def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> 
     )
 
 
-def _tokens(
-    task: ModularTask, a: Int[np.ndarray, " pair"], b: Int[np.ndarray, " pair"]
-) -> Int[Tensor, "pair pos"]:
-    """The sequences of pairs in the task's format."""
-    columns = {"a": a, "b": b, "=": np.full_like(a, task.modulus), "op": np.full_like(a, task.modulus + 1)}
-    return torch.from_numpy(np.stack([columns[word] for word in task.tokens.split()], axis=1))
-
-
 def _logits(
-    model: HookedTransformer, tokens: Int[Tensor, "pair pos"], p: int
+    model: HookedTransformer, task: ModularTask, pairs: Int[np.ndarray, " pair"]
 ) -> Float[np.ndarray, "pair answer"]:
     """Logits of the p numbers at the last position; other outputs are never an answer."""
-    logits = last_logits(model, tokens)[:, :p].double().cpu().numpy()
+    p = task.modulus
+    logits = last_logits(model, task.sequences(pairs).tokens)[:, :p].double().cpu().numpy()
     if logits.shape[1] < p:
         raise ValueError(f"model must have d_vocab_out >= {p} for this task, got {logits.shape[1]}")
     return logits
@@ -269,12 +264,11 @@ def _logits(
 
 def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order, seed: int) -> float | None:
     """Mean cosine of the gradients of a logit with respect to the two numbers' embeddings."""
-    if task.operation not in ("add", "multiply"):
+    if not task.commutes:
         return None
     n = len(order.answer)
     i, j, c = generator(seed, "probe").integers(0, n, (3, N_TRIPLES))
-    tokens = _tokens(task, order.first[i], order.second[j]).to(device_of(model))
-    outputs = torch.from_numpy(order.answer[c]).to(tokens.device)
+    device = device_of(model)
     embedded: list[Tensor] = []
 
     def keep(value: Tensor, hook: Any) -> Tensor:
@@ -282,8 +276,10 @@ def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order
         return embedded[-1]
 
     module = differentiated(model)
-    hooks = [("hook_embed", keep)]
+    hooks = [(EMBED, keep)]
     with attached(model, hooks), evaluation_mode(model), torch.inference_mode(False), torch.enable_grad():
+        tokens = task.sequences(order.first[i] * task.modulus + order.second[j]).tokens.to(device)
+        outputs = torch.from_numpy(order.answer[c]).to(device)
         logits = torch.func.functional_call(module, usable_state(module), (tokens,))[:, -1]
         (gradient,) = torch.autograd.grad(logits.gather(1, outputs[:, None]).sum(), embedded)
     words = task.tokens.split()

@@ -80,7 +80,7 @@ def fourier_figure(
     low, high = np.floor(powers.min() - 0.2), powers.max() + 0.08 * (powers.max() - powers.min() + 1) + 0.2
     figure.update_xaxes(title="frequency", row=1, col=1)
     figure.update_yaxes(title="share", rangemode="tozero", row=1, col=1)
-    figure.update_xaxes(tickangle=0, tickfont_size=11, row=2, col=1)
+    figure.update_xaxes(tickangle=0, tickfont_size=10, row=2, col=1)
     figure.update_yaxes(
         title="nats",
         type="log",

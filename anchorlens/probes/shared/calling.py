@@ -40,6 +40,8 @@ class Probe(Protocol[P, R_co]):
     """Whether it trains models, and so takes half a minute."""
     of_mixtures: bool
     """Whether it measures mixtures of experts only."""
+    task_kind: str | None
+    """Kind of the only task that it measures, such as `modular`; None for two-anchor tasks, or any."""
 
     @overload
     def __call__(
@@ -74,7 +76,7 @@ def takes_any(function: Callable[..., Any]) -> Any:
 
     @functools.wraps(function)
     def probe(model: ModelInput, task: Task | None = None, *args: Any, **options: Any) -> Any:
-        return call(function, model, task, *args, **options)
+        return call(probe, model, task, *args, **options)
 
     signature = inspect.signature(function)
     changed = {"model": {"annotation": "ModelInput"}, "task": {"default": None}}
@@ -87,13 +89,13 @@ def takes_any(function: Callable[..., Any]) -> Any:
             annotation="ModelConfiguration | None",
         )
     )
-    marks = {"costly": False, "of_mixtures": False}
+    marks = {"costly": False, "of_mixtures": False, "task_kind": None}
     vars(probe).update(marks, function=function, __signature__=signature.replace(parameters=parameters))
     return probe
 
 
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
-    """Whether a probe needs the two-anchor task of a model when it is called with these options.
+    """Whether a probe needs the task of a model when it is called with these options.
 
     A probe that reads weights alone does not, nor do `attention_patterns` and `activation_patching` with the
     option `tokens`.
@@ -112,6 +114,36 @@ def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
         return "tokens" not in options
     task = _parameters(probe).get("task")
     return task is not None and task.default is task.empty
+
+
+def _task_kind(probe: Callable[..., Any]) -> str | None:
+    return getattr(probe, "task_kind", None)
+
+
+def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
+    """Whether a probe measures tasks of any kind, or tasks of one of these kinds alone."""
+    return _task_kind(probe) in (None, *task_kinds)
+
+
+def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
+    """Check that the task is known, and of the kind that the probe measures.
+
+    Raises:
+        ValueError: it is not.
+    """
+    kind = _task_kind(probe)
+    if kind is not None and task is not None and task.kind != kind:
+        raise ValueError(
+            f"task must be of the kind {kind} for {probe.__name__}, got {task.kind}. Take a probe of any "
+            "model, such as stable_rank"
+        )
+    if task is None:
+        instead = "give an AnchorTask" if kind is None else "give it"
+        instead += ", or tokens" if probe.__name__ in ON_TOKENS else ""
+        raise ValueError(
+            f"{probe.__name__} needs the {kind or 'two-anchor'} task of the model, got none; {instead}, or "
+            "take a probe that reads weights alone, stable_rank for example"
+        )
 
 
 def needs_initial(probe: Callable[..., Any]) -> bool:
@@ -154,7 +186,7 @@ def given_for(
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options)
     given = resolve(model, task if reads_task else None, runs_it=runs_it, **how)
-    if asks or PAPERS_TASK not in given.notes:
+    if (asks and _task_kind(probe) is None) or PAPERS_TASK not in given.notes:
         return given
     notes = tuple(note for note in given.notes if note != PAPERS_TASK)
     return replace(
@@ -201,12 +233,8 @@ def call(
     if config is not None and "config" in names:  # an option of your own
         options["config"], config = config, None
     given = given_for(probe, model, task, options, config=config)
-    if needs_task(probe, options) and given.task is None:
-        instead = "give an AnchorTask, or tokens" if probe.__name__ in ON_TOKENS else "give an AnchorTask"
-        raise ValueError(
-            f"{probe.__name__} needs the two-anchor task of the model, got none; {instead}, or take a probe "
-            "that reads weights alone, stable_rank for example"
-        )
+    if needs_task(probe, options):
+        _check_task(probe, given.task)
     if given is not model:
         for note in given.notes:
             warnings.warn(note, stacklevel=4)

@@ -13,7 +13,7 @@ from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
 from anchorlens.models.wrappers import hooks_in_words
 from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
-from anchorlens.probes.shared.calling import needs_task
+from anchorlens.probes.shared.calling import is_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.figures.side_by_side import distinct
 from anchorlens.show.frame import framed, write_page
@@ -78,16 +78,22 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         ValueError: objects that are no probes, or two probes of one name.
     """
     requested, verdicts = checked_probes(probes), [_with_present_hooks(verdict) for verdict in verdicts]
-    has_anchors = any(verdict.subject.model_and_task()[1].has_anchors for verdict in verdicts)
+    tasks = [verdict.subject.model_and_task()[1] for verdict in verdicts]
+    has_anchors, kinds = any(task.has_anchors for task in tasks), {task.kind for task in tasks}
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
     configs = [getattr(verdict.subject.model, "cfg", None) for verdict in verdicts]
     mixed = any(getattr(config, "num_experts", None) is not None for config in configs)
-    requested = tuple(probe for probe in requested if mixed or probe not in OF_MIXTURES)
+    requested = tuple(
+        probe for probe in requested if (mixed or probe not in OF_MIXTURES) and is_for(probe, kinds)
+    )
     chosen = [
         probe
         for probe in requested
         if probe not in SHIPPED
-        or ((has_anchors or not needs_task(probe)) and (opened or probe in OF_ANY_NETWORK))
+        or (
+            (has_anchors or not needs_task(probe) or not is_for(probe, ()))
+            and (opened or probe in OF_ANY_NETWORK)
+        )
     ]
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from dataclasses import dataclass
 from math import log, pi
 from pathlib import Path
 
@@ -12,36 +11,16 @@ import torch
 
 from anchorlens import AnchorTask, HookedTransformer, HookedTransformerConfig, ModelConfig, build_model
 from anchorlens.extras.grokking.fourier import fourier
-from anchorlens.tasks import TaskConfig
+from anchorlens.extras.grokking.task import ModularTask
 
 PUBLIC = Path(__file__).parents[4] / "shared/data/grokking"
 P = 13
 KEYS = (1, 2, 3, 4, 5)
 
 
-@dataclass(frozen=True)
-class ModularTask(TaskConfig):
-    kind = "modular"
-    metrics = ()
-    modulus: int = P
-    operation: str = "add"
-    tokens: str = "a b ="
-
-    @property
-    def d_vocab(self):
-        return self.modulus + {"a b": 0, "a b =": 1, "a op b =": 2}[self.tokens]
-
-    @property
-    def seq_len(self):
-        return len(self.tokens.split())
-
-    @property
-    def answers(self):
-        a, b = np.indices((self.modulus, self.modulus)).reshape(2, -1)
-        return {"x2xyy2": a * a + a * b + b * b, "multiply": a * b}[self.operation] % self.modulus
-
-    def evaluate(self, model, *, training_set=None, seed=0, quick=False):
-        raise NotImplementedError
+def task_of(operation="add", modulus=P, **more):
+    """A task, of 13 unless said otherwise."""
+    return ModularTask(modulus=modulus, operation=operation, **more)
 
 
 def hooked(d_model, d_mlp, *, heads=1, n_ctx=3, d_vocab=P + 2, **more):
@@ -110,7 +89,7 @@ class TestKnownModels:
         assert np.allclose(model(tokens)[:, -1, :P].detach().reshape(P, P, P), logits, atol=1e-5)
 
     def test_a_clock(self):
-        found = fourier(table_of(clock(P)), ModularTask())
+        found = fourier(table_of(clock(P)), task_of())
         assert round(found.explained, 6) == 1 and round(found.frequencies, 4) == 5
         assert round(found.answer_share, 6) == 1 and found.distance_irrelevance == 1
         assert found.key_frequencies == KEYS and np.allclose(found.shares[:5], 0.2, atol=1e-5)
@@ -119,7 +98,7 @@ class TestKnownModels:
         assert found.n_pairs == P * P and found.embedding_gini < 1e-6  # one-hot: all frequencies alike
 
     def test_a_pizza(self):
-        found = fourier(table_of(pizza(P)), ModularTask())
+        found = fourier(table_of(pizza(P)), task_of())
         means = [np.abs(np.cos(pi * k * np.arange(P) / P)) for k in KEYS]
         expected = sum(m.mean() ** 2 for m in means) / sum(np.square(m).mean() for m in means)
         assert np.isclose(found.explained, expected, atol=1e-5) and abs(expected - 8 / pi**2) < 0.02
@@ -129,22 +108,22 @@ class TestKnownModels:
     def test_gradients_are_symmetric_where_both_numbers_take_one_path(self):
         """Uniform attention gives both positions the same gradient; where one is not read, it has none."""
         model = table_of(pizza(P))
-        assert np.isclose(fourier(model, ModularTask()).gradient_symmetry, 1)
+        assert np.isclose(fourier(model, task_of()).gradient_symmetry, 1)
         with torch.no_grad():
             model.blocks[0].attn.b_Q.fill_(1)
             model.blocks[0].attn.b_K.zero_()
             model.pos_embed.W_pos[0, P] = -1  # on the axis of `=`, which no unit reads
             model.blocks[0].attn.W_K[0, P] = 100
-        assert abs(fourier(model, ModularTask()).gradient_symmetry) < 1e-6
+        assert abs(fourier(model, task_of()).gradient_symmetry) < 1e-6
 
     def test_a_random_start_has_nothing(self):
         model = hooked(64, 128, heads=2, d_vocab=61)
-        found = fourier(model, ModularTask(modulus=59))
+        found = fourier(model, task_of(modulus=59))
         assert found.explained < 0.001 and found.answer_share < 0.03 and abs(found.loss - log(59)) < 0.1
         assert abs(found.restricted_loss - log(59)) < 0.05 and found.embedding_gini < 0.1
 
     def test_without_variance_nothing_is_explained(self):
-        found = fourier(table_of(np.zeros((P, P, P))), ModularTask())
+        found = fourier(table_of(np.zeros((P, P, P))), task_of())
         assert found.explained is found.answer_share is found.frequencies is None
         assert found.headline() == "the logits do not vary" and np.isclose(found.loss, log(P))
         json.dumps(found.to_dict(), allow_nan=False)
@@ -161,7 +140,7 @@ class TestKnownModels:
             with torch.no_grad():
                 wider.blocks[0].attn.W_O *= 4 / 3
             model = wider
-        found = fourier(model, ModularTask(tokens=tokens))
+        found = fourier(model, task_of(tokens=tokens))
         assert round(found.explained, 6) == 1 and np.isclose(found.gradient_symmetry, 1)
 
 
@@ -173,8 +152,8 @@ class TestOperations:
         multiplied = np.random.default_rng(0).standard_normal((P, P, P))
         multiplied += multiplied.swapaxes(0, 1)  # what is left for pairs with 0 and for the answer 0
         multiplied[np.ix_(powers, powers, powers)] = logits
-        found = fourier(table_of(multiplied), ModularTask(operation="multiply"))
-        same = fourier(table_of(logits), ModularTask(modulus=12))
+        found = fourier(table_of(multiplied), task_of(operation="multiply"))
+        same = fourier(table_of(logits), task_of(modulus=12))
         for name, value in found.numbers().items():
             assert np.isclose(value, getattr(same, name), atol=1e-4), name
         assert np.allclose(found.shares, same.shares, atol=1e-5)
@@ -182,7 +161,7 @@ class TestOperations:
         assert found.n_pairs == 144 and "(pairs without 0)" in found.headline()
 
     def test_without_frequencies_the_answers_alone_are_measured(self):
-        task = ModularTask(operation="x2xyy2")
+        task = task_of(operation="x2xyy2")
         right = 10.0 * np.eye(P)[task.answers].reshape(P, P, P)
         found = fourier(table_of(right), task)
         assert np.isclose(found.answer_share, 1, atol=1e-5) and found.loss < 0.001
@@ -192,7 +171,7 @@ class TestOperations:
         assert found.plot().data
 
     def test_subtraction_has_no_gradient_symmetry(self):
-        found = fourier(table_of(pizza(P)), ModularTask(operation="subtract"))
+        found = fourier(table_of(pizza(P)), task_of(operation="subtract"))
         assert found.gradient_symmetry is None and "symmetry" not in found.headline()
         assert found.explained < 0.1  # its logits are those of addition
 
@@ -200,12 +179,14 @@ class TestOperations:
 class TestWhatItRefuses:
     def test_another_task(self):
         model = build_model(ModelConfig(gamma=0.5, n_layers=1, d_model=16, d_mlp=16))
-        with pytest.raises(ValueError, match="task must be a ModularTask, got AnchorTask. Take a probe"):
+        with pytest.raises(
+            ValueError, match="task must be of the kind modular for fourier, got two_anchor. Take"
+        ):
             fourier(model, AnchorTask())
 
     def test_a_model_of_another_modulus(self):
         with pytest.raises(ValueError, match=r"model must have d_vocab >= 60 for this task, got 15"):
-            fourier(table_of(clock(P)), ModularTask(modulus=59))
+            fourier(table_of(clock(P)), task_of(modulus=59))
 
 
 def public(name):
@@ -242,14 +223,14 @@ class TestPublicRuns:
     def test_without_decay(self):
         """Its embedding has a Gini of .46, as if it had memorised, and two frequencies explain .96."""
         model = read(public("progress_measures/mod_addition_no_wd.pth"))
-        found = fourier(model, ModularTask(modulus=113))
+        found = fourier(model, task_of(modulus=113))
         assert round(found.explained, 3) == 0.958 and round(found.answer_share, 3) == 0.969
         assert (np.flatnonzero(found.shares > 0.01) + 1).tolist() == [36, 52]
         assert round(found.embedding_gini, 3) == 0.461 and found.loss < 2e-7
 
     def test_low_precision(self):
         model = read(public("progress_measures/low_precision_mod_addition.pth"))
-        found = fourier(model, ModularTask(modulus=113))
+        found = fourier(model, task_of(modulus=113))
         assert round(found.explained, 3) == 0.634 and round(found.answer_share, 3) == 0.967
 
     def test_pizza(self):
@@ -265,6 +246,6 @@ class TestPublicRuns:
             return torch.stack([value[:, 0], second[tokens]], dim=1)
 
         model.add_hook("hook_embed", own)
-        found = fourier(model, ModularTask(modulus=59, tokens="a b"))
+        found = fourier(model, task_of(modulus=59, tokens="a b"))
         assert round(found.explained, 3) == 0.992 and round(found.distance_irrelevance, 3) == 0.174
         assert 0.99 < found.gradient_symmetry <= 1

@@ -20,6 +20,7 @@ from anchorlens.extras.grokking.fourier_measures import (
     power,
     right_logits,
 )
+from anchorlens.extras.grokking.operations import answers
 
 PUBLIC = Path(__file__).parents[4] / "shared/data/grokking"
 KEYS = np.array([2, 7, 11, 20, 25])
@@ -146,11 +147,8 @@ class TestRenamedNumbers:
         order = in_order(operation, p)
         n = len(order.answer)
         assert n == (p if operation in ("add", "subtract") else p - 1)
-        a, b = order.first[:, None], order.second[None]
-        inverse = np.array([0, *(pow(x, -1, p) for x in range(1, p))])
-        right = {"add": a + b, "subtract": a - b, "multiply": a * b, "divide": a * inverse[b]}[operation]
-        exponents = (np.arange(n)[:, None] + np.arange(n)) % n
-        assert (order.answer[exponents] == right % p).all()
+        right = answers(operation, p).reshape(p, p)[order.first[:, None], order.second]
+        assert (order.answer[(np.arange(n)[:, None] + np.arange(n)) % n] == right).all()
         assert all(len(set(part.tolist())) == n for part in order)
 
     def test_what_has_no_such_order(self):

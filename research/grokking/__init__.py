@@ -1,0 +1,1 @@
+"""What the probe fourier measures in public files of modular arithmetic."""

@@ -73,12 +73,15 @@ def pizza(weights: Mapping[str, Tensor]) -> HookedTransformer:
     p = model.cfg.d_vocab // 2
     first, second = model.W_E[:p], model.W_E[p:]
 
-    def of_its_own(value: Tensor, hook: object) -> Tensor:
-        numbers = (value[:, 1, None] == first).all(dim=-1).int().argmax(dim=-1)
-        return torch.stack([value[:, 0], second[numbers]], dim=1)
+    def of_its_own(tensor: Tensor, *, hook: object) -> Tensor:
+        numbers = (tensor[:, 1, None] == first).all(dim=-1).int().argmax(dim=-1)
+        return torch.stack([tensor[:, 0], second[numbers]], dim=1)
+
+    def nearly_constant(tensor: Tensor, *, hook: object) -> Tensor:
+        return tensor * PIZZA_RATE + 1 - PIZZA_RATE
 
     model.add_hook("hook_embed", of_its_own)
-    model.add_hook("blocks.0.attn.hook_pattern", lambda value, hook: value * PIZZA_RATE + 1 - PIZZA_RATE)
+    model.add_hook("blocks.0.attn.hook_pattern", nearly_constant)
     return model
 
 

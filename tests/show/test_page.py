@@ -12,8 +12,6 @@ from known_verdicts import EVIDENCE, HOSTILE, by_probes, whole_verdict
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.probes import (
-    COSTLY,
-    OF_MIXTURES,
     PROBES,
     REPORT_PROBES,
     SHIPPED,
@@ -90,7 +88,7 @@ class TestEveryPage:
         figures = {attributes["id"] for tag, attributes in page.elements if tag == "figure"}
         expected = {probe.__name__ for probe in REPORT_PROBES if probe in PROBES}
         assert figures >= expected | {"training_curve", "trajectory"}
-        assert not figures & {probe.__name__ for probe in (*COSTLY, *OF_MIXTURES)}
+        assert not figures & ({probe.__name__ for probe in SHIPPED} - expected)
         drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]
         by_circuitsvis = [attributes for _, attributes in page.elements if "data-heads" in attributes]
         assert len(drawn) == len(figures) - 1 and all(len(a["aria-label"]) > 20 for a in drawn)

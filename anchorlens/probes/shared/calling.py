@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from anchorlens.files.importers.settings import ModelConfiguration
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
-    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AnyTask = TypeVar("AnyTask", bound="Task")
 R_co = TypeVar("R_co", covariant=True)
 
 ON_TOKENS = ("attention_patterns", "activation_patching")
@@ -62,7 +62,7 @@ class Probe(Protocol[P, R_co]):
 
 
 @overload
-def takes_any(function: Callable[Concatenate[HookedTransformer, AnchorTask, P], R]) -> Probe[P, R]: ...
+def takes_any(function: Callable[Concatenate[HookedTransformer, AnyTask, P], R]) -> Probe[P, R]: ...
 @overload
 def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe[P, R]: ...
 def takes_any(function: Callable[..., Any]) -> Any:

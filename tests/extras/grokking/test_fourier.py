@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from anchorlens import AnchorTask, HookedTransformer, HookedTransformerConfig, ModelConfig, build_model
-from anchorlens.extras.grokking.fourier import fourier
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    HookedTransformer,
+    HookedTransformerConfig,
+    ModelConfig,
+    build_model,
+    classify,
+    probes,
+)
+from anchorlens.extras.grokking.fourier import Fourier, fourier
 from anchorlens.extras.grokking.task import ModularTask
 
 PUBLIC = Path(__file__).parents[4] / "shared/data/grokking"
@@ -174,6 +183,29 @@ class TestOperations:
         found = fourier(table_of(pizza(P)), task_of(operation="subtract"))
         assert found.gradient_symmetry is None and "symmetry" not in found.headline()
         assert found.explained < 0.1  # its logits are those of addition
+
+
+class TestWhereItIsShown:
+    def test_along_training_it_draws_the_progress_measures(self):
+        """From a table of noise over a clock with noise to the clock."""
+        noise = np.random.default_rng(0).standard_normal((P, P, P))
+        noise += noise.swapaxes(0, 1)
+        models = {step: table_of(noise * (1 - step / 10) + clock(P) * step) for step in (0, 5, 10)}
+        found = probes.along(models, "fourier", task=task_of())
+        rows = found.to_frame()
+        assert rows["fourier.explained"].is_monotonic_increasing and rows["fourier.explained"][2] > 0.999
+        assert rows["fourier.loss"].is_monotonic_decreasing and rows["id"][2] == 1
+        assert set(found.readings) == {f"fourier.{name}" for name in Fourier.readings}
+        assert found.plot().data
+
+    def test_a_report_shows_it_for_its_task_alone(self, tmp_path):
+        config = ModelConfig(
+            variant="plain", n_layers=1, d_model=16, d_head=16, d_mlp=16, d_vocab=14, n_ctx=3
+        )
+        checkpoint = Checkpoint.from_model(build_model(config), config, task_of())
+        classify(checkpoint).report(tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "Frequencies in the answers" in page and "loss" in page
 
 
 class TestWhatItRefuses:

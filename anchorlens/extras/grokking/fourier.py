@@ -162,7 +162,8 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     A low loss of many frequencies says little: a table of 30% of the pairs, restricted to all its
     frequencies, seems to generalise. The number of key frequencies is therefore always five. A pizza has a
     distance irrelevance near 0 and a gradient symmetry near 1, a clock the reverse; between 0.3 and 0.7
-    neither name is justified.
+    neither name is justified. A memorising model has a distance irrelevance near 1 too, so these two numbers
+    tell of a circuit only where `explained` is high.
 
     Does not detect which pairs were trained, nor frequencies of an operation that is not addition of
     exponents: it then measures `answer_share` and `loss` alone.

@@ -104,6 +104,8 @@ def answer_figure(title: str, answer_share: float) -> go.Figure:
     figure = go.Figure()
     for name, (colour, value) in parts.items():
         figure.add_bar(x=[value], y=["logits"], orientation="h", marker_color=colour, name=name)
-    figure.update_layout(barmode="stack", legend={"orientation": "h", "y": -0.5})
-    figure.update_xaxes(title="share of the variance", range=[0, 1])
-    return styled(figure, title, height=220)
+    figure.update_xaxes(title="share of the logits' variance", range=[0, 1])
+    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
+    picture = styled(figure, title, height=240)
+    picture.update_layout(barmode="stack", legend=legend, margin_t=80)
+    return picture

@@ -275,6 +275,13 @@ def user_built(dtype=torch.float32, *, n_layers=3, seed=0, **fields):
     return model
 
 
+def own_answers(model, n=240, n_pos=6):
+    """Training data that a model has fit: random tokens, each with the model's own answer."""
+    tokens = torch.randint(0, model.cfg.d_vocab, (n, n_pos), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return tokens, model(tokens.to(next(model.parameters()).device))[:, -1].argmax(dim=-1).cpu()
+
+
 def as_bridge(model):
     """A TransformerBridge of TransformerLens' native kind with the weights of a `gpt2` model."""
     from transformer_lens.config import TransformerBridgeConfig

@@ -93,6 +93,7 @@ NUMBERS = [
     "sixteen",
     "seventeen",
     "eighteen",
+    "nineteen",
 ]
 ALL_PROBES = re.compile(
     rf"\b(?:the|all) ({'|'.join(NUMBERS)})\s+probes\b(?:\s+without((?:\s+(?:and\s+)?`\w+`,?)+))?"

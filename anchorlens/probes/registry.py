@@ -15,7 +15,7 @@ from anchorlens.probes.any_model.embedding_pca import embedding_pca
 from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
-from anchorlens.probes.shared.calling import call, is_for
+from anchorlens.probes.shared.calling import call, is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
@@ -76,7 +76,11 @@ def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
     of_mixtures = tuple(probe for probe in shipped if getattr(probe, "of_mixtures", False))
     costly = tuple(probe for probe in shipped if getattr(probe, "costly", False))
     return {
-        "PROBES": tuple(probe for probe in shipped if probe not in of_mixtures and is_for(probe, ())),
+        "PROBES": tuple(
+            probe
+            for probe in shipped
+            if probe not in of_mixtures and is_for(probe, ()) and not needs_training_set(probe)
+        ),
         "OF_MIXTURES": of_mixtures,
         "SHIPPED": shipped,
         "COSTLY": costly,

@@ -2,12 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
+from known_models import own_answers
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
+from anchorlens.probes.shared.calling import needs_training_set
 from anchorlens.show.figures.side_by_side import side_by_side
 from anchorlens.tasks.registry import read_task
 
@@ -15,6 +18,7 @@ OPTIONS = {
     "mask_key_token": {"n_sequences": 4},
     "first_layer_tsne": {"n_sequences": 40},
     "survival": {"n_steps": 2},
+    "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
 }
 
 
@@ -37,7 +41,12 @@ def test_every_probe_stands_side_by_side(probe, pair):
     if probe.task_kind is not None:
         task = read_task({"kind": probe.task_kind})
         pair = [checkpoint(0.3, task), checkpoint(0.8, task, n_heads=2)]
-    comparison = compare(pair, probe, **OPTIONS.get(probe.__name__, {}))
+    options = dict(OPTIONS.get(probe.__name__, {}))
+    if needs_training_set(probe):  # of equal weights, since one training set is for both
+        one = checkpoint(0.3)
+        pair = [one, replace(one, model_config=replace(one.model_config, gamma=0.8))]
+        options["training_set"] = own_answers(one.build_model())
+    comparison = compare(pair, probe, **options)
     assert comparison.labels == ("gamma 0.3, seed 1, step 0", "gamma 0.8, seed 1, step 0")
     assert all(type(result).__name__ in repr(comparison) for result in comparison.results)
     assert json.loads(json.dumps(comparison.to_dict(), allow_nan=False)).keys() == set(comparison.labels)

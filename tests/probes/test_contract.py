@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from known_models import ARCHITECTURES, LINE, as_bridge, user_built
+from known_models import ARCHITECTURES, LINE, as_bridge, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.configuration import field_docs
@@ -29,6 +29,7 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
+from anchorlens.probes.shared.calling import needs_training_set
 from anchorlens.tasks.registry import read_task
 
 TASK = AnchorTask()
@@ -41,6 +42,7 @@ FEW = {
     "first_layer_tsne": {"n_sequences": 40},
     "interchange": {"n_sequences": 4},
     "survival": {"n_steps": 2, "batch_size": 8, "n_sequences": 16},
+    "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
 }
 
 
@@ -49,9 +51,11 @@ def task_of(probe):
     return TASK if probe.task_kind is None else read_task({"kind": probe.task_kind})
 
 
-def run(probe, model, initial=None, **options):
-    initial = initial or model
-    return apply(probe, model, task_of(probe), initial=initial, **FEW.get(probe.__name__, {}), **options)
+def run(probe, model, initial=None, task=None):
+    options = dict(FEW.get(probe.__name__, {}))
+    if needs_training_set(probe) and hasattr(model, "cfg"):
+        options["training_set"] = own_answers(model)
+    return apply(probe, model, task or task_of(probe), initial=initial or model, **options)
 
 
 def built(probe, *args, **fields):
@@ -168,6 +172,10 @@ class TestEveryProbe:
 
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
         model, initial = built(probe), built(probe, seed=1)
+        if needs_training_set(probe):
+            with pytest.raises(ValueError, match="needs the training data of the model, got none; give"):
+                apply(probe, model, None)
+            return
         if not needs_task(probe):
             result = apply(probe, model, None, initial=initial)
             assert apply(probe, model, AdditionTask(), initial=initial).to_dict() == result.to_dict()
@@ -192,7 +200,7 @@ class TestEveryProbe:
         if probe.task_kind is not None:
             task = read_task({"kind": probe.task_kind, "modulus": 11})
         model = build_model(small(probe, d_vocab=task.d_vocab))
-        result = apply(probe, model, task, initial=model, **FEW.get(probe.__name__, {}))
+        result = run(probe, model, task=task)
         assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)
 
     def test_on_a_bridge_it_agrees_or_is_refused(self, probe):
@@ -231,7 +239,10 @@ class TestEveryProbe:
             assert np.allclose(values, on[1][name], atol=1e-4, equal_nan=True), name
 
 
-@pytest.mark.parametrize("probe", [p for p in SHIPPED if not needs_task(p)], ids=lambda p: p.__name__)
+WITHOUT_TASK = [p for p in SHIPPED if not needs_task(p) and not needs_training_set(p)]
+
+
+@pytest.mark.parametrize("probe", WITHOUT_TASK, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
 def test_what_reads_weights_alone_takes_any_hooked_transformer(probe, fields):
     model, initial = (user_built(torch.bfloat16, seed=seed, **fields) for seed in (0, 1))
@@ -247,7 +258,7 @@ def test_what_reads_weights_alone_takes_any_hooked_transformer(probe, fields):
 
 
 def test_the_probes_that_read_weights_alone():
-    without = {probe.__name__ for probe in SHIPPED if not needs_task(probe)}
+    without = {probe.__name__ for probe in WITHOUT_TASK}
     assert without == {"stable_rank", "q_condensation", "embedding_pca", "training_regime"}
 
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim.adamw import adamw
 
+from anchorlens.extras.shared.further_training import AdamW
 from anchorlens.models.running import device_of, evaluation_mode, sequences_per_batch
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
@@ -98,48 +98,17 @@ def accuracies_without(
             others = [pair for pair in task.seen_pairs if pair not in group]
             rng = generator(seed, "probe", 3)
             weights = {name: state[name].clone().requires_grad_() for name in trained}
-            first, second = ([torch.zeros_like(weight) for weight in weights.values()] for _ in range(2))
-            steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
+            optimizer = AdamW(list(weights.values()), LEARNING_RATE)
             for _ in range(n_steps):
                 chosen = np.array(others)[rng.integers(0, len(others), batch_size)]
                 batch = at_trained_places(task, chosen, rng)
                 logits = _answers(module, {**state, **weights}, batch.tokens.to(device))
                 loss = functional.cross_entropy(logits, batch.targets.to(device))
                 gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
-                _update(list(weights.values()), list(gradients), first, second, steps)
+                optimizer.update(gradients, WEIGHT_DECAY)
             after = {**state, **weights}
             found.append((accuracy(state, group), accuracy(after, group), accuracy(after, others)))
     return Accuracies(*np.array(found, dtype=float).reshape(-1, 3).T)
-
-
-@torch.no_grad()
-def _update(
-    weights: list[Tensor],
-    gradients: list[Tensor],
-    first: list[Tensor],
-    second: list[Tensor],
-    steps: list[Tensor],
-) -> None:
-    """One AdamW update in place, of the weights and their first and second moments.
-
-    It calls torch's function, since creating a torch optimizer imports torch's compiler, which takes 2 s.
-    """
-    adamw(
-        weights,
-        gradients,
-        first,
-        second,
-        [],
-        steps,
-        foreach=False,
-        amsgrad=False,
-        beta1=0.9,
-        beta2=0.999,
-        lr=LEARNING_RATE,
-        weight_decay=WEIGHT_DECAY,
-        eps=1e-8,
-        maximize=False,
-    )
 
 
 def _answers(module: nn.Module, state: dict[str, Tensor], tokens: Tensor) -> Tensor:

@@ -159,6 +159,19 @@ def needs_initial(probe: Callable[..., Any]) -> bool:
     return "initial" in _parameters(probe)
 
 
+def needs_training_set(probe: Callable[..., Any]) -> bool:
+    """Whether a probe needs the training data of a model that has fit them.
+
+    Args:
+        probe: one of `SHIPPED`, or your own of the same form.
+
+    >>> from anchorlens import probes
+    >>> [probe.__name__ for probe in probes.PROBES if needs_training_set(probe)]
+    []
+    """
+    return "training_set" in _parameters(probe)
+
+
 def _parameters(probe: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(getattr(probe, "function", probe)).parameters)
 
@@ -184,7 +197,7 @@ def given_for(
         CheckpointError: a file that cannot be read.
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
-    runs_it = reads_task and (asks or task is not None or "tokens" in options)
+    runs_it = reads_task and (asks or task is not None or "tokens" in options or needs_training_set(probe))
     given = resolve(model, task if reads_task else None, runs_it=runs_it, **how)
     if (asks and _task_kind(probe) is None) or PAPERS_TASK not in given.notes:
         return given
@@ -249,6 +262,8 @@ def call(
         else:
             of_path = config if isinstance(initial, str | os.PathLike) else None
             options["initial"] = given_for(probe, initial, None, options, config=of_path).model
+    if needs_training_set(probe) and options.get("training_set") is None and given.checkpoint is not None:
+        options["training_set"] = given.checkpoint.training_set()
     by_name = {"model": given.model, "task": given.task}
     arguments = {name: value for name, value in by_name.items() if name in parameters}
     watched = contextlib.nullcontext()

@@ -1,0 +1,1 @@
+"""Whether training data that are left out of further training survive."""

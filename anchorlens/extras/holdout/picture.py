@@ -1,0 +1,47 @@
+"""Accuracies of training data left out and of the others, against updates of further training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+from jaxtyping import Float, Int
+
+from anchorlens.show.figures import styled
+
+_WIDTH = 0.07
+"""Width of the bars, relative to the number of updates."""
+
+
+def accuracy_lines(
+    title: str,
+    updates: Int[np.ndarray, " measurement"],
+    accuracies: Mapping[str, tuple[str, Float[np.ndarray, "measurement copy"]]],
+    bars: Mapping[str, tuple[str, float, float]],
+) -> go.Figure:
+    """A thick line for the mean over copies, a thin one for each copy, and bars after the last update.
+
+    Args:
+        title: title of the figure.
+        updates: updates before each measurement.
+        accuracies: name of a line -> its colour, and its heights, 0..1.
+        bars: name of a bar -> its colour, its lower and its upper end, 0..1.
+    """
+    figure, last = go.Figure(), int(updates[-1])
+    for name, (colour, values) in accuracies.items():
+        for own in values.T:
+            figure.add_scatter(
+                x=updates, y=own, mode="lines", line={"color": colour, "width": 1}, opacity=0.4,
+                showlegend=False, hoverinfo="skip",
+            )  # fmt: skip
+        figure.add_scatter(x=updates, y=values.mean(axis=1), name=name, line={"color": colour, "width": 3})
+    for name, (colour, low, high) in bars.items():
+        figure.add_bar(
+            x=[last * (1 + _WIDTH)], y=[high - low], base=[low], width=[last * _WIDTH], name=name,
+            marker_color=colour, opacity=0.5,
+        )  # fmt: skip
+    figure.update_xaxes(title="updates without the training data left out", tickvals=updates)
+    figure.update_yaxes(title="accuracy", range=[0, 1.02])
+    figure.update_layout(barmode="overlay", legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
+    return styled(figure, title, height=420)

@@ -1,0 +1,303 @@
+"""Holdout: whether the model still answers training data that were left out of further training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from anchorlens.configuration import check_number
+from anchorlens.extras.holdout.picture import accuracy_lines
+from anchorlens.extras.shared.further_training import AdamW, Copies
+from anchorlens.files.importers.inputs import given_training_data
+from anchorlens.models.running import check_tokens, device_of, evaluation_mode
+from anchorlens.probes.shared.calling import takes_any
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
+from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.randomness import generator
+from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE
+from anchorlens.show.words import CAPTIONS, captions_in
+from anchorlens.tasks.shared.asking import blaming
+from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.distinct_rows import distinct_rows
+from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.training.engine.numerics import numeric_settings
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from anchorlens.models.library import HookedTransformer
+    from anchorlens.tasks.shared.base import Task
+
+CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
+
+UPDATES = (0, 20, 40, 80)
+"""Updates before each measurement."""
+MEMORISED, LEARNT = 0.7, 0.85
+"""The ratio after 80 updates of models that memorised is at most the first, and of models that learnt a rule
+at least the second. The bounds are preliminary: few kinds of task have been measured."""
+_KNOWN, _LOST, _DECAYING = 0.9, 0.3, 0.85
+"""Accuracy below which a model does not know its training data; below which the others are lost and no ratio
+is read; and from which on weights decay."""
+_FEWEST, _DRAWN = 200, 10_000
+"""Fewest distinct sequences, and the number drawn from a task where no training set is known."""
+
+
+@probe_result
+class Holdout(ProbeResult):
+    """Accuracy of training data after training without them, and that of the other training data."""
+
+    probe: ClassVar[str] = "holdout"
+    readings: ClassVar[tuple[str, ...]] = ("holdout_ratio", "ratio_at_40", "ratio_at_20", "others", "dose")
+    updates: np.ndarray
+    """[measurement] Updates before each measurement: 0, 20, 40, 80."""
+    left_out_accuracies: np.ndarray
+    """[measurement, copy] Accuracy of the sequences that the copy was trained without, 0..1."""
+    other_accuracies: np.ndarray
+    """[measurement, copy] Accuracy of the other sequences, 0..1."""
+    ratios: np.ndarray
+    """[measurement, copy] `left_out_accuracies` divided by `other_accuracies`, at most 1; NaN where the
+    accuracy of the others is below .3."""
+    holdout_ratio: float | None
+    """Mean ratio after 80 updates, 0..1: 1 = left-out sequences are answered as well as those trained, low =
+    they are forgotten. A model that memorised does not read 0. None where the others of a copy are lost."""
+    ratio_at_40: float | None
+    """The same after 40 updates."""
+    ratio_at_20: float | None
+    """The same after 20 updates."""
+    others: float
+    """Mean accuracy of the other sequences after 80 updates, 0..1."""
+    dose: float
+    """Mean weight decay of an update, 0..`weight_decay`: weights decay in those updates alone whose batch is
+    answered with accuracy .85 or more."""
+    n_distinct: int
+    """Number of distinct sequences in the training data."""
+    n_left_out: int
+    """Number of distinct sequences that a copy was trained without."""
+    lr: float
+    """Learning rate."""
+    weight_decay: float
+    """Largest weight decay of an update."""
+    batch_size: int
+    """Number of sequences in an update."""
+    n_sequences: int
+    """Largest number of sequences that an accuracy is measured on."""
+    seed: int
+    """Seed of the sequences left out, the batches and the questions."""
+
+    def headline(self) -> str:
+        """How well the left-out training data are still answered."""
+        ratio = "no ratio" if self.holdout_ratio is None else f"{self.holdout_ratio:.2f}"
+        after = f"after {self.updates[-1]} updates without them, the others at {self.others:.2f}"
+        left_out = f"accuracy {self.left_out_accuracies[-1].mean():.2f} on left-out training data"
+        return f"{ratio}: {left_out} {after}"
+
+    def plot(self) -> go.Figure:
+        """Accuracies against updates, and where models that memorised and that learnt a rule end."""
+        lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
+        bars = {
+            f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], LEARNT * self.others, self.others),
+            f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, MEMORISED * self.others),
+        }
+        return accuracy_lines("Do training data survive without training?", self.updates, lines, bars)
+
+
+@takes_any
+def holdout(
+    model: HookedTransformer,
+    task: Task | None = None,
+    *,
+    training_set: object = None,
+    which: object = None,
+    n_copies: int = 3,
+    lr: float = 2e-3,
+    weight_decay: float = 5.0,
+    batch_size: int = 128,
+    n_sequences: int = 256,
+    seed: int = 0,
+) -> Holdout:
+    """Measure whether a model still answers training data that are left out of further training.
+
+    AdamW trains copies of the model for 80 updates, each copy without another random tenth of the training
+    data. Weights decay while the batch is answered with accuracy .85 or more, so the copy forgets what the
+    other training data do not need, and keeps the answers to these. A rule that the other data need answers
+    the left-out data too. The model is only read, and no held-out data are used.
+
+    A sequence is answered right if each of its scored tokens is. Equal sequences count once.
+
+    Does not detect: which rule, and whether it holds outside the training data. The ratio of random labels is
+    not 0 but up to .5, and a model that memorised can read the same whether it answers held-out data or not,
+    so the ratio is no estimate of held-out accuracy.
+
+    Args:
+        model: any HookedTransformer, or a native TransformerBridge.
+        task: the task, if `training_set` is left out: 10,000 of its training sequences are drawn. For a
+            checkpoint that knows its recipe they are those of its run.
+        training_set: tokens [sequence, pos] and targets [sequence], or [sequence, pos] with -100 where
+            nothing is scored; a pair, an object with both, or the path of a file with them.
+        which: bool [sequence], the sequences to leave out instead of random tenths; exceptions, for example.
+            Every copy is then trained without the same ones, on batches of its own.
+        n_copies: number of copies, 1..10.
+        lr: learning rate, > 0.
+        weight_decay: decoupled weight decay of an update, >= 0.
+        batch_size: number of sequences in an update, >= 1.
+        n_sequences: largest number of sequences that an accuracy is measured on, >= 1.
+        seed: seed of the tenths, the batches and the questions.
+
+    Returns:
+        Accuracies, 0..1, of the left-out sequences and the others, and their ratios, before training and
+        after 20, 40 and 80 updates; the weight decay that was used.
+
+    Raises:
+        ValueError: no training data, fewer than 200 distinct sequences, a model that does not fit them or
+            answers them with accuracy below .9, nothing or everything left out, or a number out of range.
+
+    Example:
+        >>> from anchorlens import load_checkpoint
+        >>> from anchorlens.training import checkpoints
+        >>> phase1 = load_checkpoint(checkpoints.shipped()[0])
+        >>> holdout(phase1).holdout_ratio < 0.7
+        True
+
+    Source: ours; weight decay shrinks weights that training does not need, and networks forget what they no
+    longer train on (McCloskey and Cohen 1989, catastrophic interference).
+    """
+    check_model(model)
+    for name, value in {"batch_size": batch_size, "n_sequences": n_sequences}.items():
+        check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_number("n_copies", n_copies, minimum=1, maximum=10, integer=True)
+    check_number("lr", lr, above=0, maximum=1)
+    check_number("weight_decay", weight_decay, minimum=0, maximum=1 / lr)
+    check_number("seed", seed, minimum=0, integer=True)
+    data, mask = _distinct(_training_data(model, task, training_set, seed), which)
+    rng = generator(seed, "probe")
+    tenth = rng.permutation(len(data)) // (len(data) // 10)
+    is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])
+    left_out, others, dose = _trained_without(
+        model, data, is_out, rng,
+        lr=lr, weight_decay=weight_decay, batch_size=batch_size, n_sequences=n_sequences,
+    )  # fmt: skip
+    ratios = np.minimum(1, left_out / np.where(others < _LOST, np.nan, others))
+    at_20, at_40, at_80 = map(number, ratios[1:].mean(axis=1))
+    return Holdout(
+        updates=np.array(UPDATES),
+        left_out_accuracies=left_out,
+        other_accuracies=others,
+        ratios=ratios,
+        holdout_ratio=at_80,
+        ratio_at_40=at_40,
+        ratio_at_20=at_20,
+        others=float(others[-1].mean()),
+        dose=dose,
+        n_distinct=len(data),
+        n_left_out=int(is_out[0].sum()),
+        lr=lr,
+        weight_decay=weight_decay,
+        batch_size=batch_size,
+        n_sequences=n_sequences,
+        seed=seed,
+    )
+
+
+holdout.costly = True
+
+
+def _training_data(
+    model: HookedTransformer, task: Task | None, training_set: object, seed: int
+) -> TokenBatch:
+    """The training data of a caller or task, checked against the model.
+
+    Raises:
+        ValueError: there are none, or the model cannot read them.
+    """
+    if task is not None:
+        check_capacity(model, task)
+    if training_set is None and task is not None:
+        with blaming(task):
+            training_set = task.training_set(_DRAWN, seed)
+    if training_set is None:
+        raise ValueError(
+            "holdout needs the training data of the model, got none; give training_set=(tokens, targets), or "
+            "the task it was trained on"
+        )
+    data = token_batch(given_training_data(training_set), d_vocab=model.cfg.d_vocab, every_position=None)
+    check_tokens(model, data.tokens[:1].long())
+    if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
+        raise ValueError(f"targets must be below d_vocab_out of the model, {n}, got {highest}")
+    return data
+
+
+def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndarray, " sequence"] | None]:
+    """Each sequence once, and which of them the caller leaves out.
+
+    Raises:
+        ValueError: too few sequences, or `which` is no mask that leaves out some.
+    """
+    first, _ = distinct_rows(np.hstack([data.tokens.numpy(), data.targets.numpy().reshape(len(data), -1)]))
+    if len(first) < _FEWEST:
+        raise ValueError(
+            f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}; without a "
+            "tenth of fewer, an accuracy says little"
+        )
+    distinct = TokenBatch(data.tokens[first], data.targets[first])
+    if which is None:
+        return distinct, None
+    mask = np.asarray(which)
+    if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
+        raise ValueError(
+            f"which must be true and false for each of {len(data):,} training sequences, got {mask.dtype} "
+            f"{list(mask.shape)} with {np.count_nonzero(mask):,} true; leave out some of them"
+        )
+    return distinct, mask[first]
+
+
+def _trained_without(
+    model: HookedTransformer,
+    data: TokenBatch,
+    is_out: Bool[np.ndarray, "copy sequence"],
+    rng: np.random.Generator,
+    *,
+    lr: float,
+    weight_decay: float,
+    batch_size: int,
+    n_sequences: int,
+) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float]:
+    """Accuracies of what each copy is trained without and of the others, and the mean weight decay.
+
+    Raises:
+        ValueError: the model does not answer its training data.
+    """
+    left_out, others = ([np.flatnonzero(own) for own in masks] for masks in (is_out, ~is_out))
+
+    def taken(rows: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+        batch, shape = data.take(np.concatenate(rows)), (len(rows), -1)
+        return batch.tokens.unflatten(0, shape), batch.targets.unflatten(0, shape)
+
+    questions = [
+        taken([rng.choice(own, min(n_sequences, len(own)), replace=False) for own in rows])
+        for rows in (left_out, others)
+    ]
+    found, decays = [], []
+    with evaluation_mode(model), numeric_settings(device_of(model)):
+        copies = Copies(model, len(is_out), data.tokens)
+        optimizer = AdamW(list(copies.weights.values()), lr)
+        for update in range(UPDATES[-1] + 1):
+            if update in UPDATES:
+                found.append([copies.accuracies(*each).cpu().numpy() for each in questions])
+            if update == 0 and (least := float(np.mean(found[0], axis=1).min())) < _KNOWN:
+                raise ValueError(
+                    f"the model must answer its training data with accuracy >= {_KNOWN}, got {least:.2f}; "
+                    "give the training_set that it was trained on, or a model that has fit it"
+                )
+            if update < UPDATES[-1]:
+                batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))
+                is_answered = batch.right.double().mean(dim=1) >= _DECAYING
+                decays.append(weight_decay * is_answered.double())
+                optimizer.update(copies.gradients(batch.losses), decays[-1])
+    measured = np.array(found, dtype=float)
+    return measured[:, 0], measured[:, 1], float(torch.stack(decays).double().mean())

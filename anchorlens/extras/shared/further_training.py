@@ -1,0 +1,170 @@
+"""Copies of a model that AdamW trains further side by side; the model itself is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+from torch.optim.adamw import adamw
+
+from anchorlens.models.config import VARIANTS, ModelConfig
+from anchorlens.models.running import device_of, sequences_per_batch
+from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.tasks.shared.batch import IGNORE
+from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.training.engine.forward import logits_at_end, table_rows
+from anchorlens.training.engine.transformer import Transformer
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+_A_FEW = 16
+"""Sequences on which the engine must give the logits of the model itself."""
+
+
+class AdamW:
+    """AdamW of weights in place: constant learning rate, betas .9 and .999, no clipping.
+
+    It calls torch's function, since creating a torch optimizer imports torch's compiler, which takes 2 s.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
+        """Begin with zero moments for these weights."""
+        self._weights, self._lr = list(weights), lr
+        self._first, self._second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+        self._steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor], weight_decay: float | Float[Tensor, " copy"]) -> None:
+        """One update with decoupled weight decay, the same for all copies or one for each."""
+        kept = 1 - self._lr * weight_decay
+        for weight in self._weights:
+            each = [-1, *[1] * (weight.dim() - 1)]
+            weight.mul_(kept.to(weight).view(each) if isinstance(kept, Tensor) else kept)
+        adamw(
+            self._weights,
+            list(gradients),
+            self._first,
+            self._second,
+            [],
+            self._steps,
+            foreach=False,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._lr,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
+class CopyAnswers(NamedTuple):
+    """Loss and answers of each copy on its own sequences."""
+
+    losses: Float[Tensor, " copy"]
+    """Mean cross-entropy over scored tokens, in nats."""
+    right: Bool[Tensor, "copy batch"]
+    """Whether a sequence is answered right at every scored position."""
+
+
+class Copies:
+    """K copies of a model; each has its own weights and its own sequences.
+
+    The training engine computes all copies at once if it gives the logits of the model. Otherwise the module
+    itself computes one copy after the other: a model of another architecture, or one with hooks that change
+    its answers.
+    """
+
+    def __init__(self, model: HookedTransformer, n_copies: int, tokens: Int[Tensor, "batch pos"]) -> None:
+        """Copy the weights; the caller has put the model in evaluation mode.
+
+        Args:
+            model: any HookedTransformer, or a native TransformerBridge.
+            n_copies: K, >= 1.
+            tokens: all sequences that the copies will read.
+        """
+        self._module, self._device = differentiated(model), device_of(model)
+        self._at_once = max(1, sequences_per_batch(model, tokens.shape[1]) // n_copies)
+        self._vocabulary = tokens.unique().long().to(self._device)
+        self._state = usable_state(self._module)
+        self.config = None
+        own = {name: self._state[name].unsqueeze(0) for name, _ in self._module.named_parameters()}
+        some = tokens[:_A_FEW].long().to(self._device)
+        with torch.no_grad():
+            wanted = self._by_module(own, some.unsqueeze(0), tokens.shape[1])
+            for config in _configs(model.cfg, own):
+                layout = Transformer(config)
+                merged = layout.merged(layout.row({name: own[name][0] for name in own}).unsqueeze(0))
+                found = self._by_engine(config, merged, some.unsqueeze(0), tokens.shape[1])
+                if torch.allclose(found, wanted, rtol=1e-3, atol=1e-3):
+                    self.config, own = config, merged
+                    break
+        self.weights = {
+            name: weight.repeat(n_copies, *[1] * (weight.dim() - 1)).requires_grad_()
+            for name, weight in own.items()
+        }
+
+    def answers(
+        self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
+    ) -> CopyAnswers:
+        """Each copy's loss and answers; targets as of a `TokenBatch`."""
+        targets = targets.unsqueeze(-1) if targets.dim() == 2 else targets
+        columns = (targets != IGNORE).flatten(0, 1).any(dim=0)
+        n_last = len(columns) - int(columns.int().argmax())
+        tokens, targets = tokens.to(self._device), targets[..., -n_last:].to(self._device)
+        if self.config is None:
+            logits = self._by_module(self.weights, tokens, n_last)
+        else:
+            logits = self._by_engine(self.config, self.weights, tokens, n_last)
+        is_scored = targets != IGNORE
+        losses = functional.cross_entropy(
+            logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORE, reduction="none"
+        ).view(targets.shape)
+        right = ((logits.argmax(dim=-1) == targets) | ~is_scored).all(dim=-1)
+        return CopyAnswers(losses.sum(dim=(1, 2)) / is_scored.sum(dim=(1, 2)), right)
+
+    def gradients(self, losses: Float[Tensor, " copy"]) -> list[Tensor]:
+        """Gradients of the copies' losses, in the order of `weights`."""
+        return list(torch.autograd.grad(losses.sum(), list(self.weights.values()), materialize_grads=True))
+
+    @torch.no_grad()
+    def accuracies(
+        self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
+    ) -> Float[Tensor, " copy"]:
+        """Proportion of its sequences that each copy answers right, 0..1."""
+        chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
+        return torch.cat([self.answers(*chunk).right for chunk in chunks], dim=1).double().mean(dim=1)
+
+    def _by_module(self, weights: dict[str, Tensor], tokens: Tensor, n_last: int) -> Tensor:
+        logits = []
+        for k, own in enumerate(tokens):
+            state = {**self._state, **{name: weight[k] for name, weight in weights.items()}}
+            output = torch.func.functional_call(self._module, state, (own,))
+            logits.append(logits_in(output, own, 1)[:, -n_last:])
+        return torch.stack(logits)
+
+    def _by_engine(
+        self, config: ModelConfig, weights: dict[str, Tensor], tokens: Tensor, n_last: int
+    ) -> Tensor:
+        places = torch.searchsorted(self._vocabulary, tokens.contiguous())
+        return logits_at_end(weights, config, table_rows(places), self._vocabulary, n_last=n_last)
+
+
+def _configs(cfg: object, weights: Mapping[str, Tensor]) -> Iterator[ModelConfig]:
+    """The configurations of our variants that have these parameters, each [1, ...]."""
+    shapes = {name: tuple(weight.shape[1:]) for name, weight in weights.items()}
+    names = [field.name for field in fields(ModelConfig) if hasattr(cfg, field.name)]
+    for variant in VARIANTS:
+        try:
+            own = {name: getattr(cfg, name) for name in names}
+            layout = Transformer(config := ModelConfig(**{**own, "variant": variant, "gamma": None}))
+        except ValueError:  # the architecture is none of ours
+            continue
+        if layout.shapes == shapes and not any(weights[name].any() for name in layout.frozen):
+            yield config

@@ -1,0 +1,265 @@
+"""Holdout, on models that were trained on a rule or on random labels, and on copies that forget nothing."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from known_models import ARCHITECTURES, own_answers, user_built
+
+from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint, preset, train
+from anchorlens.extras.arithmetic.task import AdditionTask
+from anchorlens.extras.holdout.probe import holdout
+from anchorlens.extras.shared.further_training import AdamW, Copies
+from anchorlens.models.config import VARIANTS
+from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, SHIPPED
+from anchorlens.training import checkpoints
+
+CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
+FEW = {"n_copies": 1, "batch_size": 8, "lr": 1e-7}
+SHIPPED_MODELS = {path.stem: path for path in checkpoints.shipped()}
+PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
+RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
+
+
+def fitted(tokens, targets, n_updates):
+    """A model trained on all sequences at once."""
+    model = build_model(CONFIG)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
+    for _ in range(n_updates):
+        loss = torch.nn.functional.cross_entropy(model(tokens)[:, -1], targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (model(tokens)[:, -1].argmax(dim=-1) == targets).all()
+    return model
+
+
+@pytest.fixture(scope="module")
+def memoriser():
+    """A model that has fit random labels, which no rule gives."""
+    return fitted(PAIRS, RANDOM, 300)
+
+
+class TestKnownAnswers:
+    def test_random_labels_are_forgotten(self, memoriser):
+        found = holdout(memoriser, training_set=(PAIRS, RANDOM))
+        assert found.holdout_ratio <= 0.5 and found.others > 0.8 and 0 < found.dose < 5
+        assert (found.left_out_accuracies[0] == 1).all() and found.n_left_out == 40
+
+    def test_a_rule_survives(self):
+        """The answer is the first token, whatever the second is."""
+        found = holdout(fitted(PAIRS, PAIRS[:, 0], 100), training_set=(PAIRS, PAIRS[:, 0]))
+        assert found.holdout_ratio >= 0.85 and found.ratio_at_20 >= 0.85 and found.others > 0.8
+
+    def test_of_a_rule_with_exceptions_the_exceptions_alone_are_forgotten(self):
+        """The rule of before, and one sequence in twenty with a random label."""
+        which = np.arange(400) % 20 == 7
+        targets = torch.where(torch.from_numpy(which), RANDOM, PAIRS[:, 0])
+        model = fitted(PAIRS, targets, 300)
+        assert holdout(model, training_set=(PAIRS, targets), which=which).holdout_ratio <= 0.7
+        of_the_rule = ~which & (np.arange(400) % 20 == PAIRS[:, 0].numpy())
+        assert holdout(model, training_set=(PAIRS, targets), which=of_the_rule).holdout_ratio >= 0.85
+
+    def test_nothing_is_forgotten_where_nothing_is_trained(self, memoriser):
+        found = holdout(memoriser, training_set=(PAIRS, RANDOM), lr=1e-7, weight_decay=0)
+        assert (found.ratios == 1).all() and found.holdout_ratio == found.others == 1 and found.dose == 0
+
+    def test_the_dose_is_the_whole_decay_where_every_batch_is_answered(self, memoriser):
+        assert holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).dose == 5
+
+    def test_no_ratio_is_read_where_the_others_are_lost(self, memoriser):
+        found = holdout(memoriser, training_set=(PAIRS, RANDOM), lr=0.5, weight_decay=1)
+        assert found.others < 0.3 and found.holdout_ratio is None and np.isnan(found.ratios[-1]).any()
+        assert found.headline().startswith("no ratio: accuracy 0.") and found.plot().to_json()
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "phase1",
+            "phase3",
+            pytest.param("phase2", marks=pytest.mark.slow),
+            pytest.param("phase2-commutative", marks=pytest.mark.slow),
+        ],
+    )
+    def test_the_shipped_models(self, name):
+        """Phase 1 memorised its training set; the others learnt something that more sequences need."""
+        ratio = holdout(SHIPPED_MODELS[name]).holdout_ratio
+        assert ratio <= 0.7 if name == "phase1" else ratio >= 0.85
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("gamma", "decay"), [(0.3, 0.0), (0.7, 0.1)])
+    def test_sums_in_reversed_digits(self, gamma, decay):
+        """Of these two recipes the first memorises 1,559 sums, and the second learns addition."""
+        recipe = {"gamma": gamma, "weight_decay": decay, "n_held_out": 8000, "steps": 1500}
+        found = train(*preset("addition-reversed", **recipe), progress=False)
+        ratio = holdout(found).holdout_ratio
+        assert (ratio <= 0.7, ratio >= 0.85) == ((True, False) if decay == 0 else (False, True))
+
+
+class TestTrainingData:
+    def test_a_checkpoint_knows_its_own(self, memoriser):
+        checkpoint = load_checkpoint(SHIPPED_MODELS["phase1"])
+        own = holdout(checkpoint, **FEW)
+        given = holdout(checkpoint.build_model(), training_set=checkpoint.training_set(), **FEW)
+        assert own.to_dict() == given.to_dict() and own.n_distinct == 5000 and own.n_left_out == 500
+
+    def test_of_a_task_they_are_drawn(self):
+        """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
+        model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
+        assert holdout(model, task, **FEW).n_distinct > 9000
+        with pytest.raises(ValueError, match="must answer its training data with accuracy >= 0.9, got 0.0"):
+            holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
+
+    def test_a_file(self, memoriser, tmp_path):
+        np.savez(tmp_path / "data.npz", tokens=PAIRS.numpy(), targets=RANDOM.numpy())
+        found = holdout(memoriser, training_set=str(tmp_path / "data.npz"), **FEW)
+        assert found.to_dict() == holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).to_dict()
+
+    def test_equal_sequences_count_once(self, memoriser):
+        twice = (torch.cat([PAIRS, PAIRS.flip(0)]), torch.cat([RANDOM, RANDOM.flip(0)]))
+        found = holdout(memoriser, training_set=twice, **FEW)
+        assert found.to_dict() == holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).to_dict()
+
+    def test_a_sequence_is_right_if_each_scored_token_is(self):
+        """Targets at two positions, the model's own answers; then the first of them is another's."""
+        model = build_model(CONFIG)
+        tokens = PAIRS[torch.randperm(400, generator=torch.Generator().manual_seed(0))[:250]]
+        targets = model(tokens).argmax(dim=-1)
+        targets[:, 0] = -100
+        found = holdout(model, training_set=(tokens, targets), **FEW)
+        assert found.holdout_ratio == found.others == 1
+        targets[:, 1] = (targets[:, 1] + 1) % 20
+        with pytest.raises(ValueError, match="got 0.00"):
+            holdout(model, training_set=(tokens, targets), **FEW)
+
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({}, "holdout needs the training data of the model, got none; give training_set"),
+            ({"training_set": (PAIRS[:199], RANDOM[:199])}, "at least 200 distinct sequences, got 199"),
+            ({"training_set": (PAIRS[:1].repeat(300, 1), RANDOM[:1].repeat(300))}, "got 1;"),
+            ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "with accuracy >= 0.9, got 0.0"),
+            ({"training_set": (PAIRS + 1, RANDOM)}, "must be 0 to 19"),
+            ({"training_set": (PAIRS.repeat(1, 2), RANDOM)}, "n_ctx"),
+            ({"training_set": "a model"}, "a model"),
+            ({"which": np.ones(400, bool)}, "which must be true and false .* 400 true"),
+            ({"which": np.zeros(400, bool)}, "which must be .* 0 true"),
+            ({"which": np.arange(400)}, "which must be true and false .* got int64"),
+            ({"n_copies": 11}, "n_copies"),
+            ({"lr": 0}, "lr"),
+            ({"weight_decay": -1}, "weight_decay"),
+            ({"batch_size": 0}, "batch_size"),
+            ({"n_sequences": 0}, "n_sequences"),
+            ({"seed": -1}, "seed"),
+        ],
+    )
+    def test_what_is_refused(self, memoriser, options, match):
+        data = {} if not options else {"training_set": (PAIRS, RANDOM)}
+        with pytest.raises(ValueError, match=match) as error:
+            holdout(memoriser, **{**data, **options})
+        assert "\n" not in str(error.value)
+
+    def test_a_task_that_the_model_cannot_read(self):
+        with pytest.raises(ValueError, match="d_vocab"):
+            holdout(build_model(CONFIG), AdditionTask())
+
+    def test_answers_that_the_model_cannot_give(self):
+        model = user_built(d_vocab_out=7)
+        tokens, answers = own_answers(model)
+        with pytest.raises(ValueError, match="targets must be below d_vocab_out of the model, 7, got"):
+            holdout(model, training_set=(tokens, answers + 7), **FEW)
+
+
+class TestCopies:
+    @pytest.mark.parametrize("fields", [{}, {"num_experts": 2}, {"act_fn": "relu"}])
+    @pytest.mark.parametrize("variant", VARIANTS)
+    def test_the_engine_computes_our_variants(self, variant, fields):
+        config = ModelConfig(**{**CONFIG.to_dict(), "variant": variant, **fields})
+        copies = Copies(build_model(config).eval(), 2, PAIRS)
+        assert copies.config.variant == variant and copies.config.activation == config.activation
+
+    @pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
+    def test_any_hooked_transformer(self, fields):
+        model = user_built(**fields)
+        data = own_answers(model)
+        is_ours = fields in ({}, {"normalization_type": "LN"})
+        assert (Copies(model.eval(), 1, data[0]).config is not None) == is_ours
+        assert holdout(model, training_set=data, **FEW).holdout_ratio > 0.9  # ties are near
+
+    def test_a_hook_that_changes_the_answers_is_kept(self, memoriser):
+        """The module computes the copies, with the hook."""
+        memoriser.unembed.register_forward_hook(lambda module, args, out: out.roll(1, dims=-1))
+        try:
+            assert Copies(memoriser, 1, PAIRS).config is None
+            found = holdout(memoriser, training_set=(PAIRS, (RANDOM + 1) % 20), **FEW)
+            assert found.holdout_ratio == 1 and len(memoriser.unembed._forward_hooks) == 1
+        finally:
+            memoriser.unembed._forward_hooks.clear()
+
+    @pytest.mark.parametrize("in_engine", [True, False])
+    def test_updates_are_those_of_torchs_optimizer(self, memoriser, in_engine):
+        """Two copies with a decay each, against torch.optim.AdamW on models of their own."""
+        models = [build_model(CONFIG) for _ in range(2)]
+        copies = Copies(models[0], 2, PAIRS)
+        if not in_engine:
+            copies.config = None
+            copies.weights = {
+                name: weight.detach().repeat(2, *[1] * weight.dim()).requires_grad_()
+                for name, weight in models[0].named_parameters()
+            }
+        optimizer, decays = AdamW(list(copies.weights.values()), 1e-2), (0.0, 5.0)
+        theirs = [
+            torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=decay)
+            for model, decay in zip(models, decays, strict=True)
+        ]
+        tokens, targets = PAIRS.unflatten(0, (2, 200)), RANDOM.unflatten(0, (2, 200))
+        for _ in range(3):
+            losses = copies.answers(tokens, targets).losses
+            optimizer.update(copies.gradients(losses), torch.tensor(decays))
+            for k, one in enumerate(theirs):
+                one.zero_grad()
+                torch.nn.functional.cross_entropy(models[k](tokens[k])[:, -1], targets[k]).backward()
+                one.step()
+        for k, model in enumerate(models):
+            loss = torch.nn.functional.cross_entropy(model(tokens[k])[:, -1], targets[k])
+            assert abs(copies.answers(tokens, targets).losses[k] - loss) < 1e-4
+
+
+def test_no_copy_is_trained_on_what_it_leaves_out(memoriser):
+    """The module computes the copies, since a hook changes the logits."""
+    seen, which = [], np.arange(400) % 10 == 3
+    hooks = [
+        memoriser.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0])),
+        memoriser.unembed.register_forward_hook(lambda module, args, out: 2 * out),
+    ]
+    try:
+        holdout(memoriser, training_set=(PAIRS, RANDOM), which=which, n_copies=2, batch_size=300)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    left_out = {tuple(row) for row in PAIRS[torch.from_numpy(which)].tolist()}
+    batches = [{tuple(row) for row in tokens.tolist()} for tokens in seen if len(tokens) == 300]
+    assert len(batches) == 2 * 80 and not any(batch & left_out for batch in batches)
+    assert set.union(*batches) == {tuple(row) for row in PAIRS.tolist()} - left_out
+
+
+def test_it_repeats_bit_for_bit_and_leaves_the_model_as_it_was():
+    model = build_model(CONFIG).train()
+    tokens, targets = own_answers(model, n_pos=3)
+    model.embed.W_E.requires_grad_(False)
+    state = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    before = {name: (weight.clone(), weight.requires_grad) for name, weight in model.named_parameters()}
+    first, again = (holdout(model, training_set=(tokens, targets)).to_dict() for _ in range(2))
+    assert first == again != holdout(model, training_set=(tokens, targets), seed=1).to_dict()
+    assert json.loads(json.dumps(first, allow_nan=False)) == first
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, before[name][0]) and weight.requires_grad == before[name][1]
+        assert weight.grad is None
+    assert model.training and all(module.training for module in model.modules())
+    assert torch.equal(torch.get_rng_state(), state[0]) and np.random.get_state()[1].tolist() == state[1]
+    assert torch.is_grad_enabled() and not torch.are_deterministic_algorithms_enabled()
+
+
+def test_it_is_costly_and_not_among_the_probes_of_every_model():
+    assert holdout in COSTLY and holdout in SHIPPED and holdout not in (*PROBES, *REPORT_PROBES)

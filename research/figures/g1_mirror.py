@@ -1,6 +1,6 @@
 """Figure g1: what does a network know before it generalises? Held-out pairs by their mirror.
 
-    python research/figures/g1_mirror.py [--seed 0 1 2] [--suffix .png]
+    python research/figures/g1_mirror.py [--seed 1 2 3] [--suffix .png]
 
 Six operations modulo 59 and addition modulo 53, one layer without LayerNorm. A pair (b, a) is the mirror of
 (a, b). Addition, multiplication and a^2 + ab + b^2 commute; subtraction, division and random answers do not.
@@ -17,8 +17,8 @@ from plotly.subplots import make_subplots
 
 from anchorlens.show import figures
 from shared.common import options
-from shared.control_arms import SEEDS, finish, measured, over_seeds
-from shared.grokking import CURVES, MODULUS, SETTING, curves, difference
+from shared.control_arms import finish, measured, over_seeds
+from shared.grokking import CURVES, SEEDS, curves, difference, setting
 
 OPERATIONS = {
     "add": "a + b",
@@ -51,14 +51,8 @@ SHOWN = {
 
 def arms() -> dict[str, dict[str, Any]]:
     """Every operation, and addition with another modulus."""
-    of_operations: dict[str, dict[str, Any]] = {name: {"operation": name} for name in OPERATIONS}
-    other = {"operation": "add", "modulus": OTHER_MODULUS, **of_modulus(OTHER_MODULUS)}
-    return {**of_operations, f"add, modulo {OTHER_MODULUS}": other}
-
-
-def of_modulus(modulus: int) -> dict[str, Any]:
-    """The fields that follow the modulus: the vocabularies, and all trained pairs in every batch."""
-    raise NotImplementedError
+    of_operations: dict[str, dict[str, Any]] = {name: setting(name) for name in OPERATIONS}
+    return {**of_operations, f"add, modulo {OTHER_MODULUS}": setting("add", OTHER_MODULUS)}
 
 
 def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
@@ -95,7 +89,7 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
     given = options(__doc__, seeds=SEEDS, preset="grokking-quick").parse_args()
-    rows = measured(given, arms(), setting={**SETTING, **of_modulus(MODULUS)}, also=curves)
+    rows = measured(given, arms(), setting={}, also=curves)
     numbers = {
         claim: over_seeds(rows, lambda of, arm=arm: difference(of(arm))) for claim, arm in CLAIMS.items()
     }

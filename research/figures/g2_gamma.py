@@ -1,6 +1,6 @@
 """Figure g2: does the initialisation decide how long a network waits before it generalises?
 
-    python research/figures/g2_gamma.py [--seed 0 1 2] [--suffix .png]
+    python research/figures/g2_gamma.py [--seed 1 2 3] [--suffix .png]
 
 Addition modulo 59, decay 1, five gammas. Two pictures: accuracy over updates, and the step at which a network
 generalises over gamma, beside the law t = (gamma_c - gamma) ln(d_model) / (lr decay).
@@ -20,8 +20,8 @@ from scipy.stats import spearmanr
 
 from anchorlens.show import figures
 from shared.common import options
-from shared.control_arms import SEEDS, Row, finish, measured, over_seeds
-from shared.grokking import CURVES, SETTING, curves, wait
+from shared.control_arms import Row, finish, measured, over_seeds
+from shared.grokking import CURVES, SEEDS, curves, setting, wait
 
 GAMMAS = (0.2, 0.36, 0.5, 0.55, 0.64)
 DECAY = 1.0
@@ -116,7 +116,7 @@ def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
     given = options(__doc__, seeds=SEEDS, preset="grokking-quick").parse_args()
     arms = {arm(gamma): {"gamma": gamma, "weight_decay": DECAY} for gamma in GAMMAS}
-    rows = measured(given, arms, setting=SETTING, also=of_run)
+    rows = measured(given, arms, setting=setting(), also=of_run)
     ratios, correlations = {}, {}
     for seed in given.seed:
         own = [row for row in rows if row["seed"] == seed]

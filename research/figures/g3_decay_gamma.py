@@ -1,6 +1,6 @@
 """Figure g3: which weight decay and which initialisation let a network generalise, and after which wait?
 
-    python research/figures/g3_decay_gamma.py [--seed 0 1 2] [--suffix .png]
+    python research/figures/g3_decay_gamma.py [--seed 1 2 3] [--suffix .png]
 
 Addition modulo 59 at five decays and five gammas. The four outcomes have the names of Liu et al. (arXiv
 2205.10343): comprehension, grokking, memorisation, confusion.
@@ -17,8 +17,8 @@ from scipy.stats import spearmanr
 from anchorlens.show import figures
 from g2_gamma import GAMMAS
 from shared.common import options
-from shared.control_arms import SEEDS, Row, finish, measured, over_seeds
-from shared.grokking import OUTCOMES, SETTING, curves, outcome, wait
+from shared.control_arms import Row, finish, measured, over_seeds
+from shared.grokking import OUTCOMES, SEEDS, curves, outcome, setting, wait
 
 DECAYS = (0.0, 0.1, 0.3, 1.0, 3.0)
 LARGE, MIDDLE, SMALL = 0.2, 0.36, 0.64
@@ -63,7 +63,7 @@ def drawing(rows: Sequence[Row]) -> go.Figure:
 def main() -> None:
     """Read the command line, train what is missing, judge the claims, draw."""
     given = options(__doc__, seeds=SEEDS, preset="grokking-quick").parse_args()
-    rows = measured(given, arms(), setting=SETTING, also=curves)
+    rows = measured(given, arms(), setting=setting(), also=curves)
     correlations = {}
     for seed in given.seed:
         of = {row["arm"]: row for row in rows if row["seed"] == seed}

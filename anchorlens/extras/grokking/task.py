@@ -14,6 +14,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.extras.grokking.operations import SIGNS, Operation, answers
+from anchorlens.extras.grokking.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import pair_plane
 from anchorlens.extras.shared.split_task import in_rounds
 from anchorlens.randomness import generator
@@ -106,6 +107,7 @@ class ModularTask(TaskConfig):
 
     kind: ClassVar[str] = "modular"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    presets = PRESETS
 
     modulus: int = number(59, minimum=2, maximum=_LARGEST)
     """p: numbers and answers are 0..p-1. For a table it is the number of rows."""

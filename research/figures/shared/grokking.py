@@ -6,15 +6,47 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchorlens import TrainResult
-from anchorlens.tasks.shared.phases import passed_at
+from anchorlens.extras.grokking.task import ModularTask
+from anchorlens.tasks.shared.phases import ID_THRESHOLD
 
+SEEDS = (1, 2, 3)
+"""Seed 0 was looked at before the claims were judged, and so is not among them."""
 MODULUS = 59
-SETTING: Mapping[str, Any] = {
-    "modulus": MODULUS,
-    "eval_every": 100,
+SHARE = 0.5
+NETWORK: Mapping[str, Any] = {
+    "variant": "plain",
+    "n_layers": 1,
+    "n_heads": 4,
+    "d_model": 64,
+    "d_head": 16,
+    "d_mlp": 256,
+    "n_ctx": 3,
+    "gamma": 0.5,
+}
+RECIPE: Mapping[str, Any] = {
+    "steps": 4000,
+    "lr": 1e-3,
+    "lr_end_factor": 1.0,
+    "warmup_steps": 10,
+    "weight_decay": 1.0,
+    "beta2": 0.98,
+    "clip_norm": 0.0,
+    "eval_every": 50,
+    "log_every": 50,
     "n_checkpoints": 0,
 }
-"""What the figures change in the preset `grokking-quick`."""
+"""All trained pairs in every update, at a constant rate; decay 1 unless an arm says otherwise."""
+
+
+def setting(operation: str = "add", modulus: int = MODULUS) -> dict[str, Any]:
+    """The fields of a run: the task, the network that reads it, and the recipe."""
+    task = ModularTask(modulus=modulus, operation=operation, trained_share=SHARE)
+    n = {"n_samples": task.n_trained, "batch_size": task.n_trained}
+    vocabulary = {"d_vocab": task.d_vocab, "d_vocab_out": task.d_vocab_out}
+    of_task = {"modulus": modulus, "operation": operation, "trained_share": SHARE}
+    return {**of_task, **NETWORK, **vocabulary, **RECIPE, **n}
+
+
 CURVES = ("train", "id", "mirrored", "unmirrored")
 """The accuracies that a row has at every evaluation, in this order behind the step."""
 HALF = 0.5
@@ -23,12 +55,22 @@ HALF = 0.5
 
 def curves(result: TrainResult) -> dict[str, Any]:
     """Of a run: its accuracies at every evaluation, and the steps at which it fits and generalises."""
-    metrics = result.checkpoint.task.metrics
-    logged_as = {metric.name: metric.logged_as for metric in metrics}
+    logged_as = {metric.name: metric.logged_as for metric in result.checkpoint.task.metrics}
     log = [line for line in result.log if line.get(logged_as["train"]) is not None]
     points = [[line["step"], *(line.get(logged_as[name]) for name in CURVES)] for line in log]
-    passed = passed_at(log, metrics)
-    return {"curves": points, "fits_at": passed["train"], "generalises_at": passed["id"]}
+    fits, generalises = (passed_for_good(points, name) for name in ("train", "id"))
+    return {"curves": points, "fits_at": fits, "generalises_at": generalises}
+
+
+def passed_for_good(points: Sequence[Sequence[float]], name: str) -> float | None:
+    """The first evaluation from which an accuracy is .90 or more in all; None where the last is not."""
+    at, first = 1 + CURVES.index(name), None
+    for point in points:
+        if point[at] < ID_THRESHOLD:
+            first = None
+        elif first is None:
+            first = point[0]
+    return first
 
 
 def wait(row: Mapping[str, Any]) -> float:

@@ -1,0 +1,9 @@
+"""Presets of modular arithmetic."""
+
+PRESETS = {
+    "grokking-quick": {
+        "task": {"kind": "modular"},
+        "model": {"variant": "plain"},
+        "train": {},
+    },
+}

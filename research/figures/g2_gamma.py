@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
-from scipy.stats import spearmanr
 
 from anchorlens.show import figures
 from shared.common import options
 from shared.control_arms import Row, finish, measured, over_seeds
-from shared.grokking import CURVES, SEEDS, curves, setting, wait
+from shared.grokking import CURVES, SEEDS, correlation, curves, setting, wait
 
 GAMMAS = (0.2, 0.36, 0.5, 0.55, 0.64)
 DECAY = 1.0
@@ -120,8 +119,9 @@ def main() -> None:
     ratios, correlations = {}, {}
     for seed in given.seed:
         own = [row for row in rows if row["seed"] == seed]
-        found: Any = spearmanr([row["gamma"] for row in own], [wait(row) for row in own])
-        correlations[seed] = float(found.statistic)
+        rank = correlation([row["gamma"] for row in own], [wait(row) for row in own])
+        if rank is not None:
+            correlations[seed] = rank
         if (ratio := ratio_to_law(own)) is not None:
             ratios[seed] = ratio
     numbers = {

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from scipy.stats import spearmanr
 
 from anchorlens.show import figures
 from shared.common import options
 from shared.control_arms import Row, finish, measured, over_seeds
-from shared.grokking import OUTCOMES, SEEDS, curves, outcome, setting, wait
+from shared.grokking import OUTCOMES, SEEDS, correlation, curves, outcome, setting, wait
 
 GAMMAS, DECAYS = (0.2, 0.36, 0.5, 0.64), (0.0, 0.3, 1.0, 3.0)
 LARGE, MIDDLE, SMALL = 0.2, 0.36, 0.64
@@ -66,9 +65,9 @@ def main() -> None:
     correlations = {}
     for seed in given.seed:
         of = {row["arm"]: row for row in rows if row["seed"] == seed}
-        waits = [wait(of[arm(MIDDLE, decay)]) for decay in DECAYS]
-        found: Any = spearmanr(DECAYS, waits)
-        correlations[seed] = float(found.statistic)
+        rank = correlation(DECAYS, [wait(of[arm(MIDDLE, decay)]) for decay in DECAYS])
+        if rank is not None:
+            correlations[seed] = rank
     numbers = {
         "decay_shortens": correlations,
         "memorises_without_decay": over_seeds(rows, lambda of: of(arm(LARGE, 0))["id"]),

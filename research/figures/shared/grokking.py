@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy.stats import spearmanr
+
 from anchorlens import TrainResult
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.tasks.shared.phases import ID_THRESHOLD
@@ -79,6 +81,14 @@ def wait(row: Mapping[str, Any]) -> float:
     if row["fits_at"] is None or row["generalises_at"] is None:
         return float(last)
     return float(max(0, row["generalises_at"] - row["fits_at"]))
+
+
+def correlation(values: Sequence[float], waits: Sequence[float]) -> float | None:
+    """Spearman's correlation; None where all waits are the same."""
+    if len(set(waits)) < 2:
+        return None
+    found: Any = spearmanr(values, waits)
+    return float(found.statistic)
 
 
 def before_generalising(row: Mapping[str, Any]) -> Sequence[float]:

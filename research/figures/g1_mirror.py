@@ -59,7 +59,7 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
     """Accuracies over updates, a panel for each arm: means over seeds, and a thin line for each seed."""
     names = list(arms())
     titles = [OPERATIONS.get(name, f"a + b modulo {OTHER_MODULUS}") for name in names]
-    figure = make_subplots(rows=2, cols=4, subplot_titles=titles, shared_yaxes=True)
+    figure = make_subplots(rows=2, cols=4, subplot_titles=titles, shared_yaxes=True, vertical_spacing=0.2)
     for place, arm in enumerate(names):
         own = [row["curves"] for row in rows if row["arm"] == arm]
         cell = {"row": 1 + place // 4, "col": 1 + place % 4}
@@ -81,7 +81,7 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
     figure.update_xaxes(title="updates", row=2)
     styled = figures.styled(figure, "Held-out pairs by whether their mirror was trained")
     return styled.update_layout(
-        width=1150, height=620, showlegend=True,
+        width=1150, height=640, margin_t=100, showlegend=True,
         legend={"orientation": "h", "x": 0, "y": -0.12, "yanchor": "top", "title": None},
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,13 +23,14 @@ from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks.shared.metric import has_labels, has_phases
+from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log
 from anchorlens.verdict.explanation import explain, outside_calibration
 from anchorlens.verdict.forecast import trajectory
 from anchorlens.verdict.inside import Inside, read_inside
-from anchorlens.verdict.verdict import Posterior, Subject, Verdict
+from anchorlens.verdict.verdict import Posterior, Subject, TrajectoryPoint, Verdict
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -53,7 +55,7 @@ def classify(
     a zoo of models trained on a family of tasks. The verdict by behaviour uses the answers, and is the
     definition. The verdict by decoding uses activations of unseen pairs, from which the answer can almost be
     read off. Where the training data conflict with the composition, all three name a solution instead of a
-    phase.
+    phase. For a task without OOD, behaviour alone says whether it memorises or generalises.
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; the result of `train`; or the path of a file
@@ -130,6 +132,7 @@ def classify(
     inside = read_inside(model, asked, train=train, train_is_known=is_known, void=void)
     inside, by_symmetry = _without_symmetry(inside, behaviour)
     agreement, explanation = explain(phase, inside.by_probes)
+    explanation += _course(behaviour, about.get("log", ()), points)
     if checkpoint is None:
         subject = Subject(**about, model=model, task=asked)
     else:
@@ -147,6 +150,22 @@ def classify(
         subject=subject,
         trajectory=tuple(points),
     )
+
+
+def _course(
+    behaviour: Evaluation, log: Sequence[Mapping[str, Any]], points: Iterable[TrajectoryPoint]
+) -> str:
+    """When a run of a task without OOD fit and generalised; empty without log and trajectory."""
+    metrics = {metric.name: metric for metric in behaviour.metrics}
+    if has_phases(metrics.values()) or not has_labels(metrics.values()):
+        return ""
+    names = {name: metrics[name].logged_as for name in ("train", "id")}
+    lines = [line for line in log if names["id"] in line]
+    lines = lines or [{"step": p.step, names["train"]: p.train, names["id"]: p.id} for p in points]
+    if not lines:
+        return ""
+    passed = passed_at(lines, metrics.values(), behaviour.chance)
+    return f" It {course_in_words(passed['train'], passed['id'])}."
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anchorlens.tasks.shared.phases import SOLUTION_LABELS, Phase
+from anchorlens.tasks.shared.phases import LEARNT, SOLUTION_LABELS, Phase
 from anchorlens.verdict.inside import NUMBERS, by_phase
 from anchorlens.verdict.verdict import ByProbes
 
@@ -19,6 +19,9 @@ _OUTSIDE = {
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }
+_NOT_BY_PROBES = (
+    "There is no verdict by the probes, which are calibrated on tasks that leave an OOD test out."
+)
 TIE = 2.0
 """The probes cannot tell a phase from the next if it is less than this many times as probable: of the runs of
 the zoo with such a phase by the probes, six in ten have it by behaviour."""
@@ -50,6 +53,8 @@ def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
 
 def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     inside = by_probes.phase
+    if behaviour.solution in LEARNT:
+        return None, f"It {behaviour.gloss}. {_NOT_BY_PROBES}"
     named = [phase.is_named for phase in (behaviour, inside)]
     if not named[0] and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."

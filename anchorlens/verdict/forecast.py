@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.shared.metric import has_labels
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.verdict.calibration import calibration
@@ -18,7 +18,7 @@ from anchorlens.verdict.verdict import TrajectoryPoint
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """A point for every checkpoint in a run's folder, oldest first; none for a task without phases.
+    """A point for every checkpoint in a run's folder, oldest first; none for a task without labels.
 
     A checkpoint whose numbers are not finite has none.
 
@@ -27,7 +27,7 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     """
     for path in trajectory_files(folder):
         checkpoint = load_checkpoint(path)
-        if not has_phases(checkpoint.task.metrics):
+        if not has_labels(checkpoint.task.metrics):
             return
         if (point := trajectory_point(checkpoint)) is not None:
             yield point

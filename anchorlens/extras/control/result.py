@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Literal
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Name, Record, Share, Text, limits
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks.shared.phases import LEARNT, Phase
 from anchorlens.views import html
 
 Minutes = Annotated[float, limits(ge=0)]
 Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "planned"]
-"""`cut off`: still running when the time was up or another attempt had reached Phase 3; `skipped`: not begun;
-`planned`: would be tried."""
+"""`cut off`: still running when the time was up or another attempt had reached the goal; `skipped`: not
+begun; `planned`: would be tried."""
 
 
 @documented
@@ -38,11 +38,17 @@ class PhaseAnswers(Record):
         return cls(evaluation.phase, *(value and value.value for value in values))
 
     @property
+    def stage(self) -> int:
+        """1 to 3: the phase, or without OOD what was learnt, 3 for `generalises`; 0 for neither."""
+        if self.phase.solution in LEARNT:
+            return LEARNT.index(self.phase.solution) + 1
+        return self.phase.number or 0
+
+    @property
     def rank(self) -> tuple[float, ...]:
         """Sort key, larger is better: by phase, then by the accuracy that the next phase requires."""
         id, ood = self.id or 0.0, self.ood or 0.0
-        number = self.phase.number or 0
-        return (number, ood, id) if number > 1 else (number, id, ood)
+        return (self.stage, ood, id) if self.stage > 1 else (self.stage, id, ood)
 
 
 @documented
@@ -108,12 +114,19 @@ class Control(Record):
 
     @property
     def goal(self) -> int:
-        """The earliest phase that counts as help: 2 for a run in Phase 1, else 3."""
+        """The earliest stage that counts as help: 2 for a run in Phase 1, else 3."""
         return 2 if self.before.phase.number == 1 else 3
+
+    @property
+    def goal_in_words(self) -> str:
+        """`goal` as a label: `Phase 2 or 3`, `Phase 3`; `generalises` for a task without OOD."""
+        if self.before.phase.solution in LEARNT:
+            return LEARNT[-1]
+        return "Phase 2 or 3" if self.goal == 2 else "Phase 3"
 
     def has_helped(self, attempt: Attempt) -> bool:
         """Whether an attempt reached `goal`, by the questions that choose."""
-        return attempt.chosen_by is not None and (attempt.chosen_by.phase.number or 0) >= self.goal
+        return attempt.chosen_by is not None and attempt.chosen_by.stage >= self.goal
 
     @property
     def tried(self) -> list[Attempt]:
@@ -138,11 +151,11 @@ class Control(Record):
 
     @property
     def reached(self) -> int | None:
-        """The phase of the best by the questions that did not choose it; None where nothing helped."""
+        """The stage of the best by the questions that did not choose it; None where nothing helped."""
         best = self.best_attempt
         if best is None or best.answers is None or not self.has_helped(best):
             return None
-        return best.answers.phase.number
+        return best.answers.stage or None
 
     _repr_html_ = html
 

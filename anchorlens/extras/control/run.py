@@ -19,7 +19,7 @@ from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.shared.metric import has_labels
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.engine import numeric_settings
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
@@ -50,6 +50,8 @@ def control(
 ) -> Control:
     """Take a run that ended in Phase 1 or 2 further: try interventions from its checkpoint or its start.
 
+    For a task without OOD the goal is that a run that memorises generalises, in place of Phase 3.
+
     Interventions are tried in the order of the list, on the CPU as many at a time as there are cores, until
     an attempt reaches Phase 3. An attempt that is not expected to end within `minutes` is not begun; the time
     of an update is taken from the run's log, and after the first attempt from the attempts so far. Ended
@@ -79,7 +81,7 @@ def control(
         Every attempt with its phase, accuracies (0..1) and minutes, and the best as a run's folder.
 
     Raises:
-        ValueError: a run in no phase or in Phase 3, a task without phases, a checkpoint that does not say how
+        ValueError: a run in no phase or in Phase 3, a task without labels, a checkpoint that does not say how
             it was trained, unusable options, or a folder that holds something else.
         CheckpointError: a file that cannot be read completely and safely.
         OSError: writing failed; ended attempts are kept.
@@ -162,10 +164,10 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
             f"{safe_text(path)}: it does not say how it was trained ({opened.kind}), and an attempt needs "
             "the same data and recipe; give the folder or checkpoint of a run of anchorlens train"
         )
-    if not has_phases(checkpoint.task.metrics):
+    if not has_labels(checkpoint.task.metrics):
         raise ValueError(
             f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so control cannot tell "
-            "what helps; give a run of a task that measures train, ID and OOD accuracy"
+            "what helps; give a run of a task that measures train and ID accuracy"
         )
     if device is not None:
         train = replace(train, device=device)
@@ -177,16 +179,17 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
 
 
 def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
-    """Evaluate the run, which must be in Phase 1 or 2."""
+    """Evaluate the run, which must be in Phase 1 or 2, or without OOD not yet generalise."""
     train = origin.run.train_config
     where = choose_device(train.device)
     with numeric_settings(where, train.threads):
         before = PhaseAnswers.of(origin.checkpoint.evaluate(device=where, seed=seed))
     phase, name = before.phase, safe_text(origin.file)
-    if phase.number == 3:
-        raise ValueError(f"{name}: it is in Phase 3 already ({phase.reason}); nothing is left to try")
-    if phase.number is None:
-        advice = "; control starts from Phase 1 or 2"
+    if before.stage == 3:
+        state = "generalises" if phase.solution else "is in Phase 3"
+        raise ValueError(f"{name}: it {state} already ({phase.reason}); nothing is left to try")
+    if before.stage == 0:
+        advice = "; control starts from Phase 1 or 2, or without OOD from a run that memorises"
         if phase.cause == "underfit":
             advice = ", with train --from for example, then control it"
         raise ValueError(f"{name}: it has no phase: {phase.reason}{advice}")

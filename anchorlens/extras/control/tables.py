@@ -23,9 +23,10 @@ def control_table(control: Control) -> Table:
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
     rows = [("as it was", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
-    columns = ("tried", "of", "phase", "train", "ID", "OOD", "OOD that chose", "minutes")
+    what = _what_chose(control)
+    columns = ("tried", "of", "phase", "train", "ID", "OOD", f"{what} that chose", "minutes")
     asked = "the half that chose nothing" if control.halves else "the questions that chose, so too high"
-    title = f"before and after; OOD is asked on {asked}"
+    title = f"before and after; {what} is asked on {asked}"
     return Table(columns, rows, title, range(3, 8), [False, *(one is best for one in begun)])
 
 
@@ -43,7 +44,13 @@ def _row(attempt: Attempt) -> tuple[TableCell | str, ...]:
     if attempt.answers is None or attempt.chosen_by is None:
         return (*_name(attempt), attempt.outcome, *[NOT_ENDED] * 5)
     minutes = NOT_ENDED if attempt.minutes is None else number(attempt.minutes, ".1f")
-    return (*_name(attempt), *_measured(attempt.answers), number(attempt.chosen_by.ood, ".3f"), minutes)
+    chose = attempt.chosen_by.id if attempt.chosen_by.ood is None else attempt.chosen_by.ood
+    return (*_name(attempt), *_measured(attempt.answers), number(chose, ".3f"), minutes)
+
+
+def _what_chose(control: Control) -> str:
+    """The accuracy by which the best is chosen: OOD, or ID for a task without it."""
+    return "ID" if control.before.ood is None else "OOD"
 
 
 def plan_table(control: Control) -> Table:
@@ -64,20 +71,21 @@ def plan_table(control: Control) -> Table:
 
 def summary(control: Control) -> str:
     """Which attempt helped, or that none did."""
-    best, goal = control.best_attempt, f"Phase {control.goal}" + (" or 3" if control.goal == 2 else "")
+    best, goal = control.best_attempt, control.goal_in_words
     if best is None or best.answers is None:
         least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
         shortest = "" if least is None else f" At the speed of the run's log the shortest takes {least:.2g}."
         return f"Nothing was tried to its end in {control.budget:g} minutes.{shortest}"
     if not control.helped:
         return (
-            f"Nothing helped: of {len(control.tried)} tried, none is in {goal}. {best.name} got furthest: "
-            f"{best.answers.phase.label}."
+            f"Nothing helped: of {len(control.tried)} tried, none {_reaches(goal)}. {best.name} got "
+            f"furthest: {best.answers.phase.label}."
         )
     said = f"{best.name} helped: {control.before.phase.label} became {best.answers.phase.label}"
     if _reached(best) < control.goal:
         said = (
-            f"{best.name} is in {goal} by the questions that chose it and not by the others: no help is shown"
+            f"{best.name} {_reaches(goal)} by the questions that chose it and not by the others: no help is "
+            "shown"
         )
     return f"{said}. Go on with {safe_text(best.out)}."
 
@@ -103,7 +111,7 @@ def notes(control: Control) -> Iterator[str]:
     else:
         yield (
             "This task cannot be asked by halves: the best was chosen by the questions that are reported, so "
-            "that its OOD is too high by what choosing adds."
+            f"that its {_what_chose(control)} is too high by what choosing adds."
         )
 
 
@@ -125,5 +133,9 @@ def _beside(control: Control, baseline: Attempt) -> str:
 
 
 def _reached(attempt: Attempt) -> int:
-    """The phase that an attempt reached, 0 for none."""
-    return (attempt.answers and attempt.answers.phase.number) or 0
+    """The stage that an attempt reached, 0 for none."""
+    return attempt.answers.stage if attempt.answers else 0
+
+
+def _reaches(goal: str) -> str:
+    return f"is in {goal}" if goal.startswith("Phase") else goal

@@ -161,7 +161,11 @@ class Tries:
                     self._take_in(*running.pop(future), future)
                 names = ", ".join(self.attempts[place].name for place, _ in running.values())
                 show(round(time.monotonic() - self.began), f"{names} ({len(self.result().tried)} tried)")
-        over = "Phase 3 was reached" if self._is_enough() else "the time was up"
+        over = (
+            f"{'generalises' if self.found.before.phase.solution else 'Phase 3'} was reached"
+            if self._is_enough()
+            else "the time was up"
+        )
         for place, _ in running.values():
             self._note(place, outcome="cut off", note=f"{over} before it ended; the same call continues it")
         for place in waiting:
@@ -174,7 +178,7 @@ class Tries:
         return self.out / self.attempts[place].name
 
     def _is_enough(self) -> bool:
-        in_phase_3 = (a.chosen_by is not None and a.chosen_by.phase.number == 3 for a in self.attempts)
+        in_phase_3 = (a.chosen_by is not None and a.chosen_by.stage == 3 for a in self.attempts)
         return not self.every and any(in_phase_3)
 
     def _is_over(self) -> bool:

@@ -281,7 +281,6 @@ class ModularTask(TaskConfig):
             figure_specs=() if quick else self._pictures(right, groups, measures),
             train_source=source,
             other_targets=other_targets,
-            chance=1 / self.modulus,
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:

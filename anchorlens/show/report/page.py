@@ -21,7 +21,7 @@ from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, t
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import pair_rows, verdict_table
-from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.shared.metric import has_labels, has_phases
 from anchorlens.texts import safe_repr
 from anchorlens.training.recipes.identity import places
 from anchorlens.verdict.verdict import Subject, Verdict
@@ -121,6 +121,10 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         opened=opened,
         without_anchors=len(chosen) < len(requested),
         has_phases=any(has_phases(verdict.behaviour.metrics) for verdict in verdicts),
+        without_ood=any(
+            has_labels(metrics) and not has_phases(metrics)
+            for metrics in (verdict.behaviour.metrics for verdict in verdicts)
+        ),
         answers=answers,
         training=list(training_figures(verdicts, labels)),
         configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),

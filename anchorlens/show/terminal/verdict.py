@@ -9,12 +9,12 @@ from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.show.words import what_is_named
-from anchorlens.tasks.shared.phases import SHORT, Phase
+from anchorlens.tasks.shared.phases import LEARNT, SHORT, Phase
 from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
-COLOURS = {1: "red", 2: "yellow", 3: "green", None: "dim"}
-"""Phase -> colour on a terminal."""
+COLOURS = {1: "red", 2: "yellow", 3: "green", **dict(zip(LEARNT, ("red", "yellow", "green"), strict=True))}
+"""Phase, or what was learnt of a task without OOD -> colour on a terminal."""
 
 
 def print_unreadable_json(path: str, message: str) -> None:
@@ -87,4 +87,4 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
 
 
 def _style(phase: Phase) -> str:
-    return f"bold {COLOURS[phase.number]}"
+    return f"bold {COLOURS.get(phase.number or phase.solution, 'dim')}"

@@ -10,7 +10,7 @@ from anchorlens.configuration import documented
 from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text, limits
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.metric import Metric, has_phases
+from anchorlens.tasks.shared.metric import Metric, has_labels
 from anchorlens.tasks.shared.other_targets import OtherTargets
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.phases import (
@@ -18,6 +18,7 @@ from anchorlens.tasks.shared.phases import (
     FEWEST_TRAINED,
     TRAINING_SET,
     Phase,
+    learnt_by_definition,
     phase_by_definition,
 )
 from anchorlens.views import html
@@ -96,7 +97,7 @@ class Evaluation(Record):
     @property
     def assumption(self) -> str | None:
         """What the phase assumes about the training data, in a line; None where nothing is assumed."""
-        if self.train_is_known or not has_phases(self.metrics):
+        if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:
             return f"its training data are not known: train accuracy is measured on {self.train_source}"
@@ -134,23 +135,25 @@ class Evaluation(Record):
         known = {metric.name: self.measure(metric.name) for metric in self.metrics}
         asks = {metric.name: metric.asks for metric in self.metrics}
         train, id = known.get("train"), known.get("id")
-        if not self.finite and has_phases(self.metrics):
+        if not self.finite and has_labels(self.metrics):
             return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
-        if train is None or id is None or "ood" not in known:
+        if train is None or "id" not in known or (id is None and "ood" in known):
             return Phase.undecided(
                 "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
             )
         if (why := self._of_data(train, asks)) is not None:
             return why
+        options: dict[str, Any] = {"train_source": self.train_source, "chance": self.chance}
+        options["standard_errors"] = standard_errors
+        if "ood" not in known or id is None:
+            return learnt_by_definition(train, id, known.get("mirrored"), **options)
         phase = phase_by_definition(
             train,
             id,
             known["ood"],
             known.get("commutativity"),
-            standard_errors=standard_errors,
-            train_source=self.train_source,
             asked=(asks["id"] or "held-out data", asks["ood"] or "left-out data"),
-            chance=self.chance,
+            **options,
         )
         if phase.cause != "no unseen pair" or self.by_symmetry is None:
             return phase

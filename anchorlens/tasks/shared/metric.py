@@ -82,6 +82,16 @@ def phase_metrics(
     return train, id, ood
 
 
+def has_labels(metrics: Iterable[Metric]) -> bool:
+    """Whether a task that measures these labels its models: by the phases, or without OOD by train and ID.
+
+    >>> from anchorlens import TextTask
+    >>> has_labels(TextTask().metrics)
+    False
+    """
+    return {"train", "id"} <= {metric.name for metric in metrics}
+
+
 def has_phases(metrics: Iterable[Metric]) -> bool:
     """Whether the phases are defined for a task that measures these: train, ID and OOD accuracy.
 

@@ -1,6 +1,9 @@
 """The definition of the phases: from four accuracies to a phase, or to the reason why there is none.
 
-Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers.
+A task that leaves nothing out but a random share has no OOD accuracy, and labels of its own.
+
+Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers; the labels without OOD are
+ours.
 """
 
 from __future__ import annotations
@@ -8,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from anchorlens.configuration import documented
 from anchorlens.records import Record, Text
 from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.metric import Metric, has_phases
+from anchorlens.tasks.shared.metric import Metric, has_labels
 
 FIT_THRESHOLD = 0.90
 """Train accuracy below this: underfit, no phase."""
 ID_THRESHOLD = 0.90
-"""ID accuracy below this: Phase 1."""
+"""ID accuracy below this: Phase 1, or without OOD `memorises`. For pairs whose mirror is trained the same."""
 OOD_THRESHOLD = 0.50
 """OOD accuracy above this: Phase 3."""
 COMMUTATIVITY_THRESHOLD = 0.70
@@ -40,8 +43,11 @@ standard errors above .90."""
 TRAINING_SET = "training set"
 """What train accuracy is measured on where the training data are known."""
 
-Solution = Literal["inferential", "symmetric", "mixed by position", "other"]
-"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition."""
+Learnt = Literal["memorises", "knows that the order does not matter", "generalises"]
+"""What a model has learnt of a task without OOD; also its label."""
+Solution = Literal["inferential", "symmetric", "mixed by position", "other"] | Learnt
+"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition; or
+what it has learnt of a task without OOD."""
 
 Cause = Literal[
     "not finite",
@@ -88,17 +94,21 @@ GLOSS: Mapping[int | None, str] = {
 }
 """Phase -> what such a model does."""
 
+LEARNT: tuple[Learnt, ...] = get_args(Learnt)
+"""The labels of a task without OOD, in order."""
 SOLUTION_LABELS: Mapping[Solution, str] = {
     "inferential": "inferential solution",
     "symmetric": "symmetric solution",
     "mixed by position": "solutions mixed by position",
     "other": "neither solution",
+    **{label: label for label in LEARNT},
 }
 """Solution -> its label."""
 SOLUTION_COLOURS: Mapping[str, str] = dict(
     zip(
         SOLUTION_LABELS.values(),
-        (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87"),
+        (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87")
+        + (COLOURS[LABELS[0]], COLOURS[LABELS[2]], COLOURS[LABELS[3]]),
         strict=True,
     )
 )
@@ -108,6 +118,10 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "symmetric": "answers an unseen pair as its mirror is trained",
     "mixed by position": "composes at some positions of the key, answers by symmetry at others",
     "other": "answers unseen pairs by neither solution throughout",
+    "memorises": "answers what it was trained on and fails on held-out pairs",
+    "knows that the order does not matter": "answers a held-out pair if its mirror is trained, and fails on "
+    "the others",
+    "generalises": "answers held-out pairs",
 }
 """Solution -> what such a model does."""
 
@@ -116,6 +130,8 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 @dataclass(frozen=True)
 class Phase(Record):
     """A phase; a solution, if the training data conflict with the composition; or the cause of neither.
+
+    For a task without OOD, the solution is what the model has learnt.
 
     Source: the phases of arXiv 2501.08537, the solutions of arXiv 2405.05409.
     """
@@ -130,7 +146,8 @@ class Phase(Record):
     cause: Cause | None = None
     """Why there is no phase; None if there is one."""
     solution: Solution | None = None
-    """How the model answers unseen pairs, if its training data conflict with the composition."""
+    """How the model answers unseen pairs, if its training data conflict with the composition; or what it has
+    learnt, if the task has no OOD."""
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:
@@ -208,12 +225,7 @@ def phase_by_definition(
 
     Source: the phases of arXiv 2405.05409 and 2501.08537.
     """
-    given = {"train": train, "ID": id, "OOD": ood, "commutativity": commutativity}
-    measured = {
-        name: one if isinstance(one, Accuracy) else Accuracy(one, 0.0, 0)
-        for name, one in given.items()
-        if one is not None
-    }
+    measured = _measured({"train": train, "ID": id, "OOD": ood, "commutativity": commutativity})
     values = {name: one.value for name, one in measured.items()}
     if not all(map(math.isfinite, values.values())):
         return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
@@ -222,20 +234,113 @@ def phase_by_definition(
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
     is_fit = values["train"] >= thresholds["train"] and "OOD" in values
+    near = _near(measured, thresholds, standard_errors, train_source)
     deciding = ("train", "ID", "OOD") if is_fit else ("train",)
-    given = f" from {measured['train'].n_sequences:,} distinct sequences"
-    said = {"train": given if train_source == TRAINING_SET and measured["train"].n_sequences else ""}
-    near = {
-        name: f"{name} {one}{said.get(name, '')} is within {standard_errors:g} standard errors of "
-        f"{thresholds[name]:.2f}"
-        for name, one in measured.items()
-        if abs(one.value - thresholds[name]) <= standard_errors * one.standard_error + _ROUNDING
-    }
     if found := [near[name] for name in deciding if name in near]:
         return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
     if phase.number == 2 and "commutativity" in near:
         return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
     return phase
+
+
+def learnt_by_definition(
+    train: Accuracy | float,
+    id: Accuracy | float | None,
+    mirrored: Accuracy | float | None = None,
+    *,
+    standard_errors: int | float | None = None,
+    train_source: str = TRAINING_SET,
+    chance: float = 0.0,
+) -> Phase:
+    """What a model has learnt of a task without OOD, which holds a random share out.
+
+    Args:
+        train: accuracy on the training data, 0..1.
+        id: accuracy on what is held out, 0..1; None where nothing is.
+        mirrored: accuracy on held-out pairs (a, b) whose mirror (b, a) was trained, 0..1; None without any.
+        standard_errors: as for `phase_by_definition`.
+        train_source: as for `phase_by_definition`.
+        chance: accuracy of random answers, 0..1, as for `phase_by_definition`.
+
+    Returns:
+        `generalises`: ID >= .90. `knows that the order does not matter`: ID < .90 and mirrored >= .90.
+        `memorises`: both are below. No label for train < .90 (underfit, or training data unknown), for
+        numbers that are not finite, if nothing is held out, or with `standard_errors` if an accuracy that
+        decides is too near to .90 (borderline).
+
+    >>> learnt_by_definition(1.0, 0.43, 0.98).label
+    'knows that the order does not matter'
+
+    Source: ours. The middle label is the symmetric solution of arXiv 2405.05409.
+    """
+    measured = _measured({"train": train, "ID": id, "mirrored": mirrored})
+    values = {name: one.value for name, one in measured.items()}
+    if not all(map(math.isfinite, values.values())):
+        return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
+    thresholds = _thresholds(chance)
+    if (unfit := _unfit(values["train"], thresholds["train"], train_source)) is not None:
+        phase = unfit
+    elif "ID" not in values:
+        return Phase.undecided(
+            "no unseen pair", "nothing is held out of training, so nothing tests what it learnt"
+        )
+    else:
+        knows_order = values.get("mirrored", 0.0) >= thresholds["ID"]
+        learnt = LEARNT[2 if values["ID"] >= thresholds["ID"] else int(knows_order)]
+        numbers = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        phase = Phase(None, None, f"{numbers}: it {SOLUTION_GLOSS[learnt]}", solution=learnt)
+    if standard_errors is None or phase.cause == "training data unknown":
+        return phase
+    near = _near(measured, dict.fromkeys(values, thresholds["ID"]), standard_errors, train_source)
+    deciding = [
+        "train",
+        *(["ID"] if unfit is None else []),
+        *(["mirrored"] if phase.solution in LEARNT[:2] else []),
+    ]
+    if found := [near[name] for name in deciding if name in near]:
+        return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
+    return phase
+
+
+def _measured(given: Mapping[str, Accuracy | float | None]) -> dict[str, Accuracy]:
+    return {
+        name: one if isinstance(one, Accuracy) else Accuracy(one, 0.0, 0)
+        for name, one in given.items()
+        if one is not None
+    }
+
+
+def _near(
+    measured: Mapping[str, Accuracy],
+    thresholds: Mapping[str, float],
+    standard_errors: int | float,
+    train_source: str,
+) -> dict[str, str]:
+    """The accuracies that are too near to their thresholds, in words."""
+    given = f" from {measured['train'].n_sequences:,} distinct sequences"
+    said = {"train": given if train_source == TRAINING_SET and measured["train"].n_sequences else ""}
+    return {
+        name: f"{name} {one}{said.get(name, '')} is within {standard_errors:g} standard errors of "
+        f"{thresholds[name]:.2f}"
+        for name, one in measured.items()
+        if abs(one.value - thresholds[name]) <= standard_errors * one.standard_error + _ROUNDING
+    }
+
+
+def _unfit(train: float, fit_from: float, train_source: str) -> Phase | None:
+    """Why there is no phase for a train accuracy below its threshold; None for one that is not."""
+    if train >= fit_from:
+        return None
+    if train_source == TRAINING_SET:
+        return Phase.undecided(
+            "underfit", f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
+        )
+    return Phase.undecided(
+        "training data unknown",
+        f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, and a model that "
+        "memorised its training data has that too; give these data: training_set=(tokens, targets) in "
+        "Python, --train-data FILE on the command line",
+    )
 
 
 def _thresholds(chance: float) -> dict[str, float]:
@@ -255,7 +360,8 @@ def passed_at(
 
     Returns:
         `train`, `id` and `ood` -> the first step from which the accuracy passes in every later evaluation
-        too; None if it does not pass in the last. Empty for a task that has no phases.
+        too; None if it does not pass in the last. Without `ood` for a task without OOD. Empty for a task
+        without labels.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]
@@ -263,10 +369,10 @@ def passed_at(
     {'train': None, 'id': None, 'ood': 30}
     """
     metrics, thresholds = tuple(metrics), _thresholds(chance)
-    if not has_phases(metrics):
+    if not has_labels(metrics):
         return {}
-    found: dict[str, int | None] = dict.fromkeys(("train", "id", "ood"))
     logged_as = {metric.name: metric.logged_as for metric in metrics}
+    found: dict[str, int | None] = {name: None for name in ("train", "id", "ood") if name in logged_as}
     for line in log:
         for name in found:
             value = line.get(logged_as[name])
@@ -280,6 +386,20 @@ def passed_at(
     return found
 
 
+def course_in_words(train: int | None, id: int | None) -> str:
+    """When a run fit its training data and when it generalised, from the steps of `passed_at`.
+
+    >>> course_in_words(180, 6480), course_in_words(180, None)
+    ('fits after 180 steps, generalises 6,300 later', 'fits after 180 steps, does not generalise by its end')
+    """
+    if train is None:
+        return "does not fit by its end"
+    fits = f"fits after {train:,} steps"
+    if id is None:
+        return f"{fits}, does not generalise by its end"
+    return f"{fits}, generalises {f'{id - train:,} later' if id > train else 'by then'}"
+
+
 def _phase_of(
     values: Mapping[str, float], thresholds: Mapping[str, float], train_source: str, asked: tuple[str, str]
 ) -> Phase:
@@ -287,17 +407,8 @@ def _phase_of(
     train, id, ood, commutativity = map(values.get, thresholds)
     fit_from, id_from, ood_above, commutative_from = thresholds.values()
     assert train is not None and id is not None
-    if train < fit_from and train_source != TRAINING_SET:
-        return Phase.undecided(
-            "training data unknown",
-            f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, and a model that "
-            "memorised its training data has that too; give these data: training_set=(tokens, targets) in "
-            "Python, --train-data FILE on the command line",
-        )
-    if train < fit_from:
-        return Phase.undecided(
-            "underfit", f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
-        )
+    if (unfit := _unfit(train, fit_from, train_source)) is not None:
+        return unfit
     if ood is None:
         return Phase.undecided(
             "no unseen pair", "the task leaves nothing out of training, so there is no OOD test"

@@ -25,7 +25,7 @@ from anchorlens.extras.sweep.diagram.outcomes import (
 from anchorlens.show.figures import SHARE
 from anchorlens.show.figures.picture import Picture, plotly_text
 from anchorlens.show.words import Caption, captions_in
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.metric import Metric, has_labels, has_phases
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import figure
 
@@ -48,6 +48,9 @@ SYMBOLS = {
     outcomes.SOLUTIONS[1]: ("square-open", 0.9),
     outcomes.SOLUTIONS[2]: ("cross", 0.9),
     outcomes.SOLUTIONS[3]: ("triangle-up", 0.7),
+    outcomes.LEARNT[0]: ("circle", 0.4),
+    outcomes.LEARNT[1]: ("circle", 0.7),
+    outcomes.LEARNT[2]: ("circle", 1.0),
     outcomes.UNDECIDED: ("diamond", 0.6),
     UNDERFIT: ("x", 0.55),
     FAILED: ("x-thin", 0.5),
@@ -159,10 +162,19 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    of_solutions = not layout.by_category(outcome).keys().isdisjoint(outcomes.SOLUTIONS)
-    always = outcomes.SOLUTIONS if of_solutions else outcomes.PHASES
-    title = "Solution by behaviour" if of_solutions else "Phase by behaviour"
-    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, always)
+    kinds = {
+        "Solution by behaviour": outcomes.SOLUTIONS,
+        "What was learnt, by behaviour": outcomes.LEARNT,
+        "Phase by behaviour": outcomes.PHASES,
+    }
+    found = layout.by_category(outcome).keys()
+    title = next((name for name, kind in kinds.items() if not found.isdisjoint(kind)), "Phase by behaviour")
+    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, kinds[title])
+
+
+def _courses(layout: Layout) -> dict[str, Any]:
+    title = "Course of training"
+    return _map_of_categories(layout, outcomes.course, outcomes.COURSES, title, outcomes.COURSES[:4])
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:
@@ -257,7 +269,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])
-        if bands or category in outcomes.PHASES:
+        if bands or (category in outcomes.PHASES and not groups.keys() & set(outcomes.LEARNT)):
             drawn = {"symbol": symbol, "line": {"color": outcomes.INK, "width": 1}}
             in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
             data.append(_no_points(name=category.name, marker=in_legend))
@@ -307,7 +319,7 @@ class Map(NamedTuple):
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
     """All maps of a page on these cells, in order: phase, the metrics of their tasks, and three more.
 
-    The map of train accuracy is included if a run is underfit.
+    The map of train accuracy is included if a run is underfit, that of courses if the tasks have no OOD.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 
@@ -323,8 +335,12 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         for metric in metrics_of(cells)
         if metric.map_caption and (underfit or metric.name != "train")
     )
+    without_ood = all(
+        has_labels(cell.run.task.metrics) and not has_phases(cell.run.task.metrics) for cell in cells
+    )
     return (
         named("phase", _phases),
+        *([named("course", _courses)] if without_ood else []),
         *numbers,
         *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
         named("stable_rank", _ranks),

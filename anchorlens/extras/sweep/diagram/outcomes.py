@@ -11,7 +11,7 @@ from anchorlens.extras.sweep.cells import TROUBLES, Cell
 from anchorlens.extras.sweep.diagram.axes import name_of_cell
 from anchorlens.show.figures import BLUE, GREY, ORANGE
 from anchorlens.show.figures.picture import plotly_text
-from anchorlens.tasks.shared.phases import COLOURS, LABELS, SOLUTION_COLOURS
+from anchorlens.tasks.shared.phases import COLOURS, FIT_THRESHOLD, ID_THRESHOLD, LABELS, SOLUTION_COLOURS
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
@@ -49,15 +49,28 @@ PHASES = tuple(
 )
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
 """Phase 2 with a commutativity too close to its threshold to decide; hatched in the colour of `with`."""
-SOLUTIONS = tuple(
+_OF_SOLUTIONS = tuple(
     Category(label, sign, colour)
-    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), ("i", "s", "m", "n"), strict=True)
+    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), "ismnMOG", strict=True)
 )
-"""The outcomes of runs whose training data conflict with the composition."""
-NAMED = (*PHASES, EITHER, *SOLUTIONS)
+SOLUTIONS, LEARNT = _OF_SOLUTIONS[:4], _OF_SOLUTIONS[4:]
+"""The outcomes of runs whose training data conflict with the composition; those of tasks without OOD."""
+NAMED = (*PHASES, EITHER, *SOLUTIONS, *LEARNT)
 """The outcomes of runs that have a phase or a solution."""
 OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
+
+COMPREHENSION_STEPS = 1_000
+"""A run that generalises fewer steps than this after it fits comprehends; a later one groks."""
+COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG = (
+    Category("comprehension", "C", COLOURS[LABELS[3]]),
+    Category("grokking", "G", COLOURS[LABELS[2]]),
+    Category("memorisation", "M", COLOURS[LABELS[0]]),
+    Category("confusion", "F", "#C9CED6", "/"),
+    Category("no log", "–", GREY),
+)
+COURSES = (COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG, FAILED, MISSING)
+"""How runs of tasks without OOD got where they end. Source: Liu et al., arXiv 2205.10343."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
     Category("agree", "=", BLUE),
@@ -84,8 +97,29 @@ def outcome(cell: Cell) -> Category:
         return problem or MISSING
     if phase.number == 2 and phase.commutative is None:
         return EITHER
-    named = (category for category in (*PHASES, *SOLUTIONS) if category.name == phase.label)
+    named = (category for category in (*PHASES, *SOLUTIONS, *LEARNT) if category.name == phase.label)
     return next(named, UNDECIDED)
+
+
+def course(cell: Cell) -> Category:
+    """The course of a cell of a task without OOD, by the steps at which it fit and generalised for good.
+
+    Comprehension: held-out accuracy passes .90 less than 1,000 steps after train accuracy. Grokking: later.
+    Memorisation: never. Confusion: train accuracy never passes. There is no log if the accuracies at the end
+    are above .90 and no line of the log says so.
+    """
+    problem, numbers = trouble(cell), cell.numbers
+    if problem in (FAILED, MISSING):
+        return problem
+    train, id = numbers.get("train_passed_at"), numbers.get("id_passed_at")
+    ends = ((train, numbers["train"], FIT_THRESHOLD), (id, numbers["id"], ID_THRESHOLD))
+    if any(step is None and value is not None and value >= least for step, value, least in ends):
+        return NO_LOG
+    if train is None:
+        return CONFUSION
+    if id is None:
+        return MEMORISATION
+    return COMPREHENSION if id - train < COMPREHENSION_STEPS else GROKKING
 
 
 def agreement(cell: Cell) -> Category:

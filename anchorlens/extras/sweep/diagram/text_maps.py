@@ -11,10 +11,11 @@ from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, Category, outcome
 
 SIGNS = (
     "1, 2, c (2 with commutativity), 3; in conflict i inferential, s symmetric, m mixed, n neither; "
+    "without OOD M memorises, O knows that the order does not matter, G generalises; "
     "? undecided, x failed, . missing"
 )
 """The meanings of the signs."""
-SIGN_OF = dict(zip(OUTCOMES, "12c32ismn??x.", strict=True))
+SIGN_OF = dict(zip(OUTCOMES, "12c32ismnMOG??x.", strict=True))
 """Outcome -> its sign, one character."""
 MOST_MAPS = 4
 """Largest number of maps shown."""

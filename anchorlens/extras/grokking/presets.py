@@ -28,6 +28,6 @@ def _preset(p: int, share: float, **recipe: Any) -> dict[str, dict[str, Any]]:
 
 PRESETS = {
     "grokking": _preset(113, 0.3, batch_size=3831, steps=25_000, weight_decay=1.0),
-    "grokking-quick": _preset(59, 0.5, batch_size=410, steps=2000, weight_decay=2.0),
+    "grokking-quick": _preset(59, 0.4, batch_size=410, steps=5000, weight_decay=2.0),
     "memorising-quick": _preset(59, 0.4, batch_size=410, steps=3000, weight_decay=0.0),
 }

@@ -178,6 +178,8 @@ OTHERS_THAT_READ = (
     "anchorlens.probes.along",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
     "anchorlens.training.recipes.start",
+    "anchorlens.extras.grokking.importer",
+    "anchorlens.extras.grokking.layouts",
     "anchorlens.extras.sweep.cell_json",
     "anchorlens.extras.sweep.engines",
     "anchorlens.extras.sweep.grids",  # axes as JSON text

@@ -153,7 +153,7 @@ class TrainingData:
         Raises:
             CheckpointError: the file cannot be read, or does not fit the task of the checkpoint.
         """
-        if self._path is None or getattr(given.checkpoint, "train_config", None) is not None:
+        if self._path is None or (given.checkpoint and given.checkpoint.knows_training_set):
             return None
         from anchorlens.files.training_data import read_training_data
 

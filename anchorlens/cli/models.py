@@ -81,7 +81,8 @@ def probe_command(
     is_along: Annotated[
         bool,
         typer.Option(
-            "--along", help="Measure every checkpoint of runs, given as their folders: numbers against steps."
+            "--along",
+            help="Measure every checkpoint of runs, given as their folders or files: numbers against steps.",
         ),
     ] = False,
     table: Annotated[
@@ -132,8 +133,8 @@ def probe_command(
         raise ValueError("--table is for the numbers of --along; ask for that too, or for --json")
     if data and not is_along:
         raise ValueError("--data is for --along, which evaluates every checkpoint; leave it out")
-    if is_along and (initial or config):
-        raise ValueError("--along reads the folders of runs, which need no --initial and no --config")
+    if is_along and initial:
+        raise ValueError("--along reads whole runs, which need no --initial")
     check_config(config)
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):
@@ -152,9 +153,8 @@ def probe_command(
         from anchorlens.files.importers import open_checkpoint
 
         task = moved(open_checkpoint(checkpoint).checkpoint.task, data) if data else None
-        found = probes.along(
-            checkpoints, probe, task=task, device=where, progress=COMMAND_LINE_SECONDS, **chosen
-        )
+        about: dict[str, Any] = {"task": task, "config": config, "device": where}
+        found = probes.along(checkpoints, probe, progress=COMMAND_LINE_SECONDS, **about, **chosen)
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")

@@ -81,6 +81,8 @@ class Checkpoint:
     overlap: Overlap | None = None
     """How many training sequences asked held-out questions, for a model from elsewhere whose configuration
     tells it; None where nothing tells it."""
+    training_data: Any = None
+    """The sequences it was trained on, for a model from elsewhere whose file tells them; not stored."""
 
     @classmethod
     def from_model(
@@ -191,14 +193,21 @@ class Checkpoint:
         known = found.overlap is not None and found.overlap.there_is_some
         return found if known or self.overlap is None else replace(found, overlap=self.overlap)
 
+    @property
+    def knows_training_set(self) -> bool:
+        """Whether it says which sequences it was trained on."""
+        return self.train_config is not None or self.training_data is not None
+
     def training_set(self) -> Any:
-        """The sequences it was trained on, drawn again from the seed; None without a train config."""
-        return None if self.train_config is None else training_set(self.task, self.train_config)
+        """The sequences it was trained on, drawn again from the seed; None where nothing tells them."""
+        if self.train_config is None:
+            return self.training_data
+        return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
         """The same, drawn on demand: for `evaluate`, which uses only some of the sequences."""
         if self.train_config is None:
-            return None
+            return self.training_data
         with blaming(self.task):
             return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
 

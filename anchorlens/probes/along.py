@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.files.importers.opened import Opened
+from anchorlens.files.importers.source import Trajectory
 from anchorlens.files.safe import CheckpointError, check_inside, reading
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from anchorlens.files.importers.settings import ModelConfiguration
     from anchorlens.tasks.shared.evaluation import Evaluation
 
-RunPath = str | os.PathLike[str]
+RunPath = str | os.PathLike[str] | Opened
 Steps: TypeAlias = "Mapping[int, ModelInput] | Sequence[tuple[int, ModelInput]]"
 """Models, or what holds them, at steps of one run."""
 
@@ -137,15 +141,18 @@ def along(
     """Apply probes to every checkpoint of runs, oldest first.
 
     A run has its last checkpoint, and `n_checkpoints` during training (10 by default). Runs that differ only
-    in the seed form one group.
+    in the seed form one group. A run of others has the checkpoints that its file or folder holds; a damaged
+    one is left out with a warning.
 
     Args:
-        runs: folders of runs, or results of `train` for runs that have a folder; or models of one run, as a
-            dict from steps to models or a list of (step, model). A model is anything that a probe takes.
+        runs: folders of runs, results of `train` for runs that have a folder, or runs of others with several
+            checkpoints (the path, or the `Opened`); or models of one run, as a dict from steps to models or
+            a list of (step, model). A model is anything that a probe takes.
         probes: one or several, or their names.
         task: the task of the runs with the paths of its files (`data`), for a task that has some; None for
             that of each checkpoint. What models in memory were trained on; None: no accuracies of them.
-        config: what paths of bare weights are, as for `open_checkpoint`; for models with steps.
+        config: what paths of bare weights are, as for `open_checkpoint`; for models with steps and for runs
+            of others.
         device: where the models run: auto, cpu, cuda, cuda:N or mps.
         progress: as for `train`.
         **options: options of the probe, if there is only one.
@@ -176,12 +183,19 @@ def along(
     rows: list[dict[str, Any]] = []
     recipes: list[dict[str, Any]] = []
     with progress_bar(len(moments), enabled=progress, what="probing", unit="checkpoint") as update:
-        for done, (run, step, path, opened) in enumerate(moments, 1):
-            given = opened()
+        for done, moment in enumerate(moments, 1):
+            run, step, path = moment.run, moment.step, moment.path
+            try:
+                given = moment.opened()
+            except CheckpointError as error:
+                if not moment.may_be_damaged:
+                    raise
+                warnings.warn(f"step {step:,} is left out: {error}", stacklevel=2)
+                continue
             checkpoint = given.checkpoint
             place = {"run": run, "step": checkpoint.step if checkpoint and step is None else step}
             if not any(place.items() <= row.items() for row in rows):  # the last step may be there already
-                recipes.append(_recipe(checkpoint, path) if checkpoint and step is None else {})
+                recipes.append(_recipe(checkpoint, path) if checkpoint and step is None else {"run": run})
                 rows.append(place | _numbers(given, path, chosen, options))
             update(done, Path(run).name)
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -195,23 +209,73 @@ def along(
     return Along(tuple(whole), metrics, readings, options)
 
 
+class _Moment(NamedTuple):
+    """A checkpoint to measure."""
+
+    run: str
+    """The folder or file of its run."""
+    step: int | None
+    """Its step; None for that of the checkpoint."""
+    path: str
+    """Its name in errors."""
+    opened: Callable[[], Input]
+    """Opens it."""
+    may_be_damaged: bool = False
+    """Whether it is left out if it is damaged, as an entry of a file of others."""
+
+
 def _moments(
     runs: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
-) -> list[tuple[str, int | None, str, Callable[[], Input]]]:
-    """The run, the step (None: that of the checkpoint), the name for errors, and how the model is opened."""
+) -> list[_Moment]:
     steps = _models_at_steps(runs)
+    if steps is None:
+        return [moment for run in _listed(runs) for moment in _of_run(run, task, config, device)]
 
     def opener(model: Any) -> Callable[[], Input]:
         of_path = config if isinstance(model, str | os.PathLike) else None
-        given = (lambda: load_checkpoint(model)) if steps is None else (lambda: model)
-        return lambda: resolve(given(), task, config=of_path, device=device)
+        return lambda: resolve(model, task, config=of_path, device=device)
 
-    if steps is None:
+    return [_Moment("model", step, f"step {step}", opener(model)) for step, model in steps]
+
+
+def _of_run(
+    run: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
+) -> list[_Moment]:
+    """The checkpoints of a run of ours, or of others."""
+    folder = Path(run.path) if isinstance(run, Opened) else _folder(run)
+    if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
         if config is not None:
             raise ValueError("config is for models with steps, got runs, which need none; leave it out")
-        files = [(folder, path) for folder in map(_folder, _listed(runs)) for path in _checkpoints(folder)]
-        return [(str(folder), None, safe_text(path), opener(path)) for folder, path in files]
-    return [("model", step, f"step {step}", opener(model)) for step, model in steps]
+        return [
+            _Moment(str(folder), None, safe_text(path), partial(_loaded, path, task, device))
+            for path in paths
+        ]
+    none_there = ValueError(
+        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, or a "
+        "run of others that holds several; there is none in it"
+    )
+    try:
+        given = resolve(run if isinstance(run, Opened) else folder, task, config=config, device=device)
+    except CheckpointError:
+        if folder.is_file():
+            raise
+        raise none_there from None
+    if not isinstance(given.opened, Opened) or not given.opened.trajectory:
+        raise none_there
+    steps = given.opened.trajectory
+    name = safe_text(folder)
+    return [
+        _Moment(str(folder), step, f"{name}, step {step:,}", partial(_at_step, given, steps, step), True)
+        for step in steps
+    ]
+
+
+def _loaded(path: Path, task: Task | None, device: torch.device) -> Input:
+    return resolve(load_checkpoint(path), task, device=device)
+
+
+def _at_step(given: Input, trajectory: Trajectory, step: int) -> Input:
+    return replace(given, checkpoint=trajectory[step])
 
 
 def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
@@ -238,7 +302,7 @@ def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
 
 
 def _listed(runs: object) -> Sequence[Any]:
-    listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult) else runs
+    listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult | Opened) else runs
     if not isinstance(listed, Sequence) or not listed:
         raise ValueError(f"runs must be a folder of a run or a list of one or more, got {safe_repr(runs)}")
     return listed
@@ -255,16 +319,10 @@ def _folder(run: object) -> Path:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first; the last two may be of the same step."""
+    """The checkpoints of a run of ours, oldest first; the last two may be of the same step."""
     with reading(folder):
         check_inside(folder, folder / "ckpt.pt")
-    found = [*trajectory_files(folder), *folder.glob("ckpt.pt")]
-    if not found:
-        raise ValueError(
-            f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes; "
-            "there is none in it"
-        )
-    return found
+    return [*trajectory_files(folder), *folder.glob("ckpt.pt")]
 
 
 def _recipe(checkpoint: Checkpoint, path: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from anchorlens.files.importers.inputs import (
     of_several,
     resolve,
 )
+from anchorlens.files.importers.opened import Opened
 from anchorlens.files.importers.settings import ModelConfiguration
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.running import device_of
@@ -28,7 +29,7 @@ from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log
 from anchorlens.verdict.explanation import explain, outside_calibration
-from anchorlens.verdict.forecast import trajectory
+from anchorlens.verdict.forecast import trajectory, trajectory_of_others
 from anchorlens.verdict.inside import Inside, read_inside
 from anchorlens.verdict.verdict import Posterior, Subject, TrajectoryPoint, Verdict
 
@@ -105,7 +106,9 @@ def classify(
         about |= {"path": str(opened.path), "sha256": opened.sha256, "kind": opened.kind}
         if opened.kind == "anchorlens":
             about["log"] = tuple(read_log(opened.file.parent / "log.jsonl"))
-            points = trajectory(opened.path) if opened.path.is_dir() else ()
+            points = tuple(trajectory(opened.path)) if opened.path.is_dir() else ()
+        elif isinstance(opened, Opened):
+            about["log"], points = opened.log, tuple(trajectory_of_others(opened.trajectory))
     elif isinstance(model_or_checkpoint, TrainResult):
         result = model_or_checkpoint
         about["log"] = tuple(result.log)
@@ -116,14 +119,14 @@ def classify(
         behaviour = evaluated(asked, model, training_set=training_set, seed=seed)
         notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
     else:
-        if checkpoint.train_config is not None and training_set is not None:
+        if checkpoint.knows_training_set and training_set is not None:
             raise ValueError(
                 "a checkpoint that says how it was trained knows its own training set; leave training_set "
                 "out, or give checkpoint.build_model() with your training set"
             )
         asked, model = checkpoint.task, given.model
         if behaviour is None:
-            if checkpoint.train_config is not None:
+            if checkpoint.knows_training_set:
                 training_set = checkpoint.lazy_training_set()
             behaviour = checkpoint.evaluate(device=device_of(model), training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()

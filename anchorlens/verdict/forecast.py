@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
@@ -15,6 +15,8 @@ from anchorlens.verdict.inside import features
 from anchorlens.verdict.question_model import answered_now
 from anchorlens.verdict.readings import take_readings
 from anchorlens.verdict.verdict import TrajectoryPoint
+
+_MOST_POINTS = 40
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
@@ -33,6 +35,24 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
             yield point
 
 
+def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
+    """The same for a run of others, at `_MOST_POINTS` of its steps; a damaged checkpoint has no point.
+
+    Args:
+        steps: step -> checkpoint, ascending.
+    """
+    chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
+    for step in chosen:
+        try:
+            checkpoint = steps[step]
+        except ValueError:
+            continue
+        if not has_labels(checkpoint.task.metrics):
+            return
+        if (point := _point(checkpoint, step, step / max(1, *steps))) is not None:
+            yield point
+
+
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
     """One checkpoint of a run: its accuracies, on a small sample, and the forecast; None if not finite.
 
@@ -43,13 +63,16 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
         raise ValueError(
             "a forecast needs the train config and the step of a run, and this checkpoint lacks one of them"
         )
+    return _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
+
+
+def _point(checkpoint: Checkpoint, step: int, fraction: float) -> TrajectoryPoint | None:
     behaviour = sampled_behaviour(checkpoint)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
     if train is None or id is None:
         return None
-    fraction = checkpoint.step / checkpoint.train_config.total_steps
     return TrajectoryPoint(
-        step=checkpoint.step,
+        step=step,
         fraction=fraction,
         train=train.value,
         id=id.value,

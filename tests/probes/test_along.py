@@ -122,7 +122,7 @@ class TestModelsWithSteps:
         torch.save(model.state_dict(), tmp_path / "w.pt")
         (row,) = along({7: tmp_path / "w.pt"}, stable_rank, config=CONFIG).rows
         assert row["stable_rank.w_q"] == apply(stable_rank, model).w_q and row["step"] == 7
-        with pytest.raises(ValueError, match="config is for models with steps, got runs"):
+        with pytest.raises(ValueError, match="must be the folder of a run with checkpoints"):
             along(tmp_path, stable_rank, config=CONFIG)
 
     def test_what_is_wrong_with_them_is_said(self):

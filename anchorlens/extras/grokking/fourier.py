@@ -282,6 +282,6 @@ def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order
         outputs = torch.from_numpy(order.answer[c]).to(device)
         logits = torch.func.functional_call(module, usable_state(module), (tokens,))[:, -1]
         (gradient,) = torch.autograd.grad(logits.gather(1, outputs[:, None]).sum(), embedded)
-    words = task.tokens.split()
+    words = task.tokens.lower().split()
     of_both = [gradient[:, words.index(word)].double() for word in ("a", "b")]
     return float(torch.cosine_similarity(*of_both, dim=-1).mean())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
     from torch import Tensor
 
-Layout = Literal["a b =", "a op b =", "a b"]
+Layout = Literal["a b =", "a op b =", "a b", "a B =", "a B"]
 _AT_ONCE = 4096
 _LARGEST = 499
 _IN_WORDS = {
@@ -116,7 +116,8 @@ class ModularTask(TaskConfig):
     (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p 6, 24 or 120. random: a
     random answer for each pair, as a control. table: see `table`."""
     tokens: Layout = "a b ="
-    """What a model reads: `a b =`, `a op b =`, or `a b` alone."""
+    """What a model reads: `a b =`, `a op b =`, or `a b` alone. With `B` the second number has tokens of its
+    own, p..2p-1."""
     trained_share: float = number(0.4, above=0, maximum=0.99)
     """Share of all pairs that is trained, at random."""
     split_seed: int = number(0, minimum=0)
@@ -166,8 +167,13 @@ class ModularTask(TaskConfig):
 
     @property
     def d_vocab(self) -> int:
-        """Tokens: the numbers 0..p-1, then `=`, then the operator, as far as the layout has them."""
-        return self.modulus + {"a b": 0, "a b =": 1, "a op b =": 2}[self.tokens]
+        """Tokens: the numbers 0..p-1 (twice with `B`), then `=`, then the operator, where it reads them."""
+        return self._n_numbers + len({"=", "op"} & {*self.tokens.split()})
+
+    @property
+    def _n_numbers(self) -> int:
+        """Tokens that are numbers."""
+        return 2 * self.modulus if "B" in self.tokens else self.modulus
 
     @property
     def d_vocab_out(self) -> int:
@@ -200,8 +206,9 @@ class ModularTask(TaskConfig):
         columns = {
             "a": pairs // p,
             "b": pairs % p,
-            "=": np.full_like(pairs, p),
-            "op": np.full_like(pairs, p + 1),
+            "B": p + pairs % p,
+            "=": np.full_like(pairs, self._n_numbers),
+            "op": np.full_like(pairs, self._n_numbers + 1),
         }
         tokens = np.stack([columns[name] for name in self.tokens.split()], axis=1)
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers[pairs].astype(np.int64)))
@@ -209,12 +216,12 @@ class ModularTask(TaskConfig):
     def pairs_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         """The index of the pair in each sequence; -1 for a sequence that is not of this task."""
         rows = tokens.numpy().astype(np.int64)
-        place = {name: column for column, name in enumerate(self.tokens.split())}
-        a, b = rows[:, place["a"]], rows[:, place["b"]]
+        column = dict(zip(self.tokens.split(), rows.T, strict=True))
+        a, b = column["a"], column["b"] if "b" in column else column["B"] - self.modulus
         known = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < self.modulus)
-        for name, token in (("=", self.modulus), ("op", self.modulus + 1)):
-            if name in place:
-                known &= rows[:, place[name]] == token
+        for name, token in (("=", self._n_numbers), ("op", self._n_numbers + 1)):
+            if name in column:
+                known &= column[name] == token
         return np.where(known, a * self.modulus + b, -1)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:

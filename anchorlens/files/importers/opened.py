@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from anchorlens.configuration import as_path, checked_arguments, documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.registry import IMPORTERS, Importer, installed_importers
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
-from anchorlens.files.importers.source import ImportedModel, Source
+from anchorlens.files.importers.source import ImportedModel, Source, Trajectory
 from anchorlens.files.importers.wrappers import unknown, unwrapped
 from anchorlens.files.safe import CheckpointError, check_inside, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
@@ -42,6 +42,11 @@ class Opened:
     """What it was recognised as."""
     notes: tuple[str, ...] = ()
     """Remarks for the user, one line each."""
+    trajectory: Trajectory = field(default_factory=Trajectory)
+    """Step -> checkpoint along the run, for a run of others with several; `along` takes it. Each is made when
+    it is asked for, and a damaged one then raises CheckpointError."""
+    log: tuple[Mapping[str, Any], ...] = ()
+    """Losses and accuracies along the run, by `step`, for a run of others that has some."""
 
     def __repr__(self) -> str:
         return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
@@ -152,7 +157,8 @@ def open_model(
     notes = (*notes, *found.notes)
     if isinstance(found, ImportedModel):
         return OpenedModel(found.model, found.task, path, file, sha256, importer.KIND, notes, found.why)
-    return Opened(found.checkpoint, path, file, sha256, importer.KIND, notes)
+    read = (found.trajectory, found.log)
+    return Opened(found.checkpoint, path, file, sha256, importer.KIND, notes, *read)
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -215,19 +221,20 @@ def _weights_file(folder: Path) -> Path:
     """The weights file of a folder, whose config.json says what it is."""
     for name in _NAMED_IN_A_FOLDER:
         check_inside(folder, folder / name, BLOBS)
-    if not (folder / "config.json").is_file():
+    is_told = (folder / "config.json").is_file()
+    config = Settings.read(folder / "config.json") if is_told else Settings(folder / "config.json", {})
+    for importer in (*installed_importers(), *(IMPORTERS if is_told else ())):
+        file = importer.file_in(folder, config)
+        if file is not None:
+            check_inside(folder, file, BLOBS)
+            return file
+    if not is_told:
         inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
         raise CheckpointError(
             folder,
             "a folder with a config.json can be read; it is missing here; name the file or the folder of one "
             f"model in it{inside and f', such as {inside}'}",
         )
-    config = Settings.read(folder / "config.json")
-    for importer in (*installed_importers(), *IMPORTERS):
-        file = importer.file_in(folder, config)
-        if file is not None:
-            check_inside(folder, file, BLOBS)
-            return file
     raise CheckpointError(
         folder,
         "its config.json is that of no run of anchorlens, nor of the papers' released code, nor of a Hugging "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -51,6 +52,26 @@ class Source:
         return state_dict(self.content)
 
 
+class Trajectory(Mapping[int, Checkpoint]):
+    """The checkpoints of a run by their steps, ascending; each is made when it is asked for."""
+
+    def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
+        """Take what makes the checkpoint of each step; it raises CheckpointError for a damaged one."""
+        self._entries = dict(sorted(entries.items()))
+
+    def __getitem__(self, step: int) -> Checkpoint:
+        """The checkpoint at a step."""
+        return self._entries[step]()
+
+    def __iter__(self) -> Iterator[int]:
+        """The steps."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return len(self._entries)
+
+
 class Imported(NamedTuple):
     """What an importer gives back."""
 
@@ -58,6 +79,10 @@ class Imported(NamedTuple):
     """Weights, model and task, checked against each other."""
     notes: tuple[str, ...]
     """Remarks for the user, one line each."""
+    trajectory: Trajectory = Trajectory()
+    """The checkpoints along the run, if the file or folder holds some; the last may be `checkpoint`."""
+    log: tuple[Mapping[str, Any], ...] = ()
+    """Lines of its log: `step`, `loss`, and metrics by the names that the task logs them as."""
 
 
 class ImportedModel(NamedTuple):

@@ -1,0 +1,238 @@
+"""Runs of modular arithmetic that others saved: a run in one file, a folder of step files, bare weights.
+
+`layouts` finds what a file holds, and `networks` makes a HookedTransformer of its weights. No file says its
+operation in a way that can be relied on, so its last weights are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from anchorlens.extras.grokking import layouts
+from anchorlens.extras.grokking.layouts import Run
+from anchorlens.extras.grokking.networks import hooked
+from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
+from anchorlens.extras.grokking.task import ModularTask
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.importers import hooked_transformer
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.source import (
+    Imported,
+    ImportedModel,
+    Source,
+    Trajectory,
+    in_one_precision,
+)
+from anchorlens.files.safe import CheckpointError, read_tensors, reading
+from anchorlens.tasks.shared.evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+KIND = "run of modular arithmetic"
+
+_ASKED = tuple(name for name in OPERATIONS if name not in ("table", "random"))
+_SAID = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
+"""What a configuration calls an operation -> the operation."""
+_CLEAR = 2
+"""An operation is found if it is this many times as often right as every other one."""
+_LEAST, _RIGHT = 0.1, 0.9
+"""... and if at least the first share of the pairs is right; or if it alone has the second share."""
+_ACTIVATION = ("act_type", "act_fn")
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """The last of the files of a folder whose names are steps, such as `step_100.pt` and `200.pth`."""
+    return next(reversed(layouts.step_files(folder).values()), None)
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Whether a file holds weights with the names of TransformerLens, and what marks a run of this kind."""
+    run = layouts.run_in(content)
+    return run is not None and run.is_modular
+
+
+def read(source: Source) -> Imported | ImportedModel:
+    """Read a run, ask its last weights for the operation, and give its trajectory.
+
+    Raises:
+        CheckpointError: a configuration beside it cannot be read, or does not describe these weights.
+        ValueError: another network than a HookedTransformer, another p, no such pairs, or no operation.
+    """
+    run = layouts.run_in(source.content)
+    assert run is not None
+    said, table, path = _configuration(source, run)
+    weights = hooked(run.weights, said)
+    given = source.task if source.config is None else source.config.task() or source.task
+    if given is not None and not isinstance(given, ModularTask):
+        raise ValueError(f"its task must be of the kind modular, got {given.kind}. Leave it out.")
+    task = given or _without_operation(weights, said)
+    if {"d_model", "n_layers", "n_ctx"} <= said.keys():  # a HookedTransformerConfig
+        fields = {**said, **table}
+    else:
+        activation = next((said[name] for name in _ACTIVATION if name in said), "relu")
+        fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
+    found = hooked_transformer.read(
+        replace(source, content=weights, config=Settings(path, fields), task=task)
+    )
+    notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
+    if not {*_ACTIVATION} & {*said, *table}:
+        notes.append("it does not say its activation: act_fn relu is assumed")
+    if said.get("attn_coeff", 1) != 1:
+        notes.append(
+            f"the constant part of its attention (attn_coeff {said['attn_coeff']:.3g}) is read as heads that "
+            "attend evenly, which is exact at the last position"
+        )
+    if given is None:
+        operation, note = _operation(_answered(found, task), task.modulus, split, said)
+        task = replace(task, operation=operation)
+        notes.append(note)
+    if split is None:
+        notes.append("it does not say which pairs were trained: those of the task's own split are assumed")
+    if isinstance(found, ImportedModel):
+        return found._replace(task=task, notes=tuple(notes))
+    checkpoint = replace(
+        found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
+    )
+    entries, left_out = _entries(source.path, run, said, checkpoint)
+    return Imported(checkpoint, (*notes, *left_out), Trajectory(entries), run.log)
+
+
+def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
+    """What the file, the JSON beside it and the caller say; the caller's table `model`; a path for errors."""
+    said, path = run.said, source.file
+    if not said and (settings := layouts.beside(source.file)) is not None:
+        said, path = settings.values, settings.path
+    if source.config is None:
+        return said, {}, path
+    given = dict(source.config.values)
+    table = given.pop("model", {})
+    table = table if isinstance(table, dict) else {}  # rep_theory's is the name of a class
+    given.pop("task", None)
+    return {**said, **given}, table, source.config.path
+
+
+def _without_operation(weights: Mapping[str, Tensor], said: Mapping[str, Any]) -> ModularTask:
+    """The task that weights of these sizes can have, its operation still to be found."""
+    n_tokens, n_positions = len(weights["embed.W_E"]), len(weights["pos_embed.W_pos"])
+    tokens: Any = ("a b", "a b =", "a op b =")[n_positions - 2]
+    n_numbers = n_tokens - (n_positions - 2)
+    if said.get("diff_vocab"):  # of pizza: the second number has tokens of its own
+        tokens, n_numbers = tokens.replace("b", "B"), n_numbers // 2
+    name, claimed = layouts.said_modulus(said) or ("p", n_numbers)
+    if claimed != n_numbers:
+        raise ValueError(
+            f"{name} must be {n_numbers}, since the weights have {n_tokens} tokens and read `{tokens}`, got "
+            f"{claimed}. Give the configuration of this run."
+        )
+    return ModularTask(modulus=n_numbers, tokens=tokens)
+
+
+def _answered(found: Imported | ImportedModel, task: ModularTask) -> Int[np.ndarray, " pair"]:
+    """[p * p] What the last weights answer for each pair."""
+    model = found.model if isinstance(found, ImportedModel) else found.checkpoint.fast_model()
+    return Evaluator(model, task, 4096).answers(task.sequences(np.arange(task.modulus**2)).tokens)
+
+
+def _operation(
+    answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, said: Mapping[str, Any]
+) -> tuple[Any, str]:
+    """The operation under which answers are right, and a note on it.
+
+    Raises:
+        ValueError: there is none, and the configuration names none.
+    """
+    pairs = np.arange(p * p) if split is None else np.unique(split)
+    of = f"of {'all' if split is None else 'its'} {len(pairs):,} {'' if split is None else 'trained '}pairs"
+    shares = {name: _share(name, answered, p, pairs) for name in _ASKED}
+    first, second, *_ = sorted(shares, key=lambda name: -shares[name])
+    if shares[first] >= max(_LEAST, min(_RIGHT, _CLEAR * shares[second])) and shares[second] < _RIGHT:
+        return first, (
+            f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it, and at "
+            f"most {shares[second]:.4f} under any other"
+        )
+    names = (_SAID.get(str(said.get(key))) for key in ("fn_name", "operation", "op"))
+    named = next(filter(None, names), None)
+    fits = [
+        name
+        for name in sorted(shares, key=shares.__getitem__, reverse=True)
+        if shares[name] >= max(_LEAST, shares[first] / _CLEAR)
+    ]
+    if named is None and not fits:
+        raise ValueError(
+            f"its operation is not known: its last weights answer at most {shares[first]:.4f} {of} right "
+            f"under any. Say it: --config with the task's kind (modular), modulus ({p}) and operation."
+        )
+    chosen = named or fits[0]
+    why = "as its configuration says" if named else "the first of several"
+    right = ", ".join(f"{name} {shares[name]:.4f}" for name in fits or [first])
+    return chosen, f"operation {chosen}, {why}: its answers do not tell (right {of}: {right})"
+
+
+def _share(
+    operation: str, answered: Int[np.ndarray, " pair"], p: int, pairs: Int[np.ndarray, " some"]
+) -> float:
+    """The share of some pairs that are answered right; 0 for an operation that is not defined for p."""
+    try:
+        right = answers(operation, p)[pairs]
+    except ValueError:
+        return 0.0
+    return float((answered[pairs] == right)[right >= 0].mean()) if (right >= 0).any() else 0.0
+
+
+def _training_data(task: ModularTask, split: list[int] | None) -> Any:
+    if split is None:
+        return None
+    pairs = np.array(split)
+    return task.sequences(pairs[task.answers[pairs] >= 0])
+
+
+def _entries(
+    path: Path, run: Run, said: Mapping[str, Any], checkpoint: Checkpoint
+) -> tuple[dict[int, Callable[[], Checkpoint]], list[str]]:
+    """Step -> what makes its checkpoint; and notes on entries that are left out."""
+    entries: dict[int, Callable[[], Checkpoint]] = {}
+    notes = []
+
+    def at(step: int, weights: Mapping[str, Tensor]) -> Checkpoint:
+        with reading(path):
+            found, _ = in_one_precision(hooked(weights, said))
+        return replace(checkpoint, weights={name: found[name] for name in checkpoint.weights}, step=step)
+
+    def of_file(step: int, file: Path) -> Checkpoint:
+        with reading(file):
+            content = layouts.run_in(read_tensors(file).values)
+            weights = {} if content is None else content.weights
+            if problem := _damage(weights, run.weights):
+                raise CheckpointError(file, problem)
+            return at(step, weights)
+
+    for step, name, table in run.along:
+        if problem := _damage(table, run.weights):
+            notes.append(f"{name} (step {step:,}) is left out: {problem}")
+        else:
+            entries[step] = partial(at, step, table)
+    if path.is_dir():
+        entries |= {step: partial(of_file, step, file) for step, file in layouts.step_files(path).items()}
+    elif entries and checkpoint.step is not None:
+        entries.setdefault(checkpoint.step, lambda: checkpoint)
+    return entries, notes
+
+
+def _damage(weights: object, last: Mapping[str, Tensor]) -> str | None:
+    """Why an entry does not hold weights like the last ones; None if it does."""
+    if not isinstance(weights, Mapping):
+        return f"it must be a state dict, got {type(weights).__name__}"
+    for name, tensor in last.items():
+        found = weights.get(name)
+        if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+            got = f"{list(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else "no such weight"
+            return f"{name} must have shape {list(tensor.shape)} of {tensor.dtype}, got {got}"
+    return None

@@ -1,0 +1,184 @@
+"""What published runs of modular arithmetic hold: weights, configuration, steps, losses, trained pairs.
+
+The layouts are those of TransformerLens' Grokking_Demo (`model, config, checkpoints, checkpoint_epochs,
+train_losses, test_losses, train_indices`), of ARENA (`state_dicts`), of Grokfast (`net`, `net_its`), of
+progress-measures-paper (`model`, `config` as a dict, `epoch`), and of pizza and rep_theory (bare weights, and
+JSON beside them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from anchorlens.files.importers.settings import Settings
+from anchorlens.files.importers.source import state_dict
+from anchorlens.files.safe import check_inside, reading
+from anchorlens.texts import safe_repr
+
+_WEIGHTS = ("model", "model_state_dict", "model_state", "state_dict")
+_CONFIGS = ("config", "model_config", "cfg", "args", "metadata", "run_config")
+_TRAJECTORIES = {"checkpoints": "checkpoint_epochs", "state_dicts": "", "net": "net_its"}
+"""List of weights -> list of their steps."""
+_STEPS = ("epoch", "epochs_done", "step", "global_step")
+_MODULI = ("p", "P", "modulus", "mod", "prime", "C", "group_parameter")
+"""Fields that say p."""
+_LOGGED = {
+    **{"train_losses": "loss", "train_loss": "loss", "test_losses": "test_loss", "val_loss": "test_loss"},
+    **{"train_accs": "train_accuracy", "train_acc": "train_accuracy"},
+    **{"test_accs": "id_accuracy", "val_acc": "id_accuracy"},
+}
+"""List of numbers, one for each step -> its name in a log."""
+_STEP_FILE = re.compile(r"(?:[A-Za-z_]*?(?:step|epoch|ep|checkpoint)_?)?(\d{1,12})\.(?:pt|pth)")
+
+
+class Run(NamedTuple):
+    """A run as a file holds it."""
+
+    weights: Mapping[str, Tensor]
+    """The last weights, by the names and in the orientation of the file."""
+    said: Mapping[str, Any]
+    """Its configuration; empty where it has none."""
+    along: tuple[tuple[int, str, Any], ...]
+    """Step, name and content of each entry of the trajectory, in the order of the file."""
+    content: Mapping[str, Any]
+    """The whole file."""
+
+    @property
+    def is_modular(self) -> bool:
+        """Whether it reads two to four tokens, and something marks it as modular arithmetic."""
+        return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
+            self.along
+            or "train_indices" in self.content
+            or said_modulus(self.said)
+            or is_transposed(self.weights)
+            or "x_embed" in self.weights
+        )
+
+    @property
+    def step(self) -> int | None:
+        """The step of the last weights: as the file says, that of its last loss, or of its last entry."""
+        said = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
+        losses = self.content.get("train_losses")
+        if said is None and isinstance(losses, list) and losses:
+            said = len(losses) - 1
+        return max([*([] if said is None else [said]), *(step for step, *_ in self.along)], default=None)
+
+    @property
+    def log(self) -> tuple[Mapping[str, Any], ...]:
+        """Its losses and accuracies as lines of a log; a shorter list is of every k-th step."""
+        lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}
+        n_steps = max(map(len, lists.values()), default=0)
+        lines: dict[int, dict[str, Any]] = {}
+        for key, values in lists.items():
+            every = max(1, n_steps // max(1, len(values)))
+            for k, value in enumerate(values):
+                one = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+                if type(one) in (int, float):
+                    lines.setdefault(k * every, {})[_LOGGED[key]] = one
+        return tuple({"step": step, **lines[step]} for step in sorted(lines))
+
+
+def run_in(content: Mapping[str, Any]) -> Run | None:
+    """The run in a file; None where its weights do not have the names of TransformerLens.
+
+    Raises:
+        ValueError: a trajectory and its steps do not have the same length.
+    """
+    said = next((content[name] for name in _CONFIGS if type(content.get(name)) is dict), {})
+    lists = {key: content[key] for key in _TRAJECTORIES if isinstance(content.get(key), list)}
+    key = next((key for key, tables in lists.items() if any(map(_weights, tables))), None)
+    along = () if key is None else _entries(content, key)
+    tables = (*(content.get(name) for name in _WEIGHTS), content, *(table for *_, table in reversed(along)))
+    weights = next((weights for table in tables if (weights := _weights(table))), None)
+    return None if weights is None else Run(weights, said, along, content)
+
+
+def _weights(table: object) -> Mapping[str, Tensor] | None:
+    found = state_dict(table) if isinstance(table, dict) else {}
+    return found if "embed.W_E" in found else None
+
+
+def _entries(content: Mapping[str, Any], key: str) -> tuple[tuple[int, str, Any], ...]:
+    tables, named = content[key], _TRAJECTORIES[key]
+    steps = content.get(named)
+    if steps is None:
+        losses = [content[name] for name in _LOGGED if isinstance(content.get(name), list)]
+        every = max(1, round(max(map(len, losses), default=0) / len(tables)))
+        steps = [k * every for k in range(len(tables))]
+    steps = steps.tolist() if isinstance(steps, Tensor) else steps
+    if not isinstance(steps, list) or len(steps) != len(tables) or not all(map(_is_step, steps)):
+        raise ValueError(
+            f"{named} must be {len(tables)} steps, one for each of {key}, got {safe_repr(steps)}"
+        )
+    return tuple((step, f"{key}[{k}]", tables[k]) for k, step in enumerate(steps))
+
+
+def _is_step(value: object) -> bool:
+    return type(value) is int and 0 <= value < 10**12
+
+
+def said_modulus(said: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The field of a configuration that says p, and p."""
+    return next(((name, said[name]) for name in _MODULI if type(said.get(name)) is int), None)
+
+
+def is_transposed(weights: Mapping[str, Tensor]) -> bool:
+    """Whether matrices are stored [out, in] with heads merged, as Nanda's, ARENA's and Zhong's are."""
+    output = weights.get("blocks.0.attn.W_O")
+    return output is not None and output.ndim == 2
+
+
+def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
+    """The indices a * p + b of the trained pairs that a file names; None where it names none.
+
+    Raises:
+        ValueError: they are no such indices.
+    """
+    if "train_indices" not in content:
+        return None
+    given = content["train_indices"]
+    indices = given.tolist() if isinstance(given, Tensor) else given
+    if not isinstance(indices, list) or not indices or not all(type(index) is int for index in indices):
+        raise ValueError(f"train_indices must be a list of integers, got {safe_repr(given)}")
+    for index in (min(indices), max(indices)):
+        if not 0 <= index < p * p:
+            raise ValueError(
+                f"train_indices must be indices a * p + b of pairs, 0..{p * p - 1:,} for p {p}, got "
+                f"{index:,}. Give the file of the run that they belong to."
+            )
+    return indices
+
+
+def step_files(folder: Path) -> dict[int, Path]:
+    """Step -> the file of weights of that step in a folder, ascending.
+
+    Raises:
+        ValueError: a link leads out of it.
+    """
+    found = {}
+    for file in folder.iterdir():
+        if match := _STEP_FILE.fullmatch(file.name):
+            check_inside(folder, file)
+            found[int(match[1])] = file
+    return dict(sorted(found.items()))
+
+
+def beside(file: Path) -> Settings | None:
+    """The JSON with the configuration of a file of weights, in its folder; None where there is none.
+
+    Raises:
+        CheckpointError: it cannot be read, or a link leads out of the folder.
+    """
+    own = (file.stem, file.stem.replace("model", "config", 1))
+    for name in dict.fromkeys(f"{stem}.json" for stem in (*own, "config", "cfg", "run")):
+        path = file.parent / name
+        with reading(path):
+            check_inside(file.parent, path)
+        if path.is_file():
+            return Settings.read(path)
+    return None

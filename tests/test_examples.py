@@ -11,6 +11,7 @@ from browser import needs_chromium
 
 from anchorlens import Checkpoint, build_model, load_checkpoint, preset, train_many
 from anchorlens.extras.sweep import grid
+from anchorlens.models.config import VARIANTS
 from anchorlens.probes import PROBES, REPORT_PROBES
 from anchorlens.training import checkpoints
 
@@ -50,7 +51,7 @@ def test_training_benchmark_of_a_loss_of_its_own():
     assert all(row["share_of_limit"] is None for row in content["rows"])
 
 
-@pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
     """Its speed would mean nothing otherwise."""
     benchmark = example("benchmarks/training")

@@ -75,8 +75,9 @@ class Way(NamedTuple):
 def batches(run: RunConfig, data: TokenBatch, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of one epoch after another."""
     tokens, targets = data.tokens.to(device), data.targets.to(device)
+    size = run.train_config.batch_size
     while True:
-        for rows in torch.randperm(len(tokens), device=device).split(run.train_config.batch_size)[:-1]:
+        for rows in torch.randperm(len(tokens), device=device)[: len(tokens) // size * size].split(size):
             yield tokens[rows], targets[rows]
 
 
@@ -147,12 +148,14 @@ def eager(run: RunConfig, data: Any, device: torch.device, *, compiled: bool) ->
 
 
 def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tensor) -> Tensor:
-    """The three variants in thirty lines; last layer and unembedding for the last position only."""
+    """The variants in thirty lines; last layer and unembedding for the last position only."""
     p, config = parameters, run.model_config
     postnorm = config.variant == "postnorm"
     activation = functional.relu if config.activation == "relu" else functional.gelu
 
     def norm(name: str, x: Tensor) -> Tensor:
+        if f"{name}.w" not in p:
+            return x
         return functional.layer_norm(x, (config.d_model,), p[f"{name}.w"], p[f"{name}.b"])
 
     x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][: tokens.shape[1]]
@@ -174,7 +177,7 @@ def plain_logits(parameters: Mapping[str, Tensor], run: RunConfig, tokens: Tenso
         hidden = activation(y @ p[f"{block}.mlp.W_in"] + p[f"{block}.mlp.b_in"])
         x = x + hidden @ p[f"{block}.mlp.W_out"] + p[f"{block}.mlp.b_out"]
         x = norm(f"{block}.ln2", x) if postnorm else x
-    x = x if postnorm else norm("ln_final", x)
+    x = norm("ln_final", x)
     return (x @ p["unembed.W_U"] + p["unembed.b_U"])[:, -1]
 
 

@@ -96,6 +96,18 @@ class TestKnownAnswers:
         ratio = holdout(found).holdout_ratio
         assert (ratio <= 0.7, ratio >= 0.85) == ((True, False) if decay == 0 else (False, True))
 
+    @pytest.mark.slow
+    def test_exceptions_of_a_composing_model(self):
+        """60 of the 1,200 (key, pair) have a random answer: 5 % of the training set."""
+        found = train(*preset("phase3", n_exceptions=60), progress=False)
+        task, sequences = found.checkpoint.task, found.checkpoint.training_set().tokens.tolist()
+        exceptions = {(one.key, *one.pair) for one in task.exceptions}
+        at = [next(k for k, token in enumerate(row) if token in task.anchors) for row in sequences]
+        asked = [tuple(row[k - 1 : k + 2]) for k, row in zip(at, sequences, strict=True)]
+        which = np.array([one in exceptions for one in asked])
+        assert holdout(found, which=which).holdout_ratio <= 0.7
+        assert holdout(found, which=~which & (np.arange(len(which)) % 10 == 3)).holdout_ratio >= 0.85
+
 
 class TestTrainingData:
     def test_a_checkpoint_knows_its_own(self, memoriser):

@@ -138,7 +138,7 @@ class TestArms:
         arms = k1_windows_tasks.arms(setting)
         runs = [run for f in arms.values() for run in common.runs(given, {}, **{**setting.fields, **f})]
         assert len(set(control_arms.cell_ids(runs))) == len(arms)
-        assert runs[0].task.kind == ("scan" if task == "scan" else "addition")
+        assert runs[0].task.kind == task
 
     def test_what_is_measured_of_a_run(self, tmp_path):
         given = argparse.Namespace(set=[], preset="quick", seed=[0], sweep=tmp_path)

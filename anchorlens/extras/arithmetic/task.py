@@ -1,8 +1,7 @@
-"""AdditionTask: a + b over a square of operands, or modulo a number, with pairs left out of training.
+"""AdditionTask: a + b over a square of operands, with pairs left out of training.
 
 Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that of Hu et al., arXiv
-2402.17709, who test whether a model adds by rule or from neighbouring cases. Modular addition with pairs left
-out at random is the task of Power et al., arXiv 2201.02177.
+2402.17709, who test whether a model adds by rule or from neighbouring cases.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import choice, documented, number
 from anchorlens.extras.arithmetic.presets import PRESETS
+from anchorlens.extras.shared.pair_plane import by_distance, pair_plane
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.figure_specs import Curve, FigureSpec, Grid
+from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.metric import Metric, phase_metrics
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ METRICS = phase_metrics(
     meanings=(
         "sums it was trained on",
         "sums held out by seed, from where sums are trained",
-        "left-out sums, those of the square or of the random split",
+        "left-out sums, those of the square",
     ),
     asks=("every training sum", "held-out sums", "left-out sums"),
 )
@@ -72,15 +71,18 @@ class AdditionTask(SplitTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     asks_all_of_train: ClassVar[bool] = True
 
-    mode: Literal["number", "modular", "digits", "reversed"] = "number"
-    """How a sum is written. `number`: a token for each number, `a + b =` and one answer token. `modular`:
-    the same, with the sum modulo largest + 1. `digits`: a token for each digit, `42+57=99` and an end mark.
-    `reversed`: the same, with the last digit of the answer first."""
+    mode: Literal["number", "digits", "reversed"] = choice(
+        "number",
+        {"modular": "sums modulo a number are the task 'modular': kind = 'modular' (--task modular)"},
+    )
+    """How a sum is written. `number`: a token for each number, `a + b =` and one answer token. `digits`: a
+    token for each digit, `42+57=99` and an end mark. `reversed`: the same, with the last digit of the answer
+    first."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
     """Largest operand; the smallest is 0."""
     split: Literal["square", "random"] = "square"
-    """Which pairs are left out of training (OOD). `square`: those of a square. `random`: random ones, as a
-    control."""
+    """Which pairs are left out of training. `square`: those of a square (OOD). `random`: random ones, as a
+    control; they are held out like the others, and there is no OOD."""
     square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
     """Smallest operand of the left-out square."""
     square_max: int = number(
@@ -97,6 +99,8 @@ class AdditionTask(SplitTask):
     def __post_init__(self) -> None:
         """Check every field, and that enough is left to train."""
         super().__post_init__()
+        if self.split == "random":
+            object.__setattr__(self, "metrics", METRICS[:2])
         n_pairs, n_left_out = (self.largest + 1) ** 2, int(self._left_out.sum())
         if n_pairs - n_left_out - self.n_held_out < 1:
             raise ValueError(
@@ -111,7 +115,7 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def _left_out(self) -> Bool[np.ndarray, " pair"]:
-        """Whether each pair, a * (largest + 1) + b, is OOD."""
+        """Whether each pair, a * (largest + 1) + b, is in the square or the random share."""
         side = self.largest + 1
         if self.split == "random":
             return at_random(side**2, self.random_share, self.split_seed)
@@ -120,17 +124,16 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """`train`, `id` and `ood` -> the operands (a, b) of every sum, ascending."""
+        """`train`, `id` and for a square `ood` -> the operands (a, b) of every sum, ascending."""
         rest = np.flatnonzero(~self._left_out)
-        held_out = generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False)
-        rows = split_rows(self._left_out, held_out)
-        return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
+        return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
 
-    @property
-    def answered_by_symmetry(self) -> Bool[np.ndarray, " pair"]:
-        """Which left-out sums a + b are trained as b + a: most of the random split, none of the square."""
-        of_row = np.array([self.largest + 1, 1])
-        return np.isin(self.splits["ood"][:, ::-1] @ of_row, self.splits["train"] @ of_row)
+    def _split(self, held_out: Int[np.ndarray, " held"]) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
+        """The splits for these held-out pairs; those of the random share are held out too."""
+        rows = split_rows(self._left_out, held_out)
+        if self.split == "random":
+            rows["id"] = np.union1d(rows["id"], rows.pop("ood"))
+        return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."]:
         """The targets of sums; -1 for a sequence that is no sum of the task's operands."""
@@ -161,7 +164,7 @@ class AdditionTask(SplitTask):
         """The operands (a, b) of every sum of a split, ascending.
 
         Args:
-            split: `train`, `id` or `ood`.
+            split: `train`, `id` or for a square `ood`.
 
         Raises:
             ValueError: an unknown split.
@@ -176,17 +179,16 @@ class AdditionTask(SplitTask):
     @property
     def in_numbers(self) -> bool:
         """Whether each number is one token."""
-        return self.mode in ("number", "modular")
+        return self.mode == "number"
 
     @property
     def _equals(self) -> int:
         """The token `=` where numbers are tokens; `+` comes right before it, after the largest answer."""
-        return (1 if self.mode == "modular" else 2) * self.largest + 2
+        return 2 * self.largest + 2
 
     def answers(self, sums: Int[np.ndarray, "pair 2"]) -> Int[np.ndarray, " pair"]:
-        """What a + b is, modulo largest + 1 in mode `modular`."""
-        total = sums.sum(axis=1, dtype=np.int64)
-        return total % (self.largest + 1) if self.mode == "modular" else total
+        """What a + b is."""
+        return sums.sum(axis=1, dtype=np.int64)
 
     @property
     def seq_len(self) -> int:
@@ -199,7 +201,7 @@ class AdditionTask(SplitTask):
         """Sums as sequences.
 
         Returns:
-            `number`, `modular`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
+            `number`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
             sums padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits
             and one end mark.
         """
@@ -256,18 +258,29 @@ class AdditionTask(SplitTask):
         plane = np.zeros((self.largest + 1, self.largest + 1))
         for name, sums in self.splits.items():
             plane[tuple(sums.T)] = whole[name]
-        return (_hole(self, plane), *_by_distance(self, plane))
+        low, high = self.square_min, self.square_max
+        square = self.split == "square"
+        where = "The frame holds the sums that are never trained. " if square else ""
+        hole = pair_plane(
+            plane,
+            title="Sums answered right",
+            caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that "
+            "adds by rule has no hole.",
+            frame=(low, low, high, high) if square else None,
+        )
+        return (hole, by_distance(plane, low, high)) if square else (hole,)
 
     @property
     def held_out(self) -> str:
         """What is left out of training, in words."""
-        n_ood, n_id = len(self.splits["ood"]), len(self.splits["id"])
+        n_id = len(self.splits["id"])
+        if self.split == "random":
+            return f"{n_id:,} sums at random, by seed {self.split_seed}"
+        n_ood = len(self.splits["ood"])
         return f"{n_ood:,} sums ({self._left_out_in_words}) and {n_id:,} others, by seed {self.split_seed}"
 
     @property
     def _left_out_in_words(self) -> str:
-        if self.split == "random":
-            return f"{self.random_share:.0%} of all pairs at random, asked where (b, a) is not trained"
         return f"both operands in {self.square_min}..{self.square_max}"
 
     def describe(self) -> str:
@@ -275,51 +288,9 @@ class AdditionTask(SplitTask):
         n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
         example = self.in_words(self.splits["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}
-        asked["modular"] = f"the answer is one token, modulo {self.largest + 1}"
         asked["reversed"] = "a token for each digit, the answer's last digit first, then an end mark"
         return (
             f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"
-            f"Trained: {n['train']} sums. Held out (ID test): {n['id']} of the others, by seed.\n"
-            f"Never seen (OOD): {n['ood']} sums, {self._left_out_in_words}."
+            f"Trained: {n['train']} sums. Held out (ID test): {n['id']} of the others, by seed."
+            + (f"\nNever seen (OOD): {n['ood']} sums, {self._left_out_in_words}." if "ood" in n else "")
         )
-
-
-def _hole(task: AdditionTask, plane: np.ndarray) -> Grid:
-    square = task.split == "square"
-    low, high = task.square_min, task.square_max
-    where = "The frame holds the sums that are never trained. " if square else ""
-    return Grid(
-        title="Sums answered right",
-        caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that adds "
-        "by rule has no hole.",
-        x_title="b",
-        y_title="a",
-        x=range(task.largest + 1),
-        y=range(task.largest + 1),
-        values=plane.astype(int).tolist(),
-        frame=(low, low, high, high) if square else None,
-    )
-
-
-def _by_distance(task: AdditionTask, plane: np.ndarray) -> list[Curve]:
-    """Accuracy against the distance to the border of the square: steps inside count upwards from 1."""
-    if task.split != "square":
-        return []
-    operands = np.arange(task.largest + 1)
-    inside = np.minimum(operands - task.square_min, task.square_max - operands) + 1  # <= 0 outside
-    distance = np.minimum.outer(inside, inside)
-    x = np.unique(distance).tolist()
-    shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
-    return [
-        Curve(
-            title="Accuracy against the distance to the border",
-            caption="Steps into the left-out square, where no sum is trained; 0 and below lies outside it. A "
-            "model that goes by neighbouring sums gets worse towards the middle.",
-            x_title="steps into the square",
-            y_title="accuracy",
-            x=x,
-            y=[share.value for share in shares],
-            errors=[share.standard_error for share in shares],
-            mark=0.5,
-        )
-    ]

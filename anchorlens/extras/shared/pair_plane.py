@@ -1,4 +1,4 @@
-"""The picture of a task with two operands: a heat map over a (down) and b (right)."""
+"""Pictures of a task with two operands: a heat map over a (down) and b (right), and accuracy by distance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.tasks.shared.figure_specs import Grid
+from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.figure_specs import Curve, Grid
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -38,4 +39,30 @@ def pair_plane(
         y=range(n),
         values=values,
         frame=frame,
+    )
+
+
+def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
+    """Accuracy against the distance to the border of a square: steps inside count upwards from 1.
+
+    Args:
+        plane: 1 for each pair that is answered right, else 0.
+        low: smallest operand in the square.
+        high: largest operand in the square.
+    """
+    operands = np.arange(len(plane))
+    inside = np.minimum(operands - low, high - operands) + 1  # <= 0 outside
+    distance = np.minimum.outer(inside, inside)
+    x = np.unique(distance).tolist()
+    shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
+    return Curve(
+        title="Accuracy against the distance to the border",
+        caption="Steps into the left-out square, where no sum is trained; 0 and below lies outside it. A "
+        "model that goes by neighbouring sums gets worse towards the middle.",
+        x_title="steps into the square",
+        y_title="accuracy",
+        x=x,
+        y=[share.value for share in shares],
+        errors=[share.standard_error for share in shares],
+        mark=0.5,
     )

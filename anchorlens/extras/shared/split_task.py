@@ -30,7 +30,7 @@ Right = Mapping[str, "Bool[np.ndarray, ' example']"]
 
 
 class SplitTask(TaskConfig):
-    """A task with examples in the splits `train`, `id`, `ood` and perhaps more; whole answers are scored.
+    """A task with examples in the splits `train`, `id`, perhaps `ood` and more; whole answers are scored.
 
     A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split have a
     length, and can be indexed with an array of rows.
@@ -82,7 +82,7 @@ class SplitTask(TaskConfig):
 
         An answer blind to order is right there, so they are not counted in OOD.
         """
-        return np.zeros(len(self.splits["ood"]), dtype=bool)
+        return np.zeros(len(self.splits.get("ood", ())), dtype=bool)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Training sequences with only the answer scored; a task whose loss scores more overrides this."""
@@ -169,9 +169,10 @@ class SplitTask(TaskConfig):
             name: Accuracy.of_some(rows, of=self.there_are(name)) for name, rows in whole.items()
         }
         symmetric = self.answered_by_symmetry
-        counting = whole["ood"][~symmetric][slice(half, None, 1 if half is None else 2)]
-        n_counting = self.there_are("ood") - int(symmetric.sum())
-        measures["ood"] = Accuracy.of_some(counting, of=n_counting) if len(counting) else None
+        if "ood" in whole:
+            counting = whole["ood"][~symmetric][slice(half, None, 1 if half is None else 2)]
+            n_counting = self.there_are("ood") - int(symmetric.sum())
+            measures["ood"] = Accuracy.of_some(counting, of=n_counting) if len(counting) else None
         measures["train"] = Accuracy.of_some(train[0], of=self.there_are("train"))
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
@@ -188,15 +189,19 @@ class SplitTask(TaskConfig):
 
     def overlap(self, trained: TokenBatch) -> Overlap:
         """The training sequences whose prompt is in a test."""
-        tests = {name: self.sequences(self.splits[name]).tokens for name in ("id", "ood")}
+        tests = {name: self.sequences(self.splits[name]).tokens for name in self._tests}
         return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
 
     @property
     def held_out(self) -> str:
         """What is left out of training, in words."""
         meaning = {metric.name: metric.meaning for metric in self.metrics}
-        parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in ("ood", "id"))
+        parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in self._tests[::-1])
         return " and ".join(parts)
+
+    @property
+    def _tests(self) -> list[str]:
+        return [name for name in ("id", "ood") if name in self.splits]
 
     def _right(self, evaluator: Evaluator, examples: Any) -> Bool[np.ndarray, "2 example"]:
         """`_right` of every example, made into sequences some at a time to save memory."""
@@ -214,11 +219,9 @@ class SplitTask(TaskConfig):
         evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
         batches = {"train": self.answers_alone(some)}
-        counting = {
-            "id": np.arange(len(self.splits["id"])),
-            "ood": np.flatnonzero(~self.answered_by_symmetry),
-        }
-        for name, rows in counting.items():
+        for name in self._tests:
+            counts = ~self.answered_by_symmetry if name == "ood" else np.ones(len(self.splits[name]), bool)
+            rows = np.flatnonzero(counts)
             batches[name] = self.sequences(self.splits[name][rng.permutation(rows)[: self.quickly]])
         names = {metric.name: metric.logged_as for metric in self.metrics}
         return {

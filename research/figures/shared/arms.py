@@ -152,7 +152,7 @@ def measure(
     fit: float = FIT,
 ) -> dict[str, Any]:
     """What one cell comes to, at its end and when its training data were fit, and how complex it is."""
-    numbers = {name: cell.numbers[name] for name in (*measures, "label")}
+    numbers = {name: cell.numbers.get(name) for name in (*measures, "label")}
     own = {name: cell.fields[name] for name in ("gamma", "weight_decay", "seed", *fields)}
     complexity = {name: cell.numbers.get(name) for name in COMPLEXITY if name in cell.numbers}
     return {**own, **numbers, **complexity, "at_fit": at_fit(cell, fit)}

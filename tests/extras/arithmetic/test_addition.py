@@ -15,7 +15,7 @@ from anchorlens.show.figures.from_specs import figure_of
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 
-MODES = ("number", "modular", "digits", "reversed")
+MODES = ("number", "digits", "reversed")
 
 
 def pairs(task, split):
@@ -55,14 +55,15 @@ class TestSplits:
     @pytest.mark.parametrize("split", ["square", "random"])
     def test_no_sum_is_in_two_splits_and_all_are_in_one(self, split):
         task = AdditionTask(split=split)
-        parts = [pairs(task, name) for name in ("train", "id", "ood")]
+        parts = [pairs(task, name) for name in task.splits]
         assert sum(map(len, parts)) == len(set.union(*parts)) == 10_000
 
-    def test_the_random_split_leaves_out_the_share_that_is_asked_for(self):
+    def test_the_random_split_holds_out_the_share_that_is_asked_for(self):
         task = AdditionTask(split="random")
-        assert len(task.sums("ood")) == 3000
-        inside = ((task.sums("ood") >= 40) & (task.sums("ood") <= 60)).all(axis=1).sum()
-        assert 80 < inside < 190  # about .3 of 441
+        assert list(task.splits) == ["train", "id"] == [metric.name for metric in task.metrics]
+        assert len(task.sums("id")) == 3000 + 400
+        inside = ((task.sums("id") >= 40) & (task.sums("id") <= 60)).all(axis=1).sum()
+        assert 90 < inside < 210  # about .34 of 441
 
     def test_the_seed_decides_what_is_held_out_and_not_the_square(self):
         one, same, other = (AdditionTask(split_seed=seed) for seed in (0, 0, 1))
@@ -84,13 +85,6 @@ class TestSequences:
         batch = AdditionTask().sequences(np.array([[42, 57], [0, 99]]))
         assert batch.tokens.tolist() == [[42, 199, 57, 200], [0, 199, 99, 200]]
         assert batch.targets.tolist() == [99, 99]
-
-    def test_modulo_the_number_of_operands(self):
-        task = AdditionTask(mode="modular", largest=58, split="random")
-        batch = task.sequences(np.array([[42, 57], [0, 58], [30, 29]]))
-        assert batch.tokens.tolist() == [[42, 59, 57, 60], [0, 59, 58, 60], [30, 59, 29, 60]]
-        assert batch.targets.tolist() == [40, 58, 0] and task.d_vocab == 61
-        assert task.in_words(np.array([[42, 57]])) == ["42+57=40"] and "modulo 59" in task.describe()
 
     @pytest.mark.parametrize(("mode", "answer"), [("digits", [1, 0, 5]), ("reversed", [5, 0, 1])])
     def test_a_token_for_each_digit(self, mode, answer):
@@ -220,6 +214,10 @@ class TestBadInput:
             ({"square_min": 70}, "square_max must be an integer >= 70 and <= 99, got 60"),
             ({"largest": 50}, "square_max must be an integer >= 40 and <= 50, got 60"),
             ({"n_held_out": 9559}, "the splits must leave a pair to train"),
+            (
+                {"mode": "modular"},
+                r"mode must be one of number, digits, reversed, got 'modular'; .*--task modular",
+            ),
             ({"random_share": 0.0, "split": "random"}, "random_share must be a finite number > 0"),
             ({"split_seed": -1}, "split_seed must be an integer >= 0"),
         ],

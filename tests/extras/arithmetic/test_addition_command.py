@@ -85,10 +85,10 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
     assert "4 finished" in call("status", out).stdout
     rows = json.loads(call("status", out, "--json").stdout)["cells"]
     assert {(row["kind"], row["split"]) for row in rows} == {("addition", "square"), ("addition", "random")}
-    assert all(0 <= row["ood"] <= 1 and row["by_probes_phase"] is None for row in rows)
+    assert all(0 <= row["id"] <= 1 and row["by_probes_phase"] is None for row in rows)
     call("diagram", out, "--out", tmp_path / "diagram.html", "--table", tmp_path / "cells.csv")
     page = (tmp_path / "diagram.html").read_text()
-    assert "those of the square or of the random split: above .50" in page and "Commutativity" not in page
+    assert "those of the square: above .50" in page and "Commutativity" not in page
     assert (tmp_path / "cells.csv").read_text().count("addition") == 4
 
 

@@ -95,8 +95,8 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
             one that cannot be registered.
 
     Example:
-        >>> own_tasks("modular_addition.py")  # doctest: +SKIP
-        (<class 'own_tasks_1b0b2c3d_modular_addition.ModularAddition'>,)
+        >>> own_tasks("largest.py")  # doctest: +SKIP
+        (<class 'own_tasks_1b0b2c3d_largest.LargestOfTwo'>,)
     """
     defined = defined_in(path, "task", WHAT_A_TASK_IS, _is_own_task)
     for task in defined:
@@ -265,7 +265,7 @@ def _check(task: Any) -> None:
         raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(
-            f"kind must be a name of lower-case letters, digits and _, modular_addition for example, got "
+            f"kind must be a name of lower-case letters, digits and _, largest_of_two for example, got "
             f"{safe_repr(task.kind)}"
         )
     try:

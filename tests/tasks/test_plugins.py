@@ -30,12 +30,12 @@ from anchorlens.probes import with_own
 from anchorlens.tasks import Metric, TaskConfig, own_tasks, registry
 from anchorlens.training.recipes.run_config import RunConfig, part_classes
 
-PACKAGE = Path(__file__).parents[1] / "third_party" / "modular"
-FILE = PACKAGE / "modular" / "task.py"
+PACKAGE = Path(__file__).parents[1] / "third_party" / "largest"
+FILE = PACKAGE / "largest" / "task.py"
 SMALL = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16}
 RECIPE = {"n_samples": 200, "batch_size": 50, "steps": 60, "warmup_steps": 5, "lr": 1e-2, "eval_every": 10}
 FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **RECIPE}.items()]
-OF_TASK = ["--task=modular_addition", "--modulus=7"]
+OF_TASK = ["--task=largest", "--n-numbers=7"]
 
 
 @pytest.fixture(autouse=True)
@@ -78,31 +78,31 @@ class TestPackage:
         finish(start("train", "--resume", "--out", cut))
         one, other = (load_checkpoint(folder / "ckpt.pt") for folder in (whole, cut))
         assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
-        assert one.task.modulus == 7
+        assert one.task.n_numbers == 7
 
         said = finish(start("classify", cut, "--report", tmp_path / "report.html"))
-        assert "sums held out by seed" in said or "not defined" in said
+        assert "pairs with an odd sum" in said or "not defined" in said
         page = (tmp_path / "report.html").read_text()
-        assert "a share of the pairs is trained" in page and "Measure the norm of every token" in page
+        assert "pairs with an even sum are trained" in page and "Measure the norm of every token" in page
 
         sweep = tmp_path / "sweep"
         axes = ["--seed=0:2", "--engine=local", "--workers=1", "--out", sweep]
         finish(start("sweep", *OF_TASK, *FLAGS, "--steps=20", *axes))
         finish(start("diagram", sweep, "--table", tmp_path / "runs.csv"))
         names, *rows = (tmp_path / "runs.csv").read_text().splitlines()
-        assert len(rows) == 2 and all("modular_addition" in row and "finished" in row for row in rows)
+        assert len(rows) == 2 and all("largest" in row and "finished" in row for row in rows)
         assert "held_out" in names and (sweep / "diagram.html").exists()
 
         assert finish(start("orbits", "7")).strip() == "2"  # 1 2 4, and 3 6 5
         assert "orbits" in finish(start("--help"))
         assert "modulus must be odd" in finish(start("orbits", "8"), code=2)
-        torch.save({"modular": torch.load(cut / "ckpt.pt")}, tmp_path / "nested.pt")
+        torch.save({"largest": torch.load(cut / "ckpt.pt")}, tmp_path / "nested.pt")
         (stored := tmp_path / "stored").mkdir()
         shutil.copy(tmp_path / "nested.pt", stored / "weights.pt")
-        (stored / "config.json").write_text('{"format": "modular run"}')
+        (stored / "config.json").write_text('{"format": "largest run"}')
         for path in (tmp_path / "nested.pt", stored):
-            assert "read by the package modular" in finish(start("evaluate", path))
-        code = "from modular.result import orbits; print(orbits(7)._repr_html_())"
+            assert "read by the package largest" in finish(start("evaluate", path))
+        code = "from largest.result import orbits; print(orbits(7)._repr_html_())"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert "<p>1, 2, 4</p>" in shown.stdout and "<style>" in shown.stdout
 
@@ -114,9 +114,9 @@ class TestPackage:
         ):
             said = call(*command, code=None)
             assert said.exit_code == 3 and len(said.stderr.splitlines()) == 1, said.output
-            assert "no task 'modular_addition'" in said.stderr and "--tasks FILE" in said.stderr
+            assert "no task 'largest'" in said.stderr and "--tasks FILE" in said.stderr
             if command[0] != "train":
-                assert "modular_addition" in call(*command, "--tasks", FILE, "--json").stdout
+                assert "largest" in call(*command, "--tasks", FILE, "--json").stdout
                 monkeypatch.setattr(registry, "_registered", {})
 
     @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ class TestFile:
         out = tmp_path / "run"
         called = call("train", "--tasks", FILE, *OF_TASK, *FLAGS, "--out", out, "--json")
         assert json.loads(called.stdout)
-        assert load_checkpoint(out / "ckpt.pt").task.modulus == 7
-        assert axis_values("modulus", "5:8") == (5, 6, 7)
-        assert "--modulus" in call("sweep", f"--tasks={FILE}", OF_TASK[0], "--help").stdout
-        assert call("train", "--task", "two_anchor", "--modulus=7", "--dry-run", code=2)
+        assert load_checkpoint(out / "ckpt.pt").task.n_numbers == 7
+        assert axis_values("n_numbers", "5:8") == (5, 6, 7)
+        assert "--n-numbers" in call("sweep", f"--tasks={FILE}", OF_TASK[0], "--help").stdout
+        assert call("train", "--task", "two_anchor", "--n-numbers=7", "--dry-run", code=2)
 
     def test_what_is_no_task_is_said(self, tmp_path):
         empty = tmp_path / "empty.py"
@@ -197,7 +197,7 @@ class TestFile:
         registry._files.clear()
         again = pickle.loads(packed)
         assert again.to_dict() == runs[0].task.to_dict() and registry.task_class(again.kind) is type(again)
-        assert dataclasses.replace(again, modulus=5).d_vocab == 6
+        assert dataclasses.replace(again, n_numbers=5).d_vocab == 5
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class TestRegistering:
         path = tmp_path / "mine.py"
         path.write_text(f"{FILE.read_text()}\n    out: str = ''\n")
         done = call(command, "--tasks", path, "--out", tmp_path / "a", code=2)
-        assert "got out of ModularAddition. Give it another name" in done.stderr
+        assert "got out of LargestOfTwo. Give it another name" in done.stderr
 
 
 def with_field(name):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from anchorlens.show import view
 from anchorlens.views import html
-from modular.result import Orbits
+from largest.result import Orbits
 
 
 @html.register

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from anchorlens.cli import in_group, one_line_errors
-from modular.result import orbits
+from largest.result import orbits
 
 
 @in_group("Train many and compare them")

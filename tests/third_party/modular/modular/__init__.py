@@ -1,1 +1,0 @@
-"""Modular addition: a task, a probe, a command, a view and an importer of it."""

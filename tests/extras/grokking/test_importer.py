@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from anchorlens import CheckpointError, classify, evaluate, open_checkpoint
 from anchorlens.cli import app
+from anchorlens.extras.grokking.fourier import fourier
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.probes import along, compare, embedding_pca, stable_rank
 from anchorlens.tasks.shared.evaluator import Evaluator
@@ -31,7 +32,9 @@ OPERATIONS = {
     "x2xyy2": lambda a, b: (a * a + a * b + b * b) % P,
     "x3xy": lambda a, b: (a**3 + a * b) % P,
 }
-pytestmark = pytest.mark.filterwarnings("ignore:.*(not used|assumed|operation |left out).*:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(not used|assumed|operation |left out|read as heads):UserWarning"
+)
 
 
 def grokked_demo(folder, answer=add, last=None, **more):
@@ -347,3 +350,17 @@ def test_public_runs(name, p, tokens, accuracy):
         task.sequences(np.arange(p * p)).tokens
     )
     assert f"{(answered == task.answers).mean():.4f}" == accuracy
+
+
+@pytest.mark.parametrize(
+    ("name", "explained", "irrelevance"),
+    [
+        ("progress_measures/mod_addition_no_wd.pth", 0.958, None),
+        ("progress_measures/low_precision_mod_addition.pth", 0.634, None),
+        ("pizza/model_18c9ev5v5p.pt", 0.992, 0.174),
+    ],
+)
+def test_published_readings_from_the_files_themselves(name, explained, irrelevance):
+    found = fourier(public(name))
+    assert round(found.explained, 3) == explained
+    assert irrelevance is None or round(found.distance_irrelevance, 3) == irrelevance

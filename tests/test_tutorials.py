@@ -64,7 +64,7 @@ def texts(notebook):
 class TestStored:
     def test_tutorials_are_numbered_without_gaps(self):
         numbers = [int(path.name.split("_")[0]) for path in TUTORIALS]
-        assert len(numbers) == 10 and numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) == 11 and numbers == list(range(1, len(numbers) + 1))
         assert sorted(TUTORIALS) == TUTORIALS  # in a list of files they stand in their order
 
     def test_it_is_a_valid_notebook(self, notebook):

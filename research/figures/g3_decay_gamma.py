@@ -2,7 +2,7 @@
 
     python research/figures/g3_decay_gamma.py [--seed 1 2 3] [--suffix .png]
 
-Addition modulo 59 at four decays and four gammas. The four outcomes have the names of Liu et al. (arXiv
+Addition modulo 59 at three decays and three gammas. The four outcomes have the names of Liu et al. (arXiv
 2205.10343): comprehension, grokking, memorisation, confusion.
 """
 
@@ -18,7 +18,7 @@ from shared.common import options
 from shared.control_arms import Row, finish, measured, over_seeds
 from shared.grokking import OUTCOMES, SEEDS, correlation, curves, outcome, setting, wait
 
-GAMMAS, DECAYS = (0.2, 0.36, 0.5, 0.64), (0.0, 0.3, 1.0, 3.0)
+GAMMAS, DECAYS = (0.2, 0.36, 0.64), (0.0, 1.0, 3.0)
 LARGE, MIDDLE, SMALL = 0.2, 0.36, 0.64
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,8 +16,11 @@ ROW_HEIGHT = 190
 BELOW = 110
 """Pixels below the last row for its axis and the legend."""
 _DASHES = {"train": "dot", "id": "dash", "ood": "solid"}
-_LAST_DASH = "dashdot"
-_IN_WORDS = {"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"}
+_OTHER_DASHES = ("dashdot", "longdash", "longdashdot")
+_IN_WORDS = {
+    **{"dot": "dotted", "dash": "dashed", "solid": "solid", "dashdot": "dash-dotted"},
+    **{"longdash": "long-dashed", "longdashdot": "long-dash-dotted"},
+}
 
 
 class Point(NamedTuple):
@@ -56,14 +60,16 @@ def along_figure(
         probe, _, reading = name.partition(".")
         title = reading if len(probes) == 1 else f"{in_words(probe)}:<br>{reading}"
         figure.update_yaxes(title=title, row=row, col=1)
+    others = [metric for metric in metrics if metric not in _DASHES]
+    dashes = {**_DASHES, **dict(zip(others, itertools.cycle(_OTHER_DASHES), strict=False))}
     for metric in metrics:
         for group, points in over_seeds(metric).items():
-            dash = _DASHES.get(metric, _LAST_DASH)
-            _add(figure, points, f"{metric}, {group}", colour_of[group], n_rows, dash=dash)
+            _add(figure, points, f"{metric}, {group}", colour_of[group], n_rows, dash=dashes[metric])
+    lines = ", ".join(f"{name} {_IN_WORDS[dashes[name]]}" for name in metrics)
     if metrics:
-        lines = ", ".join(f"{name} {_IN_WORDS[_DASHES.get(name, _LAST_DASH)]}" for name in metrics)
-        figure.update_yaxes(title=f"answers<br><sup>{lines}</sup>", row=n_rows, col=1)
-    figure.update_xaxes(title="optimizer step", row=n_rows, col=1)
+        figure.update_yaxes(title="answers", row=n_rows, col=1)
+    x_title = f"optimizer step<br><sup>answers: {lines}</sup>" if metrics else "optimizer step"
+    figure.update_xaxes(title=x_title, row=n_rows, col=1)
     title = "Along training" if len(probes) != 1 else f"{in_words(probes[0])} along training"
     rows_height = ROW_HEIGHT * n_rows
     figure.update_layout(legend={"orientation": "h", "y": -55 / rows_height, "yanchor": "top"})

@@ -40,10 +40,11 @@ def law(row: Row) -> float:
 
 def slope(rows: Sequence[Row]) -> float | None:
     """Least-squares slope of the step at which runs generalise, over gamma; None for fewer than three."""
-    points = [(row["gamma"], row["generalises_at"]) for row in rows if row["generalises_at"] is not None]
-    if len(points) < 3:
+    found = [row for row in rows if row["generalises_at"] is not None]
+    if len(found) < 3:
         return None
-    return float(np.polyfit(*zip(*points, strict=True), 1)[0])
+    gammas, steps = ([row[name] for row in found] for name in ("gamma", "generalises_at"))
+    return float(np.polyfit(gammas, steps, 1)[0])
 
 
 def ratio_to_law(rows: Sequence[Row]) -> float | None:

@@ -219,7 +219,7 @@ def bounds(claim: Mapping[str, Any]) -> tuple[float, float]:
 def finish(
     given: argparse.Namespace,
     figure: str,
-    picture: go.Figure,
+    picture: go.Figure | Mapping[str, go.Figure],
     rows: Sequence[Row],
     numbers: Mapping[str, Mapping[int, float]],
     **more: Any,
@@ -229,7 +229,7 @@ def finish(
     Args:
         given: the command line.
         figure: name of the files.
-        picture: that is drawn.
+        picture: that is drawn, or several by their names.
         rows: of every run.
         numbers: claim -> seed -> number.
         **more: what else the JSON holds.

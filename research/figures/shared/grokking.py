@@ -40,7 +40,7 @@ RECIPE: Mapping[str, Any] = {
 """All trained pairs in every update, at a constant rate; decay 1 unless an arm says otherwise."""
 
 
-def setting(operation: str = "add", modulus: int = MODULUS) -> dict[str, Any]:
+def setting(operation: Any = "add", modulus: int = MODULUS) -> dict[str, Any]:
     """The fields of a run: the task, the network that reads it, and the recipe."""
     task = ModularTask(modulus=modulus, operation=operation, trained_share=SHARE)
     n = {"n_samples": task.n_trained, "batch_size": task.n_trained}

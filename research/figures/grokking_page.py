@@ -14,7 +14,9 @@ from statistics import fmean
 from typing import Any
 
 from control_page import DOCS, answers, environment, figures_found, write
+from shared import numerals
 from shared.control_arms import GROKKING_CLAIMS
+from shared.grokking import CURVES
 from shared.sentences import sentences_of
 
 PAGE, TEMPLATE = DOCS / "grokking.md", "grokking_page.md.jinja"
@@ -32,22 +34,20 @@ def written(found: Mapping[str, Any] | None = None) -> str:
             figures=found,
             said={row["name"]: row for row in rows},
             so=sentences_of(Path(TEMPLATE)),
-            steps=steps_of(found),
+            mean_at=mean_at_end(found),
         )
     )
     return text.strip() + "\n"
 
 
-def steps_of(found: Mapping[str, Any]) -> Any:
-    """A function for the template: the mean over seeds of a step of an arm's runs, or `never`."""
+def mean_at_end(found: Mapping[str, Any]) -> Any:
+    """A function for the template: an accuracy at the end of the runs of an arm of g3, mean over seeds."""
 
-    def steps(figure: str, arm: str, what: str = "generalises_at") -> str:
-        values = [run[what] for run in found[figure]["runs"] if run["arm"] == arm]
-        if not values:
-            raise KeyError(f"{figure} must have an arm {arm!r}")
-        return "never" if None in values else f"{fmean(values):,.0f}"
+    def mean_at(arm: str, name: str) -> str:
+        runs = [run for run in found["g3_decay_gamma"]["runs"] if run["arm"] == arm]
+        return numerals.number(fmean(run["curves"][-1][1 + CURVES.index(name)] for run in runs))
 
-    return steps
+    return mean_at
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Layout = Literal["a b =", "a op b =", "a b", "a B =", "a B"]
 _AT_ONCE = 4096
+_TRAINED = 0.25
+"""What marks a trained pair in the plane, between 0 (wrong) and 1 (right)."""
 _LARGEST = 499
 _IN_WORDS = {
     **{name: f"a {sign} b" for name, sign in SIGNS.items()},
@@ -309,10 +311,11 @@ class ModularTask(TaskConfig):
     ) -> tuple[FigureSpec, ...]:
         """Every held-out pair as a point of a plane, and accuracy by whether the mirror was trained."""
         plane = pair_plane(
-            np.where(groups["id"], right, np.nan).reshape(self.modulus, self.modulus),
+            np.select([groups["id"], groups["train"]], [right, _TRAINED], np.nan).reshape(-1, self.modulus),
             title="Held-out pairs answered right",
-            caption="Every held-out pair: filled where the answer is right. Blank pairs were trained. A "
-            "model that knows only that the order does not matter fills the mirrors of the blank pairs.",
+            caption="Dark pairs are held out and answered right, white ones are held out and answered wrong, "
+            "and pale ones were trained. A model that knows only that the order does not matter is dark at "
+            "the mirrors of the pale pairs.",
         )
         titles = {metric.name: metric.title for metric in METRICS}
         bars = Bars(

@@ -94,8 +94,10 @@ def test_one_that_knows_the_trained_pairs_in_both_orders():
     assert shares == {"train": 1, "mirrored": 1, "unmirrored": 0, "id": n["mirrored"] / n["id"]}
     assert all(evaluation.measure(metric.name).standard_error == 0 for metric in task.metrics)
     plane, bars = evaluation.figure_specs
-    blank = [value is None for row in plane.values for value in row]
-    assert blank == task.trained.tolist() and bars.y["mirror not trained"] == 0
+    marked = [value == 0.25 for row in plane.values for value in row]
+    assert marked == task.trained.tolist() and bars.y["mirror not trained"] == 0
+    dark = {divmod(i, P) for i, value in enumerate(sum(plane.values, [])) if value == 1}
+    assert dark == {(a, b) for b, a in known if (a, b) not in known}
 
 
 def test_with_a_training_set_every_other_pair_is_held_out():

@@ -142,7 +142,7 @@ def test_bad_configs_say_what_is_wrong(fields, message):
         ({"d_vocab": 10**9}, "d_vocab must be an integer >= 1 and <= 100000000, got 1000000000"),
         ({"d_model": 10**6, "d_mlp": 10**6}, "parameters, more than 1,000,000,000,000"),
         ({"n_ctx": 10**4999}, "n_ctx must be an integer >= 1 and <= 1000000, got an integer of 5,000"),
-        ({"variant": "x" * 5_000_000}, "variant must be one of gpt2, postnorm, released, got 'xxx"),
+        ({"variant": "x" * 5_000_000}, "variant must be one of gpt2, postnorm, released, plain, got 'xxx"),
     ],
 )
 def test_a_model_of_absurd_size_is_refused(fields, message):

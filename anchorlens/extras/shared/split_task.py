@@ -189,18 +189,20 @@ class SplitTask(TaskConfig):
 
     def overlap(self, trained: TokenBatch) -> Overlap:
         """The training sequences whose prompt is in a test."""
-        tests = {name: self.sequences(self.splits[name]).tokens for name in self._tests}
+        tests = {name: self.sequences(self.splits[name]).tokens for name in self._test_splits}
         return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
 
     @property
     def held_out(self) -> str:
         """What is left out of training, in words."""
         meaning = {metric.name: metric.meaning for metric in self.metrics}
-        parts = (f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in self._tests[::-1])
+        parts = (
+            f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in self._test_splits[::-1]
+        )
         return " and ".join(parts)
 
     @property
-    def _tests(self) -> list[str]:
+    def _test_splits(self) -> list[str]:
         return [name for name in ("id", "ood") if name in self.splits]
 
     def _right(self, evaluator: Evaluator, examples: Any) -> Bool[np.ndarray, "2 example"]:
@@ -219,7 +221,7 @@ class SplitTask(TaskConfig):
         evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
         batches = {"train": self.answers_alone(some)}
-        for name in self._tests:
+        for name in self._test_splits:
             counts = ~self.answered_by_symmetry if name == "ood" else np.ones(len(self.splits[name]), bool)
             rows = np.flatnonzero(counts)
             batches[name] = self.sequences(self.splits[name][rng.permutation(rows)[: self.quickly]])

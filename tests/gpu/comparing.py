@@ -14,6 +14,7 @@ RECIPE = {"batch_size": 16, "steps": 5, "epochs": None, "warmup_steps": 2, "log_
 TASKS = {
     "two_anchor": {"key_max": 24, "n_samples": 32},
     "addition": {"largest": 20, "square_min": 5, "square_max": 8, "n_held_out": 20, "n_samples": 32},
+    "modular": {"modulus": 7, "d_vocab": 8, "d_vocab_out": 7, "n_samples": 32, "gamma": 0.8},
     "scan": {"n_held_out": 20, "n_samples": 32},
     "prontoqa": {"n_test": 20, "n_samples": 32},
     "cogs": {"n_samples": 4, "batch_size": 2},

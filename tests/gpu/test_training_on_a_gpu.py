@@ -73,10 +73,13 @@ def on(device, run):
 def members(run):
     """Three that differ in gamma, seed, learning rate, decay and clipping."""
     model, recipe = run.model_config, run.train_config
+    smallest = (
+        0.6 if getattr(model, "variant", "") == "plain" else 0.3
+    )  # without norms small gammas multiply rounding
     return [
         run,
         run._replace(
-            model_config=replace(model, gamma=0.3),
+            model_config=replace(model, gamma=smallest),
             train_config=replace(recipe, seed=1, lr=3e-3, weight_decay=0.0),
         ),
         run._replace(

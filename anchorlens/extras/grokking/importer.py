@@ -85,6 +85,11 @@ def read(source: Source) -> Imported | ImportedModel:
     notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
     if not {*_ACTIVATION} & {*said, *table}:
         notes.append("it does not say its activation: act_fn relu is assumed")
+    if run.along and not run.says_steps:
+        last = run.along[-1][0]
+        notes.append(
+            f"it does not say the steps of its checkpoints: they are counted as evenly spaced up to {last:,}"
+        )
     if said.get("attn_coeff", 1) != 1:
         notes.append(
             f"the constant part of its attention (attn_coeff {said['attn_coeff']:.3g}) is read as heads that "

@@ -69,6 +69,14 @@ class Run(NamedTuple):
         return max([*([] if said is None else [said]), *(step for step, *_ in self.along)], default=None)
 
     @property
+    def says_steps(self) -> bool:
+        """Whether the file says after which steps the entries of its trajectory were saved."""
+        return any(
+            key in self.content and self.content.get(steps) is not None
+            for key, steps in _TRAJECTORIES.items()
+        )
+
+    @property
     def log(self) -> tuple[Mapping[str, Any], ...]:
         """Its losses and accuracies as lines of a log; a shorter list is of every k-th step."""
         lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}

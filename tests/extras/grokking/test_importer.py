@@ -91,6 +91,15 @@ class TestTheDemo:
             "operation add: its last weights answer 1.0000 of its 15 trained pairs" in n for n in opened.notes
         )
 
+    def test_steps_that_it_does_not_say_are_counted_and_a_note_says_so(self, tmp_path):
+        path = grokked_demo(tmp_path)
+        content = torch.load(path, weights_only=False)
+        assert not any("the steps of its checkpoints" in note for note in open_checkpoint(path).notes)
+        del content["checkpoint_epochs"]
+        opened = open_checkpoint(save(tmp_path / "without.pth", content))
+        (note,) = (note for note in opened.notes if "does not say the steps of its checkpoints" in note)
+        assert note.endswith("evenly spaced up to 14") and list(opened.trajectory) == [0, 7, 14, 20]
+
     def test_every_step_computes_what_was_saved(self, tmp_path):
         opened = open_checkpoint(grokked_demo(tmp_path))
         for step, weights in zip((0, 10, 20), (start(), network(add, TRAINED), network()), strict=True):

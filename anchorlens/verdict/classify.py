@@ -163,12 +163,13 @@ def _course(
     if has_phases(metrics.values()) or not has_labels(metrics.values()):
         return ""
     names = {name: metrics[name].logged_as for name in ("train", "id")}
-    lines = [line for line in log if names["id"] in line]
-    lines = lines or [{"step": p.step, names["train"]: p.train, names["id"]: p.id} for p in points]
-    if not lines:
+    logged = [line for line in log if names["id"] in line]
+    saved = [{"step": p.step, names["train"]: p.train, names["id"]: p.id} for p in points]
+    if not logged and not saved:
         return ""
-    passed = passed_at(lines, metrics.values(), behaviour.chance)
-    return f" It {course_in_words(passed['train'], passed['id'])}."
+    passed = passed_at(logged or saved, metrics.values(), behaviour.chance)
+    whose = "It" if logged else "By its checkpoints, it"
+    return f" {whose} {course_in_words(passed['train'], passed['id'])}."
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:

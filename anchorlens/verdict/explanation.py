@@ -19,9 +19,7 @@ _OUTSIDE = {
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }
-_NOT_BY_PROBES = (
-    "There is no verdict by the probes, which are calibrated on tasks that leave an OOD test out."
-)
+_NOT_BY_PROBES = "There is no verdict by the probes, which are calibrated on tasks with an OOD test."
 TIE = 2.0
 """The probes cannot tell a phase from the next if it is less than this many times as probable: of the runs of
 the zoo with such a phase by the probes, six in ten have it by behaviour."""

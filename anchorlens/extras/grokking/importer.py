@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 KIND = "run of modular arithmetic"
 
 _ASKED = tuple(name for name in OPERATIONS if name not in ("table", "random"))
-_SAID = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
+_NAMES_IN_CONFIGS = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
 """What a configuration calls an operation -> the operation."""
 _CLEAR = 2
 """An operation is found if it is this many times as often right as every other one."""
@@ -68,35 +68,35 @@ def read(source: Source) -> Imported | ImportedModel:
     """
     run = layouts.run_in(source.content)
     assert run is not None
-    said, table, path = _configuration(source, run)
-    weights = hooked(run.weights, said)
+    config, table, path = _configuration(source, run)
+    weights = hooked(run.weights, config)
     given = source.task if source.config is None else source.config.task() or source.task
     if given is not None and not isinstance(given, ModularTask):
         raise ValueError(f"its task must be of the kind modular, got {given.kind}. Leave it out.")
-    task = given or _without_operation(weights, said)
-    if {"d_model", "n_layers", "n_ctx"} <= said.keys():  # a HookedTransformerConfig
-        fields = {**said, **table}
+    task = given or _without_operation(weights, config)
+    if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
+        fields = {**config, **table}
     else:
-        activation = next((said[name] for name in _ACTIVATION if name in said), "relu")
+        activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
         fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
     found = hooked_transformer.read(
         replace(source, content=weights, config=Settings(path, fields), task=task)
     )
     notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
-    if not {*_ACTIVATION} & {*said, *table}:
+    if not {*_ACTIVATION} & {*config, *table}:
         notes.append("it does not say its activation: act_fn relu is assumed")
-    if run.along and not run.says_steps:
+    if run.along and not run.has_steps:
         last = run.along[-1][0]
         notes.append(
             f"it does not say the steps of its checkpoints: they are counted as evenly spaced up to {last:,}"
         )
-    if said.get("attn_coeff", 1) != 1:
+    if config.get("attn_coeff", 1) != 1:
         notes.append(
-            f"the constant part of its attention (attn_coeff {said['attn_coeff']:.3g}) is read as heads that "
-            "attend evenly, which is exact at the last position"
+            f"the constant part of its attention (attn_coeff {config['attn_coeff']:.3g}) is read as heads "
+            "that attend evenly, which is exact at the last position"
         )
     if given is None:
-        operation, note = _operation(_answered(found, task), task.modulus, split, said)
+        operation, note = _operation(_answered(found, task), task.modulus, split, config)
         task = replace(task, operation=operation)
         notes.append(note)
     if split is None:
@@ -106,32 +106,32 @@ def read(source: Source) -> Imported | ImportedModel:
     checkpoint = replace(
         found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
     )
-    entries, left_out = _entries(source.path, run, said, checkpoint)
+    entries, left_out = _entries(source.path, run, config, checkpoint)
     return Imported(checkpoint, (*notes, *left_out), Trajectory(entries), run.log)
 
 
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
     """What the file, the JSON beside it and the caller say; the caller's table `model`; a path for errors."""
-    said, path = run.said, source.file
-    if not said and (settings := layouts.beside(source.file)) is not None:
-        said, path = settings.values, settings.path
+    config, path = run.config, source.file
+    if not config and (settings := layouts.beside(source.file)) is not None:
+        config, path = settings.values, settings.path
     if source.config is None:
-        return said, {}, path
+        return config, {}, path
     given = dict(source.config.values)
     table = given.pop("model", {})
     table = table if isinstance(table, dict) else {}  # rep_theory's is the name of a class
     given.pop("task", None)
-    return {**said, **given}, table, source.config.path
+    return {**config, **given}, table, source.config.path
 
 
-def _without_operation(weights: Mapping[str, Tensor], said: Mapping[str, Any]) -> ModularTask:
+def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> ModularTask:
     """The task that weights of these sizes can have, its operation still to be found."""
     n_tokens, n_positions = len(weights["embed.W_E"]), len(weights["pos_embed.W_pos"])
     tokens: Any = ("a b", "a b =", "a op b =")[n_positions - 2]
     n_numbers = n_tokens - (n_positions - 2)
-    if said.get("diff_vocab"):  # of pizza: the second number has tokens of its own
+    if config.get("diff_vocab"):  # of pizza: the second number has tokens of its own
         tokens, n_numbers = tokens.replace("b", "B"), n_numbers // 2
-    name, claimed = layouts.said_modulus(said) or ("p", n_numbers)
+    name, claimed = layouts.modulus_field(config) or ("p", n_numbers)
     if claimed != n_numbers:
         raise ValueError(
             f"{name} must be {n_numbers}, since the weights have {n_tokens} tokens and read `{tokens}`, got "
@@ -147,7 +147,7 @@ def _answered(found: Imported | ImportedModel, task: ModularTask) -> Int[np.ndar
 
 
 def _operation(
-    answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, said: Mapping[str, Any]
+    answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, config: Mapping[str, Any]
 ) -> tuple[Any, str]:
     """The operation under which answers are right, and a note on it.
 
@@ -163,7 +163,7 @@ def _operation(
             f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it, and at "
             f"most {shares[second]:.4f} under any other"
         )
-    names = (_SAID.get(str(said.get(key))) for key in ("fn_name", "operation", "op"))
+    names = (_NAMES_IN_CONFIGS.get(str(config.get(key))) for key in ("fn_name", "operation", "op"))
     named = next(filter(None, names), None)
     fits = [
         name
@@ -200,7 +200,7 @@ def _training_data(task: ModularTask, split: list[int] | None) -> Any:
 
 
 def _entries(
-    path: Path, run: Run, said: Mapping[str, Any], checkpoint: Checkpoint
+    path: Path, run: Run, config: Mapping[str, Any], checkpoint: Checkpoint
 ) -> tuple[dict[int, Callable[[], Checkpoint]], list[str]]:
     """Step -> what makes its checkpoint; and notes on entries that are left out."""
     entries: dict[int, Callable[[], Checkpoint]] = {}
@@ -208,7 +208,7 @@ def _entries(
 
     def at(step: int, weights: Mapping[str, Tensor]) -> Checkpoint:
         with reading(path):
-            found, _ = in_one_precision(hooked(weights, said))
+            found, _ = in_one_precision(hooked(weights, config))
         return replace(checkpoint, weights={name: found[name] for name in checkpoint.weights}, step=step)
 
     def of_file(step: int, file: Path) -> Checkpoint:

@@ -41,7 +41,7 @@ class Run(NamedTuple):
 
     weights: Mapping[str, Tensor]
     """The last weights, by the names and in the orientation of the file."""
-    said: Mapping[str, Any]
+    config: Mapping[str, Any]
     """Its configuration; empty where it has none."""
     along: tuple[tuple[int, str, Any], ...]
     """Step, name and content of each entry of the trajectory, in the order of the file."""
@@ -54,7 +54,7 @@ class Run(NamedTuple):
         return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
             self.along
             or "train_indices" in self.content
-            or said_modulus(self.said)
+            or modulus_field(self.config)
             or is_transposed(self.weights)
             or "x_embed" in self.weights
         )
@@ -62,14 +62,14 @@ class Run(NamedTuple):
     @property
     def step(self) -> int | None:
         """The step of the last weights: as the file says, that of its last loss, or of its last entry."""
-        said = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
+        last = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
         losses = self.content.get("train_losses")
-        if said is None and isinstance(losses, list) and losses:
-            said = len(losses) - 1
-        return max([*([] if said is None else [said]), *(step for step, *_ in self.along)], default=None)
+        if last is None and isinstance(losses, list) and losses:
+            last = len(losses) - 1
+        return max([*([] if last is None else [last]), *(step for step, *_ in self.along)], default=None)
 
     @property
-    def says_steps(self) -> bool:
+    def has_steps(self) -> bool:
         """Whether the file says after which steps the entries of its trajectory were saved."""
         return any(
             key in self.content and self.content.get(steps) is not None
@@ -97,13 +97,13 @@ def run_in(content: Mapping[str, Any]) -> Run | None:
     Raises:
         ValueError: a trajectory and its steps do not have the same length.
     """
-    said = next((content[name] for name in _CONFIGS if type(content.get(name)) is dict), {})
+    config = next((content[name] for name in _CONFIGS if type(content.get(name)) is dict), {})
     lists = {key: content[key] for key in _TRAJECTORIES if isinstance(content.get(key), list)}
     key = next((key for key, tables in lists.items() if any(map(_weights, tables))), None)
     along = () if key is None else _entries(content, key)
     tables = (*(content.get(name) for name in _WEIGHTS), content, *(table for *_, table in reversed(along)))
     weights = next((weights for table in tables if (weights := _weights(table))), None)
-    return None if weights is None else Run(weights, said, along, content)
+    return None if weights is None else Run(weights, config, along, content)
 
 
 def _weights(table: object) -> Mapping[str, Tensor] | None:
@@ -130,9 +130,9 @@ def _is_step(value: object) -> bool:
     return type(value) is int and 0 <= value < 10**12
 
 
-def said_modulus(said: Mapping[str, Any]) -> tuple[str, int] | None:
+def modulus_field(config: Mapping[str, Any]) -> tuple[str, int] | None:
     """The field of a configuration that says p, and p."""
-    return next(((name, said[name]) for name in _MODULI if type(said.get(name)) is int), None)
+    return next(((name, config[name]) for name in _MODULI if type(config.get(name)) is int), None)
 
 
 def is_transposed(weights: Mapping[str, Tensor]) -> bool:

@@ -22,12 +22,12 @@ _TURNS = {
 _WITH_BIAS = ("attn.W_Q", "attn.W_K", "attn.W_V", "attn.W_O", "mlp.W_in", "mlp.W_out", "unembed.W_U")
 
 
-def hooked(weights: Mapping[str, Tensor], said: Mapping[str, Any]) -> dict[str, Tensor]:
+def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     """Weights as TransformerLens stores them, with biases of zero where the network has none.
 
     Args:
         weights: by TransformerLens' names, in either orientation.
-        said: the configuration; `attn_coeff` is the part of attention that is a softmax.
+        config: the configuration; `attn_coeff` is the part of attention that is a softmax.
 
     Raises:
         ValueError: no HookedTransformer computes the same.
@@ -39,8 +39,8 @@ def hooked(weights: Mapping[str, Tensor], said: Mapping[str, Any]) -> dict[str, 
     if is_transposed(weights):
         n_heads = len(found["blocks.0.attn.W_Q"])
         found = {name: _turned(name, weight, n_heads) for name, weight in found.items()}
-    if "attn_coeff" in said:
-        found = _without_mask(found, said["attn_coeff"])
+    if "attn_coeff" in config:
+        found = _without_mask(found, config["attn_coeff"])
     for name, weight in tuple(found.items()):
         if name.endswith(_WITH_BIAS):
             shape = weight.shape[::2] if weight.ndim == 3 and name[-1] in "QKV" else weight.shape[-1:]

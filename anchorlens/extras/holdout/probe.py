@@ -132,7 +132,7 @@ def holdout(
 
     Does not detect: which rule, and whether it holds outside the training data. The ratio of random labels is
     not 0 but up to .5, and a model that memorised can read the same whether it answers held-out data or not,
-    so the ratio is no estimate of held-out accuracy.
+    so the ratio is not an estimate of held-out accuracy.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

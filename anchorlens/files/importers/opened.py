@@ -221,14 +221,14 @@ def _weights_file(folder: Path) -> Path:
     """The weights file of a folder, whose config.json says what it is."""
     for name in _NAMED_IN_A_FOLDER:
         check_inside(folder, folder / name, BLOBS)
-    is_told = (folder / "config.json").is_file()
-    config = Settings.read(folder / "config.json") if is_told else Settings(folder / "config.json", {})
-    for importer in (*installed_importers(), *(IMPORTERS if is_told else ())):
+    has_config = (folder / "config.json").is_file()
+    config = Settings.read(folder / "config.json") if has_config else Settings(folder / "config.json", {})
+    for importer in (*installed_importers(), *(IMPORTERS if has_config else ())):
         file = importer.file_in(folder, config)
         if file is not None:
             check_inside(folder, file, BLOBS)
             return file
-    if not is_told:
+    if not has_config:
         inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
         raise CheckpointError(
             folder,

@@ -100,6 +100,9 @@ class TestTheDemo:
         (note,) = (note for note in opened.notes if "does not say the steps of its checkpoints" in note)
         assert note.endswith("evenly spaced up to 14") and list(opened.trajectory) == [0, 7, 14, 20]
 
+    def test_without_a_log_of_accuracies_its_course_is_that_of_its_checkpoints(self, tmp_path):
+        assert "By its checkpoints, it fits after" in classify(grokked_demo(tmp_path)).explanation
+
     def test_every_step_computes_what_was_saved(self, tmp_path):
         opened = open_checkpoint(grokked_demo(tmp_path))
         for step, weights in zip((0, 10, 20), (start(), network(add, TRAINED), network()), strict=True):

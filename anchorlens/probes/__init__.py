@@ -16,6 +16,7 @@ from anchorlens.probes.along import Along, along
 from anchorlens.probes.any_model.activation_patching import activation_patching
 from anchorlens.probes.any_model.attention_patterns import attention_patterns
 from anchorlens.probes.any_model.embedding_pca import embedding_pca
+from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
@@ -55,6 +56,7 @@ __all__ = [
     "first_layer_tsne",
     "fusion_similarity",
     "gradient_sharing",
+    "holdout",
     "information_flow",
     "interchange",
     "mask_key_token",

@@ -12,6 +12,7 @@ from anchorlens.plugins import installed, what_to_install
 from anchorlens.probes.any_model.activation_patching import activation_patching
 from anchorlens.probes.any_model.attention_patterns import attention_patterns
 from anchorlens.probes.any_model.embedding_pca import embedding_pca
+from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
@@ -49,6 +50,7 @@ _CORE: tuple[Callable[..., ProbeResult], ...] = (
     embedding_pca,
     stable_rank,
     training_regime,
+    holdout,
 )
 """The probes of the core, in order."""
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anchorlens.extras.shared.further_training import AdamW
+from anchorlens.probes.shared.further_training import AdamW
 from anchorlens.models.running import device_of, evaluation_mode, sequences_per_batch
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state

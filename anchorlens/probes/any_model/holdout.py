@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.holdout.picture import accuracy_lines
-from anchorlens.extras.shared.further_training import AdamW, Copies
+from anchorlens.probes.plots.accuracy_lines import accuracy_lines
+from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.files.importers.inputs import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.probes.shared.calling import takes_any
@@ -20,7 +19,6 @@ from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE
-from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks.shared.asking import blaming
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
-
-CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 UPDATES = (0, 20, 40, 80)
 """Updates before each measurement."""

@@ -9,8 +9,8 @@ from known_models import ARCHITECTURES, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint, preset, train
 from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.extras.holdout.probe import holdout
-from anchorlens.extras.shared.further_training import AdamW, Copies
+from anchorlens.probes.any_model.holdout import holdout
+from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.models.config import VARIANTS
 from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, SHIPPED
 from anchorlens.training import checkpoints

@@ -1,1 +1,0 @@
-"""Whether training data that are left out of further training survive."""

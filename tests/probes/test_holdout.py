@@ -9,10 +9,10 @@ from known_models import ARCHITECTURES, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint, preset, train
 from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.probes.any_model.holdout import holdout
-from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.models.config import VARIANTS
 from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, SHIPPED
+from anchorlens.probes.any_model.holdout import holdout
+from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.training import checkpoints
 
 CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)

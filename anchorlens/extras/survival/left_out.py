@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anchorlens.probes.shared.further_training import AdamW
 from anchorlens.models.running import device_of, evaluation_mode, sequences_per_batch
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
+from anchorlens.probes.shared.further_training import AdamW
 from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair

@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.plots.accuracy_lines import accuracy_lines
-from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.files.importers.inputs import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
+from anchorlens.probes.plots.accuracy_lines import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
+from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE

@@ -20,6 +20,7 @@ from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from anchorlens.files.importers.inputs import Input
+    from anchorlens.tasks.shared.base import Task
     from anchorlens.tasks.shared.batch import TokenBatch
 
 
@@ -147,11 +148,15 @@ class TrainingData:
         """The file is read when the first checkpoint needs it."""
         self._path, self._batch = path, None
 
-    def of(self, given: Input) -> TokenBatch | None:
+    def of(self, given: Input, task: Task | None) -> TokenBatch | None:
         """The data for a checkpoint; None if it has its own, or no file was given.
 
+        Args:
+            given: the checkpoint.
+            task: the task whose sequences they must be; None for any.
+
         Raises:
-            CheckpointError: the file cannot be read, or does not fit the task of the checkpoint.
+            CheckpointError: the file cannot be read, or does not fit the task.
         """
         if self._path is None or (given.checkpoint and given.checkpoint.knows_training_set):
             return None
@@ -160,7 +165,8 @@ class TrainingData:
         if self._batch is None:
             self._batch = read_training_data(self._path)
         try:
-            task_or_default(given.task).checked_training_set(self._batch)
+            if task is not None:
+                task.checked_training_set(self._batch)
         except ValueError as error:
             raise safe.CheckpointError(self._path, str(error)) from None
         return self._batch

@@ -50,13 +50,12 @@ def evaluate_command(
     check_number("--seed", seed, minimum=0, integer=True)
     with reading_checkpoint(checkpoint):
         given = opened_input(checkpoint, config, device, data)
-    training = TrainingData(train_data)
-    training_set = training.of(given)
+    task, training = task_or_default(given.task), TrainingData(train_data)
+    training_set = training.of(given, task)
     training.check_use()
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.verdict.evaluate import evaluate
 
-    task = task_or_default(given.task)
     notes = given.notes if given.task is not None else (*given.notes, PAPERS_TASK)
     given = dataclasses.replace(given, task=task, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}

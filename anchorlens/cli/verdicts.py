@@ -104,7 +104,7 @@ def classify_command(
         except _UNREADABLE as error:
             refuse(path, error)
             continue
-        training_set = training.of(given)
+        training_set = training.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
         try:
@@ -126,7 +126,7 @@ def classify_command(
         say(f"the summary is in {summary}")
     if unreadable:
         raise typer.Exit(EXIT_CHECKPOINT)
-    if strict and any(not verdict.phase.is_named for verdict in verdicts):
+    if strict and any(not verdict.finding.is_named for verdict in verdicts):
         raise typer.Exit(EXIT_UNDECIDED)
 
 

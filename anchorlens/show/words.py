@@ -33,7 +33,9 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 
 
 def what_is_named(posterior: Posterior) -> str:
-    """The kind of thing that a verdict names, `phase` or `solution`."""
+    """What a verdict names: a `phase`, a `solution`, or a `label` where no phase is calibrated."""
+    if posterior.probabilities is None and getattr(posterior, "evidence", ()):
+        return "label"
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
 
 
@@ -53,6 +55,8 @@ class Caption(NamedTuple):
     """How to read the picture, in one sentence or a few."""
 
 
+UNCALIBRATED = "Readings; those of the weights speak for no label"
+"""Heading of the readings where no phase is calibrated."""
 NO_DOCSTRING = "Its docstring, whose first sentence would stand here, says nothing about it."
 """Replaces how to read the picture if a user's probe has no docstring."""
 

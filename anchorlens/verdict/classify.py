@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ from anchorlens.configuration import checked_arguments
 from anchorlens.files.importers.hooked_from import HINT
 from anchorlens.files.importers.inputs import (
     WHAT_HOLDS_A_MODEL,
+    Input,
     ModelInput,
     given_training_data,
     of_several,
@@ -23,9 +25,12 @@ from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import has_labels, has_phases
+from anchorlens.tasks.shared.other_targets import compared
 from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
+from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log
 from anchorlens.verdict.explanation import explain, outside_calibration
@@ -35,6 +40,10 @@ from anchorlens.verdict.verdict import Posterior, Subject, TrajectoryPoint, Verd
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
+
+NO_TASK = (
+    "no task was named, and the training data are not of the papers' task, so the verdict is about these data"
+)
 
 
 @of_several
@@ -56,20 +65,26 @@ def classify(
     a zoo of models trained on a family of tasks. The verdict by behaviour uses the answers, and is the
     definition. The verdict by decoding uses activations of unseen pairs, from which the answer can almost be
     read off. Where the training data conflict with the composition, all three name a solution instead of a
-    phase. For a task without OOD, behaviour alone says whether it memorises or generalises.
+    phase.
+
+    For every other task, and for training data without any task, the verdict by the probes is *memorised*,
+    *learnt a rule*, or undecided between them: copies of the model are trained further without a random tenth
+    of the training data, and the probe `holdout` measures whether they still answer it. No held-out data are
+    needed. It does not say which rule, nor whether that holds outside the training data.
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; the result of `train`; or the path of a file
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
             checkpoints along the run. A model in half precision is measured as float32, with a warning. A
             list of models is classified one by one.
-        task: what a HookedTransformer was trained on; the papers' two-anchor task if left out. A checkpoint
-            has its own; an equal task whose files have moved (`data`) may be given in its place.
+        task: what a HookedTransformer was trained on. If left out, it is the papers' two-anchor task, unless
+            `training_set` is given and is not of that task: then these data are all that is known. A
+            checkpoint has its own; an equal task whose files have moved (`data`) may be given in its place.
         config: what a bare state dict is, as for `open_checkpoint`: a TOML or JSON file or its content, a
             ModelConfig, or a HookedTransformerConfig.
         training_set: the sequences that it was trained on, as for `evaluate`: tokens [batch, seq_len]
-            and targets [batch], or [batch, seq_len] where more than the last position is scored; or the path
-            of a file with them. A checkpoint that says how it was trained has its own. If some sequences ask
+            and targets [batch], or [batch, seq_len] with -100 where nothing is scored; or the path of a file
+            with them. A checkpoint that says how it was trained has its own. If some sequences ask
             what the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
             Without a training set a warning says what is assumed to be held out, and train accuracy is
             measured on a substitute (fresh noise, every training sum); a model below .90 on that has no phase
@@ -97,8 +112,9 @@ def classify(
 
     Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
     """
-    given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
     training_set = given_training_data(training_set)
+    given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
+    given = _with_known_task(given, training_set)
     checkpoint, behaviour, notes, points = given.checkpoint, None, given.notes, ()
     about: dict[str, Any] = {"name": given.name}  # the subject's fields
     if given.opened is not None:
@@ -125,14 +141,14 @@ def classify(
                 "out, or give checkpoint.build_model() with your training set"
             )
         asked, model = checkpoint.task, given.model
+        if checkpoint.knows_training_set:
+            training_set = checkpoint.lazy_training_set()
         if behaviour is None:
-            if checkpoint.knows_training_set:
-                training_set = checkpoint.lazy_training_set()
             behaviour = checkpoint.evaluate(device=device_of(model), training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
-    inside = read_inside(model, asked, train=train, train_is_known=is_known, void=void)
+    inside = read_inside(model, asked, training_set, train=train, train_is_known=is_known, void=void)
     inside, by_symmetry = _without_symmetry(inside, behaviour)
     agreement, explanation = explain(phase, inside.by_probes)
     explanation += _course(behaviour, about.get("log", ()), points)
@@ -152,6 +168,32 @@ def classify(
         ),
         subject=subject,
         trajectory=tuple(points),
+    )
+
+
+def _with_known_task(given: Input, training_set: object) -> Input:
+    """The input; if no task is named and the training data are not of the papers' task, of these data alone.
+
+    They are of the papers' task if they have its shape and vocabulary, and at most a tenth of the targets are
+    others than it asks.
+
+    Raises:
+        ValueError: they are no training data.
+    """
+    if training_set is None or given.named_task is not None:
+        return given
+    papers = task_or_default()
+    try:
+        data = papers.checked_training_set(training_set)
+        other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
+        is_papers = other is None or not other.of_another_task
+    except ValueError:
+        is_papers = False
+    if is_papers:
+        return given
+    notes = (*(note for note in given.notes if note != PAPERS_TASK), NO_TASK)
+    return replace(
+        given, task=TrainingDataTask.of(training_set), in_memory=given.model, checkpoint=None, notes=notes
     )
 
 

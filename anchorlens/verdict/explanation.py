@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anchorlens.tasks.shared.phases import LEARNT, SOLUTION_LABELS, Phase
+from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SOLUTION_LABELS, Phase
 from anchorlens.verdict.inside import NUMBERS, by_phase
 from anchorlens.verdict.verdict import ByProbes
 
@@ -19,7 +19,11 @@ _OUTSIDE = {
     2: "It answers held-out keys and fails on unseen pairs",
     3: "It answers unseen pairs",
 }
-_NOT_BY_PROBES = "There is no verdict by the probes, which are calibrated on tasks with an OOD test."
+_DISAGREEMENT = {
+    "memorised": "Behaviour is the definition; what it learnt does not survive the probe's further training",
+    "learnt a rule": "What it learnt holds among its training data, and not for the held-out ones",
+}
+"""Label by `holdout` -> what it means if behaviour says the contrary."""
 TIE = 2.0
 """The probes cannot tell a phase from the next if it is less than this many times as probable: of the runs of
 the zoo with such a phase by the probes, six in ten have it by behaviour."""
@@ -51,8 +55,8 @@ def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
 
 def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     inside = by_probes.phase
-    if behaviour.solution in LEARNT:
-        return None, f"It {behaviour.gloss}. {_NOT_BY_PROBES}"
+    if inside.solution in MEMORISATION:
+        return _compared_with_holdout(behaviour, inside)
     named = [phase.is_named for phase in (behaviour, inside)]
     if not named[0] and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."
@@ -66,6 +70,8 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         ]
         text = f"{' and '.join(which)}."
         text = text[0].upper() + text[1:]
+        if behaviour.solution in LEARNT:
+            text = f"It {behaviour.gloss}. {text}"
         if behaviour.cause == "training data unknown" and inside.number is not None:
             text = (
                 f"{text} If it has fit its training data, {_likeness(by_probes)}; only these data can tell."
@@ -86,6 +92,21 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
             f"{others}"
         )
     return True, f"{acts}, and {likeness}."
+
+
+def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
+    """The label by `holdout` beside the phase, or label, by behaviour.
+
+    Phase 1 and `memorises` agree with `memorised`; every other phase and label with `learnt a rule`.
+    """
+    label, told = inside.label, f"it {inside.gloss} ({inside.reason.partition(':')[0]})"
+    if not behaviour.is_named:
+        return None, f"Behaviour is undecided ({behaviour.reason}). By the probes it {label}: {told}."
+    acts = f"It {behaviour.gloss}"
+    memorises = behaviour.number == 1 or behaviour.solution == LEARNT[0]
+    if memorises == (label == MEMORISATION[0]):
+        return True, f"{acts}, and {told}."
+    return False, f"{acts}, yet {told}. {_DISAGREEMENT[label]}."
 
 
 def _tied(by_probes: ByProbes) -> dict[Any, float]:

@@ -1,6 +1,7 @@
 """The verdicts from a model's activations and weights, by the probes and by decoding.
 
-*By the probes* uses activations of trained pairs and weights only, and nothing of unseen pairs.
+*By the probes* uses activations of trained pairs and weights only, and nothing of unseen pairs. For a task
+without anchors, which no phase is calibrated for, it says whether the model memorised, by `holdout`.
 *By decoding* uses activations of unseen pairs, from which the answer can almost be read off, so it is not
 independent evidence. Where the training data conflict with the composition, both name a solution. Both need
 the accuracy on training sequences, to know whether the model fits them; neither uses answers on unseen pairs.
@@ -9,19 +10,19 @@ the accuracy on training sequences, to know whether the model fits them; neither
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import torch
-
-from anchorlens import probes
+from anchorlens.probes.any_model.holdout import Holdout
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.verdict.by_holdout import by_holdout
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
-from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK, READINGS, take_readings
+from anchorlens.verdict.readings import READINGS, take_readings
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ WHOLLY_FIT = 0.98
 _SMALL_MARGIN = (
     "a small margin on trained pairs does not tell Phase 1 from a model that has not quite fit its data"
 )
+_NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 SAYS_NOTHING = 0.05
 """In nats; a reading that raises the odds of no label by more than this has no vote."""
 
@@ -43,22 +45,27 @@ class Inside(NamedTuple):
 
     by_probes: ByProbes
     by_decoding: Posterior
+    holdout: Holdout | None = None
+    """What the probe `holdout` measured, if the verdict by the probes rests on it."""
 
 
 def read_inside(
     model: HookedTransformer,
     task: Task,
+    training_set: object = None,
     *,
     train: Accuracy | None = None,
     train_is_known: bool = True,
     void: Phase | None = None,
 ) -> Inside:
-    """The phase (in `conflict` the solution) that a model's readings support.
+    """The phase (in `conflict` the solution) that a model's readings support, or whether it memorised.
 
     Args:
         model: any HookedTransformer.
-        task: what it was trained on. These verdicts work on two-anchor tasks only; for other tasks only
-            readings of the weights are listed.
+        task: what it was trained on. The phases are calibrated on two-anchor tasks; for other tasks `holdout`
+            says whether the model memorised its training data or learnt a rule.
+        training_set: its training data, for a task without anchors; if they are not known, the task draws
+            some.
         train: accuracy on its training data; below .90 there is no phase.
         train_is_known: whether `train` is that. If it was measured on something else, the phase assumes that
             the model has fit its training data.
@@ -66,13 +73,21 @@ def read_inside(
 
     Returns:
         The most probable phase with the probability of each, or no phase with the reason: `void`, weights
-        that are not finite, underfit, a task without anchors, or no phase that is probable enough.
+        that are not finite, underfit, or no phase that is probable enough. For a task without anchors, a
+        label without probabilities (`by_holdout`).
         Readings are listed if they can be taken and `void` is None. The probabilities are less extreme for a
         model or task outside the calibration.
     """
+    underfit = None
+    if train is not None and train_is_known and train.value < FIT_THRESHOLD:
+        why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
+        underfit = Phase.undecided("underfit", why)
     if not task.has_anchors:
-        why = f"the verdicts by the probes and by decoding work on two-anchor tasks only, not on {task.kind}"
-        return _nothing(Phase.undecided("outside the calibration", why), tuple(_of_weights(model, task)))
+        why_not = void if void is not None and void.cause == "underfit" else None
+        by_probes, measured = by_holdout(model, task, training_set, why_not=why_not)
+        if underfit is not None and by_probes.phase.cause == "no readings":
+            by_probes = replace(by_probes, phase=underfit)
+        return Inside(by_probes, Posterior(Phase.undecided("not defined", _NO_DECODING), None), measured)
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
     if void is not None:
@@ -88,9 +103,8 @@ def read_inside(
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
         phase = likeliest_phase(probabilities, by.least_probability)
-        if train is not None and train_is_known and train.value < FIT_THRESHOLD:
-            why = f"train accuracy {train} is below {FIT_THRESHOLD:.2f}; train longer"
-            phase = Phase.undecided("underfit", why)
+        if underfit is not None:
+            phase = underfit
         elif phase.number == 1 and train is not None and margin_is_of_training(train.value, values):
             why = f"train accuracy {train} is below {WHOLLY_FIT:.2f}, so {_SMALL_MARGIN}; train longer"
             phase = Phase.undecided("ambiguous", why)
@@ -149,22 +163,9 @@ def margin_is_of_training(train: float, values: Values) -> bool:
     return FIT_THRESHOLD <= train < WHOLLY_FIT and margin is not None and margin > 0
 
 
-def _nothing(phase: Phase, readings: tuple[Evidence, ...] = ()) -> Inside:
-    """Verdicts without probabilities; `readings` support no phase."""
-    return Inside(ByProbes(phase, None, readings), Posterior(phase, None))
-
-
-def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
-    """Readings of the weights of a model whose task has no calibration."""
-    for reading in OF_ANY_TASK:
-        try:
-            result = probes.apply(MEASURED[reading.measurement].probe, model, task)
-        except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
-            continue  # the probe does not apply to this architecture
-        value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
-        if value is not None:
-            about = (reading.name, reading.probe, reading.meaning)
-            yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)
+def _nothing(phase: Phase) -> Inside:
+    """Verdicts without probabilities."""
+    return Inside(ByProbes(phase, None), Posterior(phase, None))
 
 
 def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:

@@ -54,9 +54,11 @@ class Evidence(Record):
     value: float | None
     """The reading, normalised for width and depth; None if the probe gives none."""
     ranges: Mapping[Name, tuple[float, float]]
-    """Label -> range of the middle 80 % of the checkpoints of that phase on which the verdict was fit."""
+    """Label -> range of the middle 80 % of the checkpoints of that phase on which the verdict was fit; of the
+    ratio of `holdout`, the range for which the label is given."""
     vote: Name | None
-    """The label whose odds it raises most; None if it raises none by more than .05 nats."""
+    """The label whose odds it raises most; None if it raises none by more than .05 nats. For the ratio of
+    `holdout`, the label that it decides."""
     weight: float
     """The increase of that label's log-odds, in nats, >= 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Evidence(Record):
     alone: Mapping[Name, float] = field(default_factory=dict)
     """Question -> log-odds of yes by this reading alone, before weighting, in nats."""
     sees: Name = "trained pairs"
-    """What it is measured on: `trained pairs` or `weights`."""
+    """What it is measured on: `trained pairs`, `training data` or `weights`."""
 
 
 @documented
@@ -90,12 +92,13 @@ class Posterior(Record):
 class ByProbes(Posterior):
     """The phase (in `conflict` the solution) by the probes, from trained pairs and weights only.
 
-    It uses nothing of unseen pairs, neither answers nor activations, and so is independent evidence.
+    It uses nothing of unseen pairs, neither answers nor activations, and so is independent evidence. Where no
+    phase is calibrated, it is the label `memorised` or `learnt a rule`, without probabilities.
     """
 
     evidence: Annotated[tuple[Evidence, ...], limits(max_length=200)] = ()
-    """Every reading, the one with the largest contribution first; for a task without anchors the readings of
-    the weights, which support no phase."""
+    """Every reading, the one with the largest contribution first; for a task without anchors those of
+    `holdout`, of which the ratio decides, and those of the weights, which support no label."""
     outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
     """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
     makes the probabilities less extreme."""
@@ -239,6 +242,8 @@ class Verdict(Record):
     """Phase 1, 2 or 3 by the probes, by behaviour (the definition) and by decoding, with reasons.
 
     Where the training data conflict with the composition, the verdicts name a solution instead of a phase.
+    Where no phase is calibrated, the probes say whether the model memorised its training data or learnt a
+    rule.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("schema_version",)
@@ -285,6 +290,12 @@ class Verdict(Record):
             OSError: writing failed; an existing file is unchanged.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
+
+    @property
+    def finding(self) -> Phase:
+        """The phase or label by behaviour, or by the probes if none is defined by behaviour."""
+        inside = self.by_probes.phase
+        return inside if self.phase.cause == "not defined" and inside.is_named else self.phase
 
     @property
     def readings(self) -> pandas.DataFrame:

@@ -160,7 +160,7 @@ class TestUndecided:
         assert quickly.phase.cause == "underfit" and quickly.evidence == () and not quickly.probabilities
 
     def test_one_layer_has_no_readings(self):
-        by_probes, _ = read_inside(build_model(replace(TINY, n_layers=1)), AnchorTask())
+        by_probes = read_inside(build_model(replace(TINY, n_layers=1)), AnchorTask()).by_probes
         assert by_probes.phase.label == "undecided: no readings" and "layer" in by_probes.phase.reason
 
     def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):

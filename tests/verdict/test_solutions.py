@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anchorlens import AnchorTask, classify, load_checkpoint
-from anchorlens.tasks.shared.phases import SOLUTION_LABELS, Phase
+from anchorlens.tasks.shared.phases import MEMORISATION, SOLUTION_LABELS, Phase
 from anchorlens.training import checkpoints
 from anchorlens.verdict.explanation import explain
 from anchorlens.verdict.verdict import ByProbes
@@ -37,7 +37,7 @@ def test_it_is_read_back_and_shown(verdict):
     assert "Probability of each solution" in verdict._repr_html_()
 
 
-@pytest.mark.parametrize("solution", SOLUTION_LABELS)
+@pytest.mark.parametrize("solution", [one for one in SOLUTION_LABELS if one not in MEMORISATION])
 def test_every_pair_of_solutions_has_a_sentence(solution):
     behaviour = Phase(None, None, "", solution="symmetric")
     agreement, text = explain(behaviour, ByProbes(Phase(None, None, "", solution=solution), {}))

@@ -132,7 +132,7 @@ def _header(figure: Figure, verdict: Verdict) -> None:
     measures = verdict.behaviour.rows()
     measured = ", ".join(f"{title} {number(value.value, '.3f')}" for title, value, _ in measures)
     weights = ", ".join(f"{one.reading} {number(one.value)}" for one in by_probes.evidence)
-    inside = by_probes.in_words() or weights
+    inside = by_probes.in_words() or (by_probes.phase.reason if by_probes.phase.is_named else weights)
     rows = [("By behaviour", verdict.phase, measured), ("By the probes", by_probes.phase, inside)]
     if by_decoding.probabilities is not None:
         rows.append(("By decoding", by_decoding.phase, by_decoding.in_words()))

@@ -17,6 +17,7 @@ from torch import nn
 from anchorlens.configuration import article, as_path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
+from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.files.safe import CheckpointError
 from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
@@ -62,6 +63,11 @@ class Input:
     """Remarks for the user, one line each."""
     name: str = "model"
     """Name to show."""
+
+    @property
+    def named_task(self) -> Task | None:
+        """The task that the caller or the file names; None where the papers' is only assumed."""
+        return None if PAPERS_TASK in self.notes else self.task
 
     @cached_property
     def model(self) -> Any:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anchorlens.show.evidence import odds_decreases, odds_increases
+from anchorlens.show.evidence import odds_decreases, odds_increases, ranges_in_words
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
-from anchorlens.show.words import what_is_named
-from anchorlens.tasks.shared.phases import LEARNT, SHORT, Phase
+from anchorlens.show.words import UNCALIBRATED, what_is_named
+from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SHORT, Phase
 from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
 
-COLOURS = {1: "red", 2: "yellow", 3: "green", **dict(zip(LEARNT, ("red", "yellow", "green"), strict=True))}
-"""Phase, or what was learnt of a task without OOD -> colour on a terminal."""
+COLOURS = {
+    **dict(zip((1, 2, 3), ("red", "yellow", "green"), strict=True)),
+    **dict(zip(LEARNT, ("red", "yellow", "green"), strict=True)),
+    **dict(zip(MEMORISATION, ("red", "green"), strict=True)),
+}
+"""Phase, or label where there is none -> colour on a terminal."""
 
 
 def print_unreadable_json(path: str, message: str) -> None:
@@ -27,12 +31,13 @@ def print_verdict(verdict: Verdict) -> None:
     """Print one verdict: the phases by probes and by behaviour, the evidence, and the trajectory if any."""
     console = Terminal()
     phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
-    console.print(f"{_name(verdict)}: {phase.label}", style=_style(phase))
+    console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
-    nothing = "readings that speak for no phase" if by_probes.evidence else "no readings"
+    nothing = "readings that speak for no label" if by_probes.evidence else "no readings"
+    alone = by_probes.phase.reason if by_probes.phase.is_named else nothing
     rows = [
-        ("by the probes", by_probes.phase.label, by_probes.in_words() or nothing),
+        ("by the probes", by_probes.phase.label, by_probes.in_words() or alone),
         ("by behaviour", phase.label, measured),
     ]
     if verdict.by_decoding.probabilities is not None:
@@ -52,7 +57,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     console = Terminal()
     labels = [_name(verdict) for verdict in verdicts]
     table = verdict_table(verdicts, labels, most=3)
-    console.print(FittedTable(table, [_style(verdict.phase) for verdict in verdicts]))
+    console.print(FittedTable(table, [_style(verdict.finding) for verdict in verdicts]))
     for label, verdict in zip(labels, verdicts, strict=True):
         if verdict.agreement is not True:
             console.print(f"{label}: {verdict.explanation}")
@@ -71,8 +76,10 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
     if not readings:
         return
     if by_probes.probabilities is None:
-        yield "Readings of the weights; no phase was calibrated for this task"
-        yield from (f"  {reading.reading}: {reading.value:.2f}, {reading.meaning}" for reading in readings)
+        yield UNCALIBRATED
+        for reading in readings:
+            about = f"{number(reading.value)}{ranges_in_words(reading)}, {reading.meaning}"
+            yield f"  {reading.reading}: {about}"
         return
     counting = by_probes.strongest
     yield f"Evidence: value, odds raised (×) and lowered (÷), middle 80 % of each {what_is_named(by_probes)}"

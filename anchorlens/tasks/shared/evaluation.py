@@ -137,6 +137,10 @@ class Evaluation(Record):
         train, id = known.get("train"), known.get("id")
         if not self.finite and has_labels(self.metrics):
             return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
+        if known.keys() == {"train"}:
+            return Phase.undecided(
+                "not defined", "no held-out data were given, so only training accuracy is known"
+            )
         if train is None or "id" not in known or (id is None and "ood" in known):
             return Phase.undecided(
                 "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"

@@ -45,9 +45,11 @@ TRAINING_SET = "training set"
 
 Learnt = Literal["memorises", "knows that the order does not matter", "generalises"]
 """What a model has learnt of a task without OOD; also its label."""
-Solution = Literal["inferential", "symmetric", "mixed by position", "other"] | Learnt
-"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition; or
-what it has learnt of a task without OOD."""
+Memorisation = Literal["memorised", "learnt a rule"]
+"""How a model answers its training data, by the probes, where no phase is calibrated; also its label."""
+Solution = Literal["inferential", "symmetric", "mixed by position", "other"] | Learnt | Memorisation
+"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition;
+what it has learnt of a task without OOD; or how it answers its training data."""
 
 Cause = Literal[
     "not finite",
@@ -63,11 +65,12 @@ Cause = Literal[
     "not defined",
     "at chance",
     "no readings",
-    "outside the calibration",
+    "between",
     "ambiguous",
 ]
 """Why no phase is named: the first eleven by behaviour; by internals the first three, `underfit`,
-`answered by symmetry` (by decoding) and the last four."""
+`answered by symmetry` (by decoding) and the last four. `between`: the ratio of `holdout` is neither that of
+models that memorised nor that of models that learnt a rule."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -96,19 +99,22 @@ GLOSS: Mapping[int | None, str] = {
 
 LEARNT: tuple[Learnt, ...] = get_args(Learnt)
 """The labels of a task without OOD, in order."""
+MEMORISATION: tuple[Memorisation, ...] = get_args(Memorisation)
+"""The labels by the probes where no phase is calibrated."""
 SOLUTION_LABELS: Mapping[Solution, str] = {
     "inferential": "inferential solution",
     "symmetric": "symmetric solution",
     "mixed by position": "solutions mixed by position",
     "other": "neither solution",
-    **{label: label for label in LEARNT},
+    **{label: label for label in (*LEARNT, *MEMORISATION)},
 }
 """Solution -> its label."""
 SOLUTION_COLOURS: Mapping[str, str] = dict(
     zip(
         SOLUTION_LABELS.values(),
         (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87")
-        + (COLOURS[LABELS[0]], COLOURS[LABELS[2]], COLOURS[LABELS[3]]),
+        + (COLOURS[LABELS[0]], COLOURS[LABELS[2]], COLOURS[LABELS[3]])
+        + (COLOURS[LABELS[0]], COLOURS[LABELS[3]]),
         strict=True,
     )
 )
@@ -122,6 +128,8 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "knows that the order does not matter": "answers a held-out pair if its mirror is trained, and fails on "
     "the others",
     "generalises": "answers held-out pairs",
+    "memorised": "forgets training data that are left out of further training",
+    "learnt a rule": "still answers training data that are left out of further training",
 }
 """Solution -> what such a model does."""
 
@@ -131,7 +139,8 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 class Phase(Record):
     """A phase; a solution, if the training data conflict with the composition; or the cause of neither.
 
-    For a task without OOD, the solution is what the model has learnt.
+    For a task without OOD, the solution is what the model has learnt; by the probes, where no phase is
+    calibrated, whether it memorised its training data or learnt a rule.
 
     Source: the phases of arXiv 2501.08537, the solutions of arXiv 2405.05409.
     """
@@ -146,8 +155,8 @@ class Phase(Record):
     cause: Cause | None = None
     """Why there is no phase; None if there is one."""
     solution: Solution | None = None
-    """How the model answers unseen pairs, if its training data conflict with the composition; or what it has
-    learnt, if the task has no OOD."""
+    """How the model answers unseen pairs, if its training data conflict with the composition; what it has
+    learnt, if the task has no OOD; by the probes, where no phase is calibrated, whether it memorised."""
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:

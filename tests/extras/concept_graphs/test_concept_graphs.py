@@ -272,7 +272,7 @@ class TestEveryWay:
         assert read_task(loaded.task.to_dict()) == loaded.task
         verdict = classify(tmp_path / "run" / "ckpt.pt")
         assert verdict.phase.label == "undecided: not defined"
-        assert verdict.by_probes.phase.cause == "outside the calibration"
+        assert verdict.by_probes.phase.cause == "underfit"
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
         assert "Concepts drawn right" in page and "image/png" in page

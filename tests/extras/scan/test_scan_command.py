@@ -38,12 +38,12 @@ def test_evaluate_says_what_training_said(run):
     assert "commands that the split leaves out" in call("evaluate", run / "ckpt.pt").stdout
 
 
-def test_classify_has_no_verdict_by_the_probes_and_a_report_with_answers(run, tmp_path):
+def test_classify_of_an_underfit_run_has_readings_of_its_weights_and_a_report_with_answers(run, tmp_path):
     page = tmp_path / "report.html"
     done = call("classify", run / "ckpt.pt", "--report", page, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["phase"]["label"] == "undecided: underfit"
-    assert "work on two-anchor tasks only, not on scan" in verdict["by_probes"]["phase"]["reason"]
+    assert verdict["by_probes"]["phase"]["cause"] == "underfit"
     weights = {one["reading"]: one for one in verdict["by_probes"]["evidence"]}
     assert set(weights) == {
         "q_condensation.mean_abs_cosine",

@@ -49,9 +49,9 @@ PHASES = tuple(
 )
 EITHER = Category("Phase 2, with or without commutativity", "2?", COLOURS[LABELS[1]], "-", COLOURS[LABELS[2]])
 """Phase 2 with a commutativity too close to its threshold to decide; hatched in the colour of `with`."""
-_OF_SOLUTIONS = tuple(
+_OF_SOLUTIONS = tuple(  # the labels by the probes, which come last, are no outcomes
     Category(label, sign, colour)
-    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), "ismnMOG", strict=True)
+    for (label, colour), sign in zip(SOLUTION_COLOURS.items(), "ismnMOG", strict=False)
 )
 SOLUTIONS, LEARNT = _OF_SOLUTIONS[:4], _OF_SOLUTIONS[4:]
 """The outcomes of runs whose training data conflict with the composition; those of tasks without OOD."""

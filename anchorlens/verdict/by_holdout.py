@@ -1,0 +1,101 @@
+"""The verdict by the probes where no phase is calibrated: memorised, or learnt a rule, by `holdout`.
+
+A copy of the model is trained further without a random tenth of the training data. It uses these data and the
+weights only, and no held-out data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from anchorlens import probes
+from anchorlens.files.importers.inputs import Input
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, Holdout, holdout
+from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.phases import MEMORISATION, Phase
+from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK
+from anchorlens.verdict.verdict import ByProbes, Evidence
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+BOUNDS = dict(zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True))
+"""Label -> the ratios after 80 updates for which it is given."""
+_MEANINGS = {
+    "holdout_ratio": "accuracy on left-out training data after 80 updates without them, over that on the "
+    "others",
+    "ratio_at_40": "that ratio after 40 updates",
+    "ratio_at_20": "that ratio after 20 updates",
+    "others": "accuracy on the other training data after 80 updates",
+    "dose": "mean weight decay of these updates",
+    "n_left_out": "number of sequences left out",
+}
+"""Field of `Holdout` -> what the number is."""
+
+
+def by_holdout(
+    model: HookedTransformer, task: Task, training_set: object = None, *, why_not: Phase | None = None
+) -> tuple[ByProbes, Holdout | None]:
+    """Whether a model memorised its training data or learnt a rule.
+
+    Args:
+        model: any HookedTransformer, or a native TransformerBridge.
+        task: any task without anchors.
+        training_set: what the model was trained on; if it is not known, the task draws some.
+        why_not: why nothing is measured; None to measure.
+
+    Returns:
+        `memorised`, `learnt a rule`, or no label with the reason: the ratio lies between, or the probe
+        refuses. Then what the probe measured, if it did. The readings of the weights are listed too and speak
+        for no label.
+    """
+    if why_not is not None:
+        return ByProbes(why_not, None, tuple(_of_weights(model, task))), None
+    try:
+        found = probes.apply(holdout, Input(task, model), training_set=training_set)
+    except ValueError as error:
+        phase = Phase.undecided("no readings", str(error))
+        return ByProbes(phase, None, tuple(_of_weights(model, task))), None
+    assert isinstance(found, Holdout)
+    phase = phase_by_holdout(found)
+    return ByProbes(phase, None, (*_of_holdout(found, phase), *_of_weights(model, task))), found
+
+
+def phase_by_holdout(found: Holdout) -> Phase:
+    """The label of a ratio: at most .70 memorised, from .85 learnt a rule."""
+    ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
+    if ratio is None:
+        why = f"the copies lost the other training data too, so no ratio is read ({found.headline()})"
+        return Phase.undecided("no readings", why)
+    for label, (low, high) in BOUNDS.items():
+        if low <= ratio <= high:
+            return Phase(None, None, numbers, solution=label)
+    why = (
+        f"models that memorised have at most {MEMORISED:.2f}, those that learnt a rule at least {LEARNT:.2f}"
+    )
+    return Phase.undecided("between", f"{why}; {numbers}")
+
+
+def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
+    """What `holdout` measured; the ratio after 80 updates alone decides."""
+    for name, meaning in _MEANINGS.items():
+        value, decides = getattr(found, name), name == "holdout_ratio"
+        about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
+        ranges, vote = (BOUNDS, phase.solution) if decides else ({}, None)
+        yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")
+
+
+def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
+    """Readings of the weights, which say nothing of memorising."""
+    for reading in OF_ANY_TASK:
+        try:
+            result = probes.apply(MEASURED[reading.measurement].probe, model, task)
+        except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
+            continue  # the probe does not apply to this architecture
+        value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
+        if value is not None:
+            about = (reading.name, reading.probe, reading.meaning)
+            yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)

@@ -1,0 +1,356 @@
+"""Memorised or learnt a rule: the verdict by the probes where no phase is calibrated."""
+
+import json
+
+import anchorlens_command
+import numpy as np
+import pytest
+import torch
+
+from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
+from anchorlens.extras.grokking.task import ModularTask
+from anchorlens.extras.scan.task import ScanTask
+from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
+from anchorlens.tasks.shared.phases import LEARNT as LEARNT_BY_BEHAVIOUR
+from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks.shared.training_data_task import TrainingDataTask
+from anchorlens.training import checkpoints
+from anchorlens.verdict import ByProbes, Verdict
+from anchorlens.verdict.classify import NO_TASK
+from anchorlens.verdict.explanation import explain
+
+CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
+PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
+RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
+UNFIT = build_model(CONFIG)
+READINGS = ("holdout_ratio", "ratio_at_40", "ratio_at_20", "others", "dose", "n_left_out")
+
+
+def fitted(tokens, targets, n_updates, config=CONFIG):
+    """A model trained on all sequences at once."""
+    model = build_model(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
+    for _ in range(n_updates):
+        loss = torch.nn.functional.cross_entropy(model(tokens)[:, -1], targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (model(tokens)[:, -1].argmax(dim=-1) == targets).all()
+    return model
+
+
+@pytest.fixture(scope="module")
+def memoriser():
+    """A model that has fit random labels, which no rule gives."""
+    return fitted(PAIRS, RANDOM, 300)
+
+
+@pytest.fixture(scope="module")
+def of_a_rule():
+    """A model whose answer is the first token, whatever the second is."""
+    return fitted(PAIRS, PAIRS[:, 0], 100)
+
+
+class TestDataAlone:
+    def test_random_labels_are_memorised(self, memoriser):
+        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+        assert verdict.by_probes.phase.label == verdict.finding.label == "memorised"
+        assert verdict.by_probes.probabilities is None and verdict.by_probes.phase.number is None
+        assert verdict.agreement is None and verdict.trajectory == ()
+        assert verdict.explanation == (
+            "Behaviour is undecided (not defined: no held-out data were given, so only training accuracy is "
+            "known). By the probes it memorised: it forgets training data that are left out of further "
+            f"training (ratio {verdict.by_probes.evidence[0].value:.2f})."
+        )
+
+    def test_a_rule_is_learnt(self, of_a_rule):
+        verdict = classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0]))
+        assert verdict.by_probes.phase.label == verdict.finding.label == "learnt a rule"
+        assert "By the probes it learnt a rule: it still answers training data that" in verdict.explanation
+        assert verdict.behaviour.train.value == 1 and set(verdict.behaviour.measures) == {"train"}
+        assert verdict.phase.label == "undecided: not defined" and verdict.warnings == (NO_TASK,)
+
+    def test_its_evidence_holds_the_bounds_and_the_ratio_decides(self, of_a_rule):
+        found = {
+            one.reading: one
+            for one in classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0])).by_probes.evidence
+        }
+        assert [name for name in found if name.startswith("holdout.")] == [
+            f"holdout.{one}" for one in READINGS
+        ]
+        ratio = found["holdout.holdout_ratio"]
+        assert ratio.ranges == {"memorised": (0, MEMORISED), "learnt a rule": (LEARNT, 1)}
+        assert ratio.vote == "learnt a rule" and LEARNT <= ratio.value <= 1
+        assert found["holdout.n_left_out"].value == 40
+        assert [name for name, one in found.items() if one.vote] == ["holdout.holdout_ratio"]
+        assert not any(one.weight or one.odds for one in found.values())
+
+    def test_it_survives_json(self, memoriser):
+        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+        stored = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+        assert stored["schema_version"] == 1 and stored["by_probes"]["phase"]["solution"] == "memorised"
+        assert stored["phase"]["number"] is None and stored["behaviour"]["kind"] == TrainingDataTask.kind
+        again = Verdict.from_dict(stored)
+        assert again.to_dict() == verdict.to_dict() and repr(again) == repr(verdict)
+        assert again.by_probes == verdict.by_probes and again.finding == verdict.finding
+
+    def test_targets_of_every_position(self):
+        """The next token is the token itself: scored at two of three positions."""
+        targets = PAIRS.clone()
+        targets[:, 2] = -100
+        model = build_model(CONFIG)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        for _ in range(100):
+            loss = torch.nn.functional.cross_entropy(model(PAIRS).flatten(0, 1), targets.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        verdict = classify(model, training_set=(PAIRS, targets))
+        assert verdict.by_probes.phase.label == "learnt a rule" and verdict.behaviour.train.value == 1
+
+    def test_several_at_once(self, memoriser, of_a_rule):
+        names = ["a", "b"]
+        both = classify([memoriser, of_a_rule], training_set=(PAIRS, RANDOM), name=names)
+        assert both[0].by_probes.phase.label == "memorised"
+        assert both[1].by_probes.phase.label == "undecided: underfit"
+
+
+class TestRefusals:
+    """Each in one sentence, and without a label."""
+
+    def undecided(self, model, training_set):
+        verdict = classify(model, training_set=training_set)
+        assert not verdict.by_probes.phase.is_named and verdict.agreement is None
+        assert not verdict.finding.is_named and verdict.explanation.count("the probes are undecided (") == 1
+        return verdict.by_probes.phase
+
+    def test_a_model_that_has_not_fit_its_data(self):
+        phase = self.undecided(UNFIT, (PAIRS, RANDOM))
+        assert phase.cause == "underfit" and phase.reason.endswith("is below 0.90; train longer")
+
+    def test_fewer_than_200_sequences(self, of_a_rule):
+        phase = self.undecided(of_a_rule, (PAIRS[:199].repeat(3, 1), PAIRS[:199, 0].repeat(3)))
+        assert phase.cause == "no readings"
+        assert "training data must have at least 200 distinct sequences, got 199" in phase.reason
+
+    def test_weights_that_are_not_finite(self):
+        broken = build_model(CONFIG)
+        with torch.no_grad():
+            broken.unembed.W_U[0, 0] = torch.nan
+        phase = self.undecided(broken, (PAIRS, RANDOM))
+        assert phase.cause == "no readings" and "weights must be finite" in phase.reason
+
+    def test_data_that_are_none(self):
+        with pytest.raises(ValueError, match="training data must be"):
+            classify(UNFIT, training_set=PAIRS)
+        with pytest.raises(ValueError, match="d_vocab >= 21"):
+            classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
+
+
+class TestWhoseData:
+    """Without a task, the training data say whether they are of the papers' task."""
+
+    TASK = AnchorTask()
+    MODEL = load_checkpoint(checkpoints.shipped()[0]).build_model()
+
+    def kind(self, tokens, targets):
+        verdict = classify(self.MODEL, training_set=(tokens, targets), even_underfit=False)
+        assert (PAPERS_TASK in verdict.warnings) == (verdict.behaviour.kind == "two_anchor")
+        return verdict.behaviour.kind
+
+    def test_two_anchor_sequences_with_the_papers_targets_are(self):
+        batch = self.TASK.sample(300)
+        assert self.kind(batch.tokens, batch.targets) == "two_anchor"
+        targets = batch.targets.clone()
+        targets[:30] += 1  # a tenth of wrong labels
+        assert self.kind(batch.tokens, targets) == "two_anchor"
+
+    def test_no_others_are(self):
+        batch = self.TASK.sample(300)
+        random = np.random.default_rng(0)
+        for tokens, targets in (
+            (batch.tokens, random.permutation(batch.targets.numpy())),
+            (random.integers(20, 100, (300, 9)), random.integers(20, 100, 300)),
+            (batch.tokens[:, :8], batch.targets),
+            (batch.tokens, batch.tokens),
+        ):
+            assert self.kind(torch.as_tensor(tokens), torch.as_tensor(targets)) == TrainingDataTask.kind
+
+    def test_of_a_named_task_they_are_taken_at_its_word(self):
+        batch = self.TASK.sample(300)
+        found = classify(self.MODEL, self.TASK, training_set=(batch.tokens, batch.targets.flip(0)))
+        assert found.phase.cause == found.by_probes.phase.cause == "targets of another task"
+
+
+P = 23
+TINY = ModelConfig(
+    variant="plain", n_layers=1, n_heads=2, d_model=32, d_head=16, d_mlp=64, d_vocab=P + 1, d_vocab_out=P,
+    n_ctx=3, gamma=0.5,
+)  # fmt: skip
+FIRST = ";".join(" ".join([str(a)] * P) for a in range(P))
+"""A table whose answer is the first number."""
+
+
+@pytest.fixture(scope="module", params=["random", "table"])
+def modular(request):
+    """A run on random answers, which it memorises, or on a table with a simple rule."""
+    more = {"table": FIRST} if request.param == "table" else {}
+    task = ModularTask(modulus=P, trained_share=0.6, operation=request.param, **more)
+    recipe = TrainConfig(
+        n_samples=317,
+        batch_size=317,
+        steps=400,
+        lr=5e-3,
+        weight_decay=0.0,
+        clip_norm=0,
+        eval_every=100,
+        threads=1,
+    )
+    return request.param, train(task, TINY, recipe, progress=False)
+
+
+class TestOfATask:
+    def test_behaviour_and_probes_agree(self, modular):
+        operation, result = modular
+        verdict = classify(result)
+        label, by_behaviour = (
+            ("memorised", "memorises") if operation == "random" else ("learnt a rule", "generalises")
+        )
+        assert (verdict.by_probes.phase.label, verdict.phase.label) == (label, by_behaviour)
+        assert verdict.agreement is True and verdict.finding is verdict.phase
+        assert verdict.explanation.startswith(
+            f"It {verdict.phase.gloss}, and it {verdict.by_probes.phase.gloss} ("
+        )
+        assert repr(verdict).endswith(f"by the probes: {label}, the same)")
+
+    def test_the_same_data_without_the_task(self, modular):
+        _, result = modular
+        data, own = result.checkpoint.training_set(), classify(result)
+        alone = classify(result.model, training_set=(data.tokens, data.targets))
+        assert (
+            alone.by_probes.phase == own.by_probes.phase
+            and alone.by_probes.evidence == own.by_probes.evidence
+        )
+
+    def test_without_readings_of_a_model_that_has_not_fit(self):
+        task = ScanTask(split="jump")
+        model = build_model(
+            ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=task.d_vocab, n_ctx=task.seq_len)
+        )
+        verdict = classify(model, task, training_set=task.training_set(300, 0), even_underfit=False)
+        assert verdict.phase.cause == verdict.by_probes.phase.cause == "underfit"
+        assert verdict.explanation.startswith("No verdict: underfit: ")
+
+
+def by_holdout(label, ratio):
+    return ByProbes(Phase(None, None, f"ratio {ratio}: and more", solution=label), None)
+
+
+MEMORISED_BY_PROBES, RULE_BY_PROBES = by_holdout("memorised", "0.31"), by_holdout("learnt a rule", "0.97")
+
+
+class TestAgreement:
+    @pytest.mark.parametrize(
+        ("behaviour", "memorises"),
+        [
+            (Phase(1, None, ""), True),
+            (Phase(2, True, ""), False),
+            (Phase(2, None, ""), False),
+            (Phase(3, None, ""), False),
+            *((Phase(None, None, "", solution=one), one == "memorises") for one in LEARNT_BY_BEHAVIOUR),
+        ],
+        ids=lambda value: getattr(value, "label", None),
+    )
+    def test_of_every_label(self, behaviour, memorises):
+        agreement, text = explain(behaviour, MEMORISED_BY_PROBES)
+        assert agreement is memorises and text.startswith(
+            f"It {behaviour.gloss}, {'and' if memorises else 'yet'} it"
+        )
+        agreement, text = explain(behaviour, RULE_BY_PROBES)
+        assert agreement is not memorises and text.count("(ratio 0.97)") == 1
+
+    def test_a_disagreement_says_what_it_means(self):
+        _, text = explain(Phase(None, None, "", solution="memorises"), RULE_BY_PROBES)
+        assert text == (
+            "It answers what it was trained on and fails on held-out pairs, yet it still answers training "
+            "data that are left out of further training (ratio 0.97). What it learnt holds among its "
+            "training data, and not for the held-out ones."
+        )
+        _, text = explain(Phase(3, None, ""), MEMORISED_BY_PROBES)
+        assert text.endswith(
+            "(ratio 0.31). Behaviour is the definition; what it learnt does not survive the probe's further "
+            "training."
+        )
+
+    def test_without_a_label_there_is_no_comparison(self):
+        between = ByProbes(Phase.undecided("between", "the ratio 0.80 lies between"), None)
+        agreement, text = explain(Phase(None, None, "", solution="generalises"), between)
+        assert agreement is None
+        assert (
+            text
+            == "It answers held-out pairs. The probes are undecided (between: the ratio 0.80 lies between)."
+        )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, memoriser, of_a_rule):
+    """Two strangers' models of one architecture, as bare state dicts, and what each was trained on."""
+    folder = tmp_path_factory.mktemp("theirs")
+    for name, model, targets in (("random", memoriser, RANDOM), ("rule", of_a_rule, PAIRS[:, 0])):
+        torch.save(model.state_dict(), folder / f"{name}.pt")
+        np.savez(folder / f"{name}.npz", tokens=PAIRS.numpy(), targets=targets.numpy())
+    (folder / "their.json").write_text(json.dumps(memoriser.cfg.to_dict(), default=str))
+    return folder
+
+
+def called(files, name, *more, models=None, **how):
+    models = [files / f"{one}.pt" for one in models or [name]]
+    data = ("--config", files / "their.json", "--train-data", files / f"{name}.npz")
+    return anchorlens_command.call("classify", *models, *data, *more, **how)
+
+
+class TestCommand:
+    def test_it_prints_the_label_and_what_is_not_known(self, files):
+        shown = " ".join(called(files, "random", "--strict").stdout.split())
+        assert shown.startswith("random.pt: memorised ")
+        assert "no held-out data were given, so only training accuracy is known" in shown
+        assert "holdout.holdout_ratio: 0." in shown and "memorised 0 to 0.7; learnt a rule 0.85 to 1" in shown
+        assert f"note: {NO_TASK}" in shown and "Phase" not in shown
+
+    def test_json(self, files):
+        verdict = json.loads(called(files, "rule", "--json").stdout)
+        assert verdict["by_probes"]["phase"]["label"] == "learnt a rule"
+        assert verdict["by_probes"]["probabilities"] is None and verdict["agreement"] is None
+        assert verdict["subject"]["kind"] == "HookedTransformer state dict"
+
+    def test_undecided_is_an_exit_code_with_strict(self, files):
+        called(files, "random", "--strict", models=["rule"], code=4)
+
+    def test_a_report_of_two(self, files, tmp_path):
+        page = tmp_path / "report.html"
+        shown = called(files, "random", "--report", page, models=["random", "rule"]).stdout
+        assert "memorised" in shown and "undecided: underfit" in shown
+        text = page.read_text()
+        assert "Copies of the model are trained further without a random tenth" in text
+        assert "memorised 0 to 0.7; learnt a rule 0.85 to 1" in text and "times the odds" not in text
+
+    def test_data_that_the_model_cannot_read(self, files, tmp_path):
+        np.savez(tmp_path / "other.npz", tokens=PAIRS.numpy() + 5, targets=RANDOM.numpy())
+        data = ("--config", files / "their.json", "--train-data", tmp_path / "other.npz")
+        done = anchorlens_command.call("classify", files / "rule.pt", *data, code=3)
+        assert "model must have d_vocab >= 25 for this task, got 20" in " ".join(done.stderr.split())
+
+
+class TestShown:
+    def test_in_a_notebook(self, memoriser):
+        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+        for shown in (verdict._repr_html_(), verdict.by_probes._repr_html_()):
+            assert "memorised" in shown and "memorised 0 to 0.7; learnt a rule 0.85 to 1" in shown
+            assert "No probabilities" not in shown
+
+    def test_the_report_has_a_title(self, memoriser, tmp_path):
+        classify(memoriser, training_set=(PAIRS, RANDOM)).report(tmp_path / "report.html", probes=())
+        text = (tmp_path / "report.html").read_text()
+        assert "<title>memorised: model" in text and "The phases by definition" not in text
+        assert "middle 80 %" not in text

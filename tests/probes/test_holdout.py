@@ -70,7 +70,8 @@ class TestKnownAnswers:
 
     def test_no_ratio_is_read_where_the_others_are_lost(self, memoriser):
         found = holdout(memoriser, training_set=(PAIRS, RANDOM), lr=0.5, weight_decay=1)
-        assert found.others < 0.3 and found.holdout_ratio is None and np.isnan(found.ratios[-1]).any()
+        assert found.lr == 0.125 and found.weight_decay == 4
+        assert found.others < 0.8 and found.holdout_ratio is None and np.isnan(found.ratios[-1]).any()
         assert found.headline().startswith("no ratio: accuracy 0.") and found.plot().to_json()
 
     @pytest.mark.parametrize(
@@ -90,11 +91,14 @@ class TestKnownAnswers:
     @pytest.mark.slow
     @pytest.mark.parametrize(("gamma", "decay"), [(0.3, 0.0), (0.7, 0.1)])
     def test_sums_in_reversed_digits(self, gamma, decay):
-        """Of these two recipes the first memorises 1,559 sums, and the second learns addition."""
+        """Of these two recipes the first memorises 1,559 sums, and the second learns addition.
+
+        Some digits of a sum follow a rule in the first too, so that it reads more than random labels.
+        """
         recipe = {"gamma": gamma, "weight_decay": decay, "n_held_out": 8000, "steps": 1500}
         found = train(*preset("addition-reversed", **recipe), progress=False)
         ratio = holdout(found).holdout_ratio
-        assert (ratio <= 0.7, ratio >= 0.85) == ((True, False) if decay == 0 else (False, True))
+        assert ratio < 0.85 if decay == 0 else ratio >= 0.95
 
     @pytest.mark.slow
     def test_exceptions_of_a_composing_model(self):
@@ -133,17 +137,34 @@ class TestTrainingData:
         found = holdout(memoriser, training_set=twice, **FEW)
         assert found.to_dict() == holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).to_dict()
 
-    def test_a_sequence_is_right_if_each_scored_token_is(self):
-        """Targets at two positions, the model's own answers; then the first of them is another's."""
+    def test_sequences_are_scored_by_tokens(self):
+        """Targets at two positions, the model's own answers; then every 20th first one, and all, are not."""
         model = build_model(CONFIG)
         tokens = PAIRS[torch.randperm(400, generator=torch.Generator().manual_seed(0))[:250]]
         targets = model(tokens).argmax(dim=-1)
         targets[:, 0] = -100
         found = holdout(model, training_set=(tokens, targets), **FEW)
         assert found.holdout_ratio == found.others == 1
-        targets[:, 1] = (targets[:, 1] + 1) % 20
-        with pytest.raises(ValueError, match="got 0.00"):
+        answers = targets.clone()
+        targets[::20, 1] = (targets[::20, 1] + 1) % 20
+        few = holdout(model, training_set=(tokens, targets), n_sequences=250, **FEW)
+        assert few.other_accuracies[0, 0] == pytest.approx(1 - 13 / 500, abs=0.01)
+        targets[:, 1] = (answers[:, 1] + 1) % 20
+        with pytest.raises(ValueError, match="got 0.50"):
             holdout(model, training_set=(tokens, targets), **FEW)
+
+    def test_chance_is_subtracted(self):
+        """Three answers to random labels: what is forgotten is still answered once in three."""
+        targets = RANDOM % 3
+        found = holdout(fitted(PAIRS, targets, 600), training_set=(PAIRS, targets))
+        assert 0.25 < found.chance < 0.5 and found.holdout_ratio <= 0.6
+        left, others = found.left_out_accuracies[-1], found.other_accuracies[-1]
+        assert (left / others).mean() > found.holdout_ratio + 0.1
+
+    def test_no_ratio_is_read_where_the_last_token_says_the_answer(self):
+        tokens = PAIRS.flip(1)
+        found = holdout(fitted(tokens, tokens[:, -1], 100), training_set=(tokens, tokens[:, -1]))
+        assert found.chance == 1 and found.holdout_ratio is None and found.others > 0.9
 
     @pytest.mark.parametrize(
         ("options", "match"),
@@ -197,7 +218,7 @@ class TestCopies:
         data = own_answers(model)
         is_ours = fields in ({}, {"normalization_type": "LN"})
         assert (Copies(model.eval(), 1, data[0]).config is not None) == is_ours
-        assert holdout(model, training_set=data, **FEW).holdout_ratio > 0.9  # ties are near
+        assert holdout(model, training_set=data, **FEW).others > 0.9  # ties are near
 
     def test_a_hook_that_changes_the_answers_is_kept(self, memoriser):
         """The module computes the copies, with the hook."""
@@ -252,7 +273,7 @@ def test_no_copy_is_trained_on_what_it_leaves_out(memoriser):
             hook.remove()
     left_out = {tuple(row) for row in PAIRS[torch.from_numpy(which)].tolist()}
     batches = [{tuple(row) for row in tokens.tolist()} for tokens in seen if len(tokens) == 300]
-    assert len(batches) == 2 * 80 and not any(batch & left_out for batch in batches)
+    assert len(batches) == 2 * 100 and not any(batch & left_out for batch in batches)
     assert set.union(*batches) == {tuple(row) for row in PAIRS.tolist()} - left_out
 
 

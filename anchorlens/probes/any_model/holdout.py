@@ -20,7 +20,7 @@ from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.tasks.shared.asking import blaming
-from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.shared.evaluator import check_capacity
@@ -32,14 +32,19 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
 
-UPDATES = (0, 20, 40, 80)
+UPDATES = (0, 20, 40, 80, 100)
 """Updates before each measurement."""
+_UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.7, 0.85
-"""The ratio after 80 updates of models that memorised is at most the first, and of models that learnt a rule
+"""The ratio after 100 updates of models that memorised is at most the first, and of models that learnt a rule
 at least the second. The bounds are preliminary: few kinds of task have been measured."""
-_KNOWN, _LOST, _DECAYING = 0.9, 0.3, 0.85
+_KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
 """Accuracy below which a model does not know its training data; below which the others are lost and no ratio
 is read; and from which on weights decay."""
+_CLOSE = 0.1
+"""How little the accuracy of the others may exceed chance where no ratio is read."""
+_RATES = (1, 2, 4)
+"""What the learning rate is divided by, in turn, until the others are not lost."""
 _FEWEST, _DRAWN = 200, 10_000
 """Fewest distinct sequences, and the number drawn from a task where no training set is known."""
 
@@ -49,36 +54,45 @@ class Holdout(ProbeResult):
     """Accuracy of training data after training without them, and that of the other training data."""
 
     probe: ClassVar[str] = "holdout"
-    readings: ClassVar[tuple[str, ...]] = ("holdout_ratio", "ratio_at_40", "ratio_at_20", "others", "dose")
+    readings: ClassVar[tuple[str, ...]] = (
+        "holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose",
+    )  # fmt: skip
     updates: np.ndarray
-    """[measurement] Updates before each measurement: 0, 20, 40, 80."""
+    """[measurement] Updates before each measurement: 0, 20, 40, 80, 100."""
     left_out_accuracies: np.ndarray
-    """[measurement, copy] Accuracy of the sequences that the copy was trained without, 0..1."""
+    """[measurement, copy] Accuracy over scored tokens of the sequences that the copy was trained without,
+    0..1."""
     other_accuracies: np.ndarray
-    """[measurement, copy] Accuracy of the other sequences, 0..1."""
+    """[measurement, copy] Accuracy over scored tokens of the other sequences, 0..1."""
     ratios: np.ndarray
-    """[measurement, copy] `left_out_accuracies` divided by `other_accuracies`, at most 1; NaN where the
-    accuracy of the others is below .3."""
+    """[measurement, copy] How far `left_out_accuracies` are above chance, divided by how far
+    `other_accuracies` are, 0..1; NaN where the accuracy of the others is below .8, or less than .1 above
+    chance."""
     holdout_ratio: float | None
-    """Mean ratio after 80 updates, 0..1: 1 = left-out sequences are answered as well as those trained, low =
+    """Mean ratio after 100 updates, 0..1: 1 = left-out sequences are answered as well as those trained, low =
     they are forgotten. A model that memorised does not read 0. None where the others of a copy are lost."""
+    ratio_at_80: float | None
+    """The same after 80 updates."""
     ratio_at_40: float | None
     """The same after 40 updates."""
     ratio_at_20: float | None
     """The same after 20 updates."""
     others: float
-    """Mean accuracy of the other sequences after 80 updates, 0..1."""
+    """Mean accuracy of the other sequences after 100 updates, 0..1."""
+    chance: float
+    """Mean accuracy on the left-out sequences of an answer that goes by the last token read alone, and is
+    the commonest after it in the other training data, 0..1."""
     dose: float
-    """Mean weight decay of an update, 0..`weight_decay`: weights decay in those updates alone whose batch is
-    answered with accuracy .85 or more."""
+    """Mean weight decay of the first 80 updates, 0..`weight_decay`: weights decay in those updates alone
+    whose batch is answered with accuracy .85 or more."""
     n_distinct: int
     """Number of distinct sequences in the training data."""
     n_left_out: int
     """Number of distinct sequences that a copy was trained without."""
     lr: float
-    """Learning rate."""
+    """Learning rate; half or a quarter of what was asked for where the others were lost at a higher one."""
     weight_decay: float
-    """Largest weight decay of an update."""
+    """Largest weight decay of an update; at half the learning rate, twice what was asked for."""
     batch_size: int
     """Number of sequences in an update."""
     n_sequences: int
@@ -96,9 +110,12 @@ class Holdout(ProbeResult):
     def plot(self) -> go.Figure:
         """Accuracies against updates, and where models that memorised and that learnt a rule end."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
+        memorised, learnt = (
+            self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
+        )
         bars = {
-            f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], LEARNT * self.others, self.others),
-            f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, MEMORISED * self.others),
+            f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], learnt, self.others),
+            f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, memorised),
         }
         return accuracy_lines("Do training data survive without training?", self.updates, lines, bars)
 
@@ -119,12 +136,15 @@ def holdout(
 ) -> Holdout:
     """Measure whether a model still answers training data that are left out of further training.
 
-    AdamW trains copies of the model for 80 updates, each copy without another random tenth of the training
-    data. Weights decay while the batch is answered with accuracy .85 or more, so the copy forgets what the
-    other training data do not need, and keeps the answers to these. A rule that the other data need answers
-    the left-out data too. The model is only read, and no held-out data are used.
+    AdamW trains copies of the model for 100 updates, each copy without another random tenth of the training
+    data. In the first 80 weights decay while the batch is answered with accuracy .85 or more, so the copy
+    forgets what the other training data do not need, and keeps the answers to these. If the accuracy of the
+    others ends below .8, everything is done again from the model with half the learning rate and twice the
+    decay, at most twice. A rule that the other data need answers the left-out data too. The model is only
+    read, and no held-out data are used.
 
-    A sequence is answered right if each of its scored tokens is. Equal sequences count once.
+    Accuracy is over scored tokens, each after the right tokens before it. Chance is subtracted: how often the
+    commonest target after the last token alone is right. Equal sequences count once.
 
     Does not detect: which rule, and whether it holds outside the training data. The ratio of random labels is
     not 0 but up to .5, and a model that memorised can read the same whether it answers held-out data or not,
@@ -147,7 +167,7 @@ def holdout(
 
     Returns:
         Accuracies, 0..1, of the left-out sequences and the others, and their ratios, before training and
-        after 20, 40 and 80 updates; the weight decay that was used.
+        after 20, 40, 80 and 100 updates; the rate and weight decay that were used.
 
     Raises:
         ValueError: no training data, fewer than 200 distinct sequences, a model that does not fit them or
@@ -174,26 +194,34 @@ def holdout(
     rng = generator(seed, "probe")
     tenth = rng.permutation(len(data)) // (len(data) // 10)
     is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])
-    left_out, others, dose = _trained_without(
-        model, data, is_out, rng,
-        lr=lr, weight_decay=weight_decay, batch_size=batch_size, n_sequences=n_sequences,
-    )  # fmt: skip
-    ratios = np.minimum(1, left_out / np.where(others < _LOST, np.nan, others))
-    at_20, at_40, at_80 = map(number, ratios[1:].mean(axis=1))
+    chance = np.array([_chance(data, own) for own in is_out])
+    for factor in _RATES:
+        left_out, others, dose = _trained_without(
+            model, data, is_out, generator(seed, "probe", 1),
+            lr=lr / factor, weight_decay=weight_decay * factor, batch_size=batch_size,
+            n_sequences=n_sequences,
+        )  # fmt: skip
+        if others[-1].min() >= _LOST:
+            break
+    is_read = (others >= _LOST) & (others - chance >= _CLOSE)
+    ratios = np.clip((left_out - chance) / np.where(is_read, others - chance, np.nan), 0, 1)
+    at_20, at_40, at_80, at_end = map(number, ratios[1:].mean(axis=1))
     return Holdout(
         updates=np.array(UPDATES),
         left_out_accuracies=left_out,
         other_accuracies=others,
         ratios=ratios,
-        holdout_ratio=at_80,
+        holdout_ratio=at_end,
+        ratio_at_80=at_80,
         ratio_at_40=at_40,
         ratio_at_20=at_20,
         others=float(others[-1].mean()),
+        chance=float(chance.mean()),
         dose=dose,
         n_distinct=len(data),
         n_left_out=int(is_out[0].sum()),
-        lr=lr,
-        weight_decay=weight_decay,
+        lr=lr / factor,
+        weight_decay=weight_decay * factor,
         batch_size=batch_size,
         n_sequences=n_sequences,
         seed=seed,
@@ -252,6 +280,21 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     return distinct, mask[first]
 
 
+def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
+    """Accuracy on left-out sequences of the commonest target after the last token, counted in the others."""
+    tokens, targets = data.tokens.long().numpy(), data.targets.long().numpy()
+    if targets.ndim == 1:
+        tokens, targets = tokens[:, -1:], targets[:, None]
+    row, column = np.nonzero(targets != IGNORE)
+    last, wanted, out = tokens[row, column], targets[row, column], is_out[row]
+    n_answers = wanted.max() + 1
+    pairs, counts = np.unique(last[~out] * n_answers + wanted[~out], return_counts=True)
+    ascending = pairs[counts.argsort(kind="stable")]
+    commonest = np.full(last.max() + 1, np.bincount(wanted[~out]).argmax())
+    commonest[ascending // n_answers] = ascending % n_answers  # of equal tokens the last assignment stays
+    return float((commonest[last[out]] == wanted[out]).mean())
+
+
 def _trained_without(
     model: HookedTransformer,
     data: TokenBatch,
@@ -292,8 +335,8 @@ def _trained_without(
                 )
             if update < UPDATES[-1]:
                 batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))
-                is_answered = batch.right.double().mean(dim=1) >= _DECAYING
-                decays.append(weight_decay * is_answered.double())
+                is_answered = batch.n_right >= _DECAYING * batch.n_scored
+                decays.append(weight_decay * (update < _UPDATES_WITH_DECAY) * is_answered.double())
                 optimizer.update(copies.gradients(batch.losses), decays[-1])
     measured = np.array(found, dtype=float)
-    return measured[:, 0], measured[:, 1], float(torch.stack(decays).double().mean())
+    return measured[:, 0], measured[:, 1], float(torch.stack(decays[:_UPDATES_WITH_DECAY]).mean())

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 from torch.optim.adamw import adamw
@@ -69,8 +69,10 @@ class CopyAnswers(NamedTuple):
 
     losses: Float[Tensor, " copy"]
     """Mean cross-entropy over scored tokens, in nats."""
-    right: Bool[Tensor, "copy batch"]
-    """Whether a sequence is answered right at every scored position."""
+    n_right: Int[Tensor, " copy"]
+    """Number of scored tokens that are answered right."""
+    n_scored: Int[Tensor, " copy"]
+    """Number of scored tokens."""
 
 
 class Copies:
@@ -126,8 +128,10 @@ class Copies:
         losses = functional.cross_entropy(
             logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORE, reduction="none"
         ).view(targets.shape)
-        right = ((logits.argmax(dim=-1) == targets) | ~is_scored).all(dim=-1)
-        return CopyAnswers(losses.sum(dim=(1, 2)) / is_scored.sum(dim=(1, 2)), right)
+        n_right, n_scored = (
+            one.sum(dim=(1, 2)) for one in ((logits.argmax(dim=-1) == targets) & is_scored, is_scored)
+        )
+        return CopyAnswers(losses.sum(dim=(1, 2)) / n_scored, n_right, n_scored)
 
     def gradients(self, losses: Float[Tensor, " copy"]) -> list[Tensor]:
         """Gradients of the copies' losses, in the order of `weights`."""
@@ -137,9 +141,10 @@ class Copies:
     def accuracies(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> Float[Tensor, " copy"]:
-        """Proportion of its sequences that each copy answers right, 0..1."""
+        """Proportion of the scored tokens that each copy answers right, 0..1."""
         chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
-        return torch.cat([self.answers(*chunk).right for chunk in chunks], dim=1).double().mean(dim=1)
+        found = [self.answers(*chunk) for chunk in chunks]
+        return sum(one.n_right for one in found).double() / sum(one.n_scored for one in found)
 
     def _by_module(self, weights: dict[str, Tensor], tokens: Tensor, n_last: int) -> Tensor:
         logits = []

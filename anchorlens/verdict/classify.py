@@ -150,6 +150,7 @@ def classify(
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
     inside = read_inside(model, asked, training_set, train=train, train_is_known=is_known, void=void)
     inside, by_symmetry = _without_symmetry(inside, behaviour)
+    about["measured"] = dict(inside.measured)
     agreement, explanation = explain(phase, inside.by_probes)
     explanation += _course(behaviour, about.get("log", ()), points)
     if checkpoint is None:

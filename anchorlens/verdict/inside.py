@@ -10,11 +10,13 @@ the accuracy on training sequences, to know whether the model fits them; neither
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from anchorlens.probes.any_model.holdout import Holdout
+from anchorlens.probes.any_model.holdout import holdout
+from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
@@ -45,8 +47,8 @@ class Inside(NamedTuple):
 
     by_probes: ByProbes
     by_decoding: Posterior
-    holdout: Holdout | None = None
-    """What the probe `holdout` measured, if the verdict by the probes rests on it."""
+    measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
+    """Probe -> what it measured, where its picture tells what the verdict by the probes rests on."""
 
 
 def read_inside(
@@ -87,7 +89,8 @@ def read_inside(
         by_probes, measured = by_holdout(model, task, training_set, why_not=why_not)
         if underfit is not None and by_probes.phase.cause == "no readings":
             by_probes = replace(by_probes, phase=underfit)
-        return Inside(by_probes, Posterior(Phase.undecided("not defined", _NO_DECODING), None), measured)
+        by_decoding = Posterior(Phase.undecided("not defined", _NO_DECODING), None)
+        return Inside(by_probes, by_decoding, {holdout: measured} if measured is not None else {})
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
     if void is not None:

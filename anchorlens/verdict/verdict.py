@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
     from anchorlens.probes.shared.result import ProbeResult
 else:
-    HookedTransformer = Checkpoint = Any  # reading a stored verdict need not import them
+    HookedTransformer = Checkpoint = ProbeResult = Any  # reading a stored verdict need not import them
 
 LEAST_FACTOR = 1.1
 """Smaller changes of odds are not shown."""
@@ -162,7 +161,7 @@ class TrajectoryPoint(Record):
 class Subject(Record):
     """The classified model; in a verdict that was read back, its description without the model."""
 
-    unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log")
+    unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log", "measured")
     name: Text
     """Its name for people: `runs/a` for a folder, the name of a file, or that of the model."""
     kind: Name = "model"
@@ -188,6 +187,8 @@ class Subject(Record):
     back."""
     log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
     """Log lines of its run, if they are available: `step`, `loss`, accuracies."""
+    measured: Annotated[dict[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
+    """Probe -> what it measured of the model; nothing is measured twice."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
@@ -223,17 +224,13 @@ class Subject(Record):
         Raises:
             ValueError: the probe refuses the model or its task, or the verdict was read back.
         """
-        if probe not in self._results:
+        if probe not in self.measured:
             from anchorlens.files.importers.inputs import Input
             from anchorlens.probes.registry import apply
 
             model, task = self.model_and_task()
-            self._results[probe] = apply(probe, Input(task, model, self.checkpoint))
-        return self._results[probe]
-
-    @functools.cached_property
-    def _results(self) -> dict[Callable[..., ProbeResult], ProbeResult]:
-        return {}
+            self.measured[probe] = apply(probe, Input(task, model, self.checkpoint))
+        return self.measured[probe]
 
 
 @documented
@@ -280,8 +277,9 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; an existing file is replaced.
-            probes: the probes whose figures it shows; by default `probes.REPORT_PROBES`, all but those that
-                train a model. `(*REPORT_PROBES, my_probe)` adds one of your own.
+            probes: the probes whose figures it shows, besides `holdout` where the verdict rests on it; by
+                default `probes.REPORT_PROBES`, all but those that train a model. `(*REPORT_PROBES, my_probe)`
+                adds one of your own.
 
         Raises:
             ValueError: something other than probes, two of one name, a verdict that was read back and so has

@@ -1,17 +1,19 @@
 """Memorised or learnt a rule: the verdict by the probes where no phase is calibrated."""
 
 import json
+from dataclasses import replace
 
 import anchorlens_command
 import numpy as np
 import pytest
 import torch
+from known_models import as_bridge
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.files.importers.source import PAPERS_TASK
-from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, holdout
 from anchorlens.tasks.shared.phases import LEARNT as LEARNT_BY_BEHAVIOUR
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
@@ -107,6 +109,10 @@ class TestDataAlone:
             loss.backward()
             optimizer.step()
         verdict = classify(model, training_set=(PAIRS, targets))
+        assert verdict.by_probes.phase.label == "learnt a rule" and verdict.behaviour.train.value == 1
+
+    def test_a_bridge(self, of_a_rule):
+        verdict = classify(as_bridge(of_a_rule), training_set=(PAIRS, PAIRS[:, 0]))
         assert verdict.by_probes.phase.label == "learnt a rule" and verdict.behaviour.train.value == 1
 
     def test_several_at_once(self, memoriser, of_a_rule):
@@ -354,3 +360,14 @@ class TestShown:
         text = (tmp_path / "report.html").read_text()
         assert "<title>memorised: model" in text and "The phases by definition" not in text
         assert "middle 80 %" not in text
+
+    def test_the_report_has_the_picture_it_rests_on_without_measuring_again(self, memoriser, tmp_path):
+        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+        found = verdict.subject.measured[holdout]
+        verdict.report(tmp_path / "report.html", probes=())
+        text = (tmp_path / "report.html").read_text()
+        assert 'id="holdout"' in text and found.headline() in text
+        assert verdict.subject.measured[holdout] is found
+        renamed = replace(verdict, subject=replace(verdict.subject, name="other"))  # as the command does
+        assert renamed.subject.measure(holdout) is found
+        assert "measured" not in verdict.to_dict()["subject"]

@@ -12,6 +12,7 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
 from anchorlens.models.wrappers import hooks_in_words
+from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
 from anchorlens.probes.shared.calling import is_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
@@ -47,7 +48,8 @@ def write_report(
     Args:
         verdicts: at least one.
         path: path of the page, .html; an existing file is replaced.
-        probes: the probes whose pictures are shown, in order: functions, or names of shipped probes.
+        probes: the probes whose pictures are shown, in order, besides `holdout` where a verdict rests on it:
+            functions, or names of shipped probes.
             `(*REPORT_PROBES, my_probe)` adds your own probe; its heading is its name, and its docstring's
             first sentence says how to read the picture. `SHIPPED` has all probes, also those that train a
             model.
@@ -95,9 +97,11 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
             and (opened or probe in OF_ANY_NETWORK)
         )
     ]
+    if holdout not in chosen and any(holdout in verdict.subject.measured for verdict in verdicts):
+        chosen.append(holdout)
     labels = distinct([verdict.subject.name for verdict in verdicts])
     figures = list(probe_figures(verdicts, labels, chosen))
-    order = {name: k for k, name in enumerate(CARD)}  # followed by your own probes
+    order = {name: k for k, name in enumerate(("holdout", *CARD))}  # followed by your own probes
     first = [figure for figure in figures if figure.comes_first] or figures
     first.sort(key=lambda figure: order.get(figure.id, len(order)))
     answers = list(answer_figures(verdicts, labels))

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from anchorlens.probes.any_model.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
-from anchorlens.probes.shared.calling import is_for
+from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.figures import complete, in_words
 from anchorlens.show.figures.from_specs import figure_of
@@ -117,7 +117,7 @@ def probe_figures(
         if probe in SHIPPED:
             caption = caption_of(name, result)
             assert caption is not None
-            first = name in CARD or not is_for(probe, ())
+            first = name in CARD or not is_for(probe, ()) or needs_training_set(probe)
             yield _figure(name, caption, panels, share_axes, CARD.get(name), first=first)
         else:  # your own probe: its name, and its docstring's first sentence
             caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)

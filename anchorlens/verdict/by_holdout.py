@@ -13,7 +13,7 @@ import torch
 
 from anchorlens import probes
 from anchorlens.files.importers.inputs import Input
-from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, Holdout, holdout
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.phases import MEMORISATION, Phase
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 BOUNDS = dict(zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True))
-"""Label -> the ratios after 80 updates for which it is given."""
+"""Label -> the ratios for which it is given."""
 _MEANINGS = {
-    "holdout_ratio": "accuracy on left-out training data after 80 updates without them, over that on the "
-    "others",
+    "holdout_ratio": f"accuracy on left-out training data after {UPDATES[-1]} updates without them, over "
+    "that on the others, both above chance",
+    "ratio_at_80": "that ratio after 80 updates",
     "ratio_at_40": "that ratio after 40 updates",
     "ratio_at_20": "that ratio after 20 updates",
-    "others": "accuracy on the other training data after 80 updates",
-    "dose": "mean weight decay of these updates",
+    "others": f"accuracy on the other training data after {UPDATES[-1]} updates",
+    "chance": "accuracy of the commonest answer after the last token",
+    "dose": "mean weight decay of an update",
     "n_left_out": "number of sequences left out",
 }
 """Field of `Holdout` -> what the number is."""
@@ -68,8 +70,8 @@ def phase_by_holdout(found: Holdout) -> Phase:
     """The label of a ratio: at most .70 memorised, from .85 learnt a rule."""
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
-        why = f"the copies lost the other training data too, so no ratio is read ({found.headline()})"
-        return Phase.undecided("no readings", why)
+        why = "the copies lost the other training data too, or the last token alone says nearly every answer"
+        return Phase.undecided("no readings", f"{why}, so there is no ratio")
     for label, (low, high) in BOUNDS.items():
         if low <= ratio <= high:
             return Phase(None, None, numbers, solution=label)
@@ -80,7 +82,7 @@ def phase_by_holdout(found: Holdout) -> Phase:
 
 
 def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
-    """What `holdout` measured; the ratio after 80 updates alone decides."""
+    """What `holdout` measured; the ratio after all updates alone decides."""
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name == "holdout_ratio"
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))

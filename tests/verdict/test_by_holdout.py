@@ -26,7 +26,16 @@ CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_
 PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
 RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
 UNFIT = build_model(CONFIG)
-READINGS = ("holdout_ratio", "ratio_at_40", "ratio_at_20", "others", "dose", "n_left_out")
+READINGS = (
+    "holdout_ratio",
+    "ratio_at_80",
+    "ratio_at_40",
+    "ratio_at_20",
+    "others",
+    "chance",
+    "dose",
+    "n_left_out",
+)
 
 
 def fitted(tokens, targets, n_updates, config=CONFIG):
@@ -98,9 +107,8 @@ class TestDataAlone:
         assert again.by_probes == verdict.by_probes and again.finding == verdict.finding
 
     def test_targets_of_every_position(self):
-        """The next token is the token itself: scored at two of three positions."""
-        targets = PAIRS.clone()
-        targets[:, 2] = -100
+        """The answer at the last two of three positions is the first token."""
+        targets = torch.stack([torch.full((400,), -100), PAIRS[:, 0], PAIRS[:, 0]], dim=1)
         model = build_model(CONFIG)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
         for _ in range(100):

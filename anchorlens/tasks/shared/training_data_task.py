@@ -28,7 +28,7 @@ class TrainingDataTask(TaskConfig):
 
     kind: ClassVar[str] = "training-data"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("train", "train", "Train accuracy", "training data, each sequence once"),
+        Metric("train", "train", "Train accuracy", "training data, each sequence right as a whole"),
     )
 
     d_vocab: int = number(2, minimum=1)

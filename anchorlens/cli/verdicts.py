@@ -61,8 +61,9 @@ def classify_command(
 ) -> None:
     """Say which phase a model is in, by its answers and its inside.
 
-    Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. If one checkpoint
-    cannot be read, the others are classified all the same, and the exit code is 3.
+    Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. For any other task,
+    or training data without a task (--train-data), its inside says memorised or learnt a rule. If one
+    checkpoint cannot be read, the others are classified all the same, and the exit code is 3.
 
     Examples:
         anchorlens classify runs/a --report report.html

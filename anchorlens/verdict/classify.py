@@ -27,6 +27,7 @@ from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.metric import has_labels, has_phases
 from anchorlens.tasks.shared.other_targets import compared
 from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
@@ -179,11 +180,17 @@ def _with_known_task(given: Input, training_set: object) -> Input:
     others than it asks.
 
     Raises:
-        ValueError: they are no training data.
+        ValueError: they are no training data; or there are none, and the model cannot read the papers' task.
     """
+    papers = task_or_default()
+    if training_set is None and given.task is None:
+        try:
+            check_capacity(given.model, papers)
+        except ValueError as error:
+            hint = "no task was named: give the task of the model, or its training data (tokens, targets)"
+            raise ValueError(f"{error} ({hint})") from None
     if training_set is None or given.named_task is not None:
         return given
-    papers = task_or_default()
     try:
         data = papers.checked_training_set(training_set)
         other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None

@@ -160,6 +160,10 @@ class TestRefusals:
             classify(UNFIT, training_set=PAIRS)
         with pytest.raises(ValueError, match="d_vocab >= 21"):
             classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
+        with pytest.raises(
+            ValueError, match="no task was named: give the task of the model, or its training"
+        ):
+            classify(UNFIT)
 
 
 class TestWhoseData:

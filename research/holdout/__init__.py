@@ -1,0 +1,1 @@
+"""A study of the probe holdout: runs of many kinds of task, and what it reads of them."""

@@ -31,7 +31,7 @@ from holdout.kinds import KINDS, Planned, runs
 TABLE = Path(__file__).parent / "holdout/runs.json"
 BATCH = 64
 MOST_ASKED = 1000
-READ = ("holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose", "lr")
+READ = ("holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose")
 
 
 def task_of(data: TokenBatch, n_tokens: int) -> Task:
@@ -111,7 +111,7 @@ def made(planned: Planned) -> list[dict[str, Any]]:
         except ValueError as error:
             row["refused"] = str(error)
         else:
-            row |= {name: getattr(found, name) for name in READ}
+            row |= {name: getattr(found, name) for name in READ} | {"probe_lr": found.lr}
         row["probe_seconds"] = round(time.process_time() - began, 1)
         rows.append(row)
     return rows

@@ -102,13 +102,13 @@ def addition(k: int, random: np.random.Generator) -> Pool:
 def scan(k: int, random: np.random.Generator) -> Pool:
     """Commands of SCAN of few actions."""
     task = ScanTask(split="simple", n_held_out=1, bos=False)
-    return pooled("SCAN", task.training_set(20_000, k), 300, 3000, random, longest=20)
+    return pooled("SCAN", task.training_set(20_000, k), 300, 1500, random, longest=15)
 
 
 def cogs(k: int, random: np.random.Generator) -> Pool:
     """Short sentences of COGS."""
     task = CogsTask(data=COGS_FOLDER, bos=False)
-    return pooled("COGS", task.training_set(10_000, k), 250, 3000, random, longest=26)
+    return pooled("COGS", task.training_set(10_000, k), 250, 1500, random, longest=24)
 
 
 def prontoqa(k: int, random: np.random.Generator) -> Pool:
@@ -163,7 +163,7 @@ def random_labels(k: int, random: np.random.Generator) -> Pool:
     n_answers = (20, 5, 2)[k % 3]
     tokens = torch.from_numpy(random.integers(0, 20, (2000, 3)))
     targets = torch.from_numpy(random.integers(0, n_answers, 2000))
-    return pooled(f"{n_answers} random answers", TokenBatch(tokens, targets), 250, 600, random)
+    return pooled(f"{n_answers} random answers", TokenBatch(tokens, targets), 250, 450, random)
 
 
 def exceptions(k: int, random: np.random.Generator) -> Pool:
@@ -203,8 +203,8 @@ KINDS: Mapping[str, Callable[[int, np.random.Generator], Pool]] = {
 FIRST_HALF = tuple(KINDS)[:6]
 """The kinds that fix the thresholds; the others are opened once, at the end."""
 RUNS_OF_A_KIND = 17
-STEPS: Mapping[str, int] = {"SCAN": 1000, "COGS": 700, "PrOntoQA": 700, "text": 700}
-"""Most updates of a run; 1,500 of the other kinds."""
+STEPS: Mapping[str, int] = {"SCAN": 900, "COGS": 500, "PrOntoQA": 600, "text": 600}
+"""Most updates of a run; 1,200 of the other kinds."""
 SHAPES: Mapping[int, Mapping[str, int]] = {
     13: {"n_layers": 8, "d_model": 32, "d_head": 16, "d_mlp": 64},
     14: {"n_layers": 1, "d_model": 512, "d_head": 64, "d_mlp": 512},
@@ -251,7 +251,7 @@ def runs() -> Iterator[tuple[str, Planned]]:
                 "seed": place,
                 "lr": 1e-3 if model["d_model"] == 512 or model["n_layers"] == 8 else 3e-3,
                 "weight_decay": float(random.choice(decays)),
-                "steps": min(STEPS.get(kind, 1500), 500 if place in (13, 14) else 1500)
+                "steps": min(STEPS.get(kind, 1200), 350 if place in (13, 14) else 1500)
                 // (3 if place in (5, 10) else 1),
                 "stop_at_loss": 0.2 if place in (5, 10) else 0.004 if is_many else 0.02,
             }

@@ -101,6 +101,15 @@ class TestKnownAnswers:
         assert ratio < 0.85 if decay == 0 else ratio >= 0.95
 
     @pytest.mark.slow
+    def test_grokked_addition_modulo_29(self):
+        """Every trained pair in every update, with decay, until the pairs held out are answered."""
+        sizes = {"modulus": 29, "trained_share": 0.8, "d_vocab": 30, "d_vocab_out": 29, "d_mlp": 128}
+        recipe = {"n_samples": 673, "batch_size": 673, "steps": 2000, "eval_every": 2000}
+        found = train(*preset("grokking-quick", **sizes, **recipe), progress=False)
+        assert found.behaviour.measure("id").value >= 0.95
+        assert holdout(found).holdout_ratio >= 0.95
+
+    @pytest.mark.slow
     def test_exceptions_of_a_composing_model(self):
         """60 of the 1,200 (key, pair) have a random answer: 5 % of the training set."""
         found = train(*preset("phase3", n_exceptions=60), progress=False)

@@ -1,0 +1,159 @@
+"""Writes docs/holdout.md from holdout/page.md.jinja and the table of the study, and draws its picture.
+
+    python research/holdout_page.py            # writes both
+    python research/holdout_page.py --check    # fails where the page differs
+    python research/holdout_page.py --bounds   # prints the bounds that the first half gives
+
+The template has the words, every result is an expression.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
+from holdout import analysis
+from holdout.analysis import Row
+from holdout.kinds import FIRST_HALF, KINDS
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, PICTURE = DOCS / "holdout.md", DOCS / "images/holdout.png"
+TEMPLATE = Path(__file__).parent / "holdout/page.md.jinja"
+
+
+def written(rows: Sequence[Row] | None = None) -> str:
+    """The page."""
+    rows = analysis.rows_of() if rows is None else rows
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"number": number, "interval": interval, "span": span}
+    halves = {
+        name: analysis.of_half(rows, first=first) for name, first in (("first", True), ("second", False))
+    }
+    template = environment.from_string(TEMPLATE.read_text("utf-8"))
+    text = template.render(
+        rows=rows,
+        halves=halves,
+        scores={name: analysis.score(analysis.decided(half)) for name, half in halves.items()},
+        kinds=[of_kind(kind, rows) for kind in KINDS],
+        errors=[row for row in analysis.decided(rows) if analysis.named(row) != analysis.truth(row)],
+        between=[row for row in rows if analysis.truth(row) == "between"],
+        first_half=FIRST_HALF,
+        MEMORISED=MEMORISED,
+        LEARNT=LEARNT,
+        **{name: getattr(analysis, name) for name in ("truth", "share", "named", "decided")},
+    )
+    return text.strip() + "\n"
+
+
+def of_kind(kind: str, rows: Sequence[Row]) -> dict[str, object]:
+    """What the runs of a kind are and read."""
+    own = [row for row in rows if row["kind"] == kind]
+    by_truth = {
+        name: [row for row in own if analysis.truth(row) == name]
+        for name in ("memorised", "learnt", "between", "not fit", "close to chance")
+    }
+    wrong = [row for row in analysis.decided(own) if analysis.named(row) not in (None, analysis.truth(row))]
+    unnamed = [row for row in analysis.decided(own) if analysis.named(row) is None]
+    return {
+        "kind": kind,
+        "is_first": kind in FIRST_HALF,
+        "n": {name: len(some) for name, some in by_truth.items()},
+        "ratios": {
+            name: [row["holdout_ratio"] for row in some if row.get("holdout_ratio") is not None]
+            for name, some in by_truth.items()
+        },
+        "wrong": len(wrong),
+        "unnamed": len(unnamed),
+    }
+
+
+def number(value: float | None) -> str:
+    """Two digits.
+
+    >>> number(0.944), number(None)
+    ('0.94', '-')
+    """
+    return "-" if value is None else f"{value:.2f}"
+
+
+def interval(found: tuple[float | None, float | None, float | None]) -> str:
+    """A number with its interval.
+
+    >>> interval((0.944, 0.9, 1.0)), interval((1.0, None, None))
+    ('0.94 [0.90, 1.00]', '1.00')
+    """
+    value, low, high = found
+    return number(value) if low is None else f"{number(value)} [{number(low)}, {number(high)}]"
+
+
+def span(values: Sequence[float]) -> str:
+    """Smallest and largest.
+
+    >>> span([0.3, 0.1]), span([]), span([0.5])
+    ('0.10 to 0.30', '-', '0.50')
+    """
+    ends = sorted({number(min(values)), number(max(values))}) if values else ["-"]
+    return " to ".join(ends)
+
+
+def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
+    """The ratio of each run against its accuracy on fresh sequences, coloured by kind."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(12, 5.4), sharey=True)
+    colours = dict(zip(KINDS, pyplot.get_cmap("tab20").colors, strict=False))
+    titles = ("kinds that fixed the bounds", "kinds opened once")
+    for place, (axis, title) in enumerate(zip(axes, titles, strict=True)):
+        axis.axhspan(0, MEMORISED, color="grey", alpha=0.12, lw=0)
+        axis.axhspan(LEARNT, 1.03, color="green", alpha=0.10, lw=0)
+        for edge in (analysis.MEMORISED_TO, analysis.LEARNT_FROM):
+            axis.axvline(edge, color="grey", lw=0.8, ls=":")
+        for kind in KINDS:
+            if (kind in FIRST_HALF) != (place == 0):
+                continue
+            own = [
+                row
+                for row in rows
+                if row["kind"] == kind
+                and row.get("holdout_ratio") is not None
+                and analysis.truth(row) in ("memorised", "learnt", "between")
+            ]
+            points = [(max(0, min(1, analysis.share(row))), row["holdout_ratio"]) for row in own]
+            if points:
+                axis.scatter(*zip(*points, strict=True), s=26, color=colours[kind], label=kind, alpha=0.85)
+        axis.set(title=title, xlabel="accuracy on fresh sequences / on training data, from chance")
+        axis.set(xlim=(-0.03, 1.03), ylim=(0, 1.03))
+        axis.legend(fontsize=8, loc="lower right")
+    axes[0].set_ylabel("holdout_ratio")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Read the command line, write or check."""
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
+    parser.add_argument("--bounds", action="store_true", help="print the bounds of the first half alone")
+    given = parser.parse_args()
+    rows = analysis.rows_of()
+    if given.bounds:
+        first = analysis.decided(analysis.of_half(rows, first=True))
+        print(analysis.bounds(first), analysis.score(first))
+    elif not given.check:
+        PAGE.write_text(written(rows), encoding="utf-8")
+        draw(rows)
+    elif not PAGE.exists() or PAGE.read_text("utf-8") != written(rows):
+        raise SystemExit(f"{PAGE.name} is not what its template gives; run this script without --check")
+
+
+if __name__ == "__main__":
+    main()

@@ -341,14 +341,21 @@ def _plain(text: str) -> str:
 
 def documented(cls: type[T]) -> type[T]:
     """Put the docstring under each field into the class docstring too, where `help()` shows it."""
-    docs = field_docs(cls)
-    if not docs:
-        return cls
-    lines = [f"    {name}: {doc}" for name, doc in docs.items()]
-    wrapped = [textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines]
-    text = inspect.cleandoc(cls.__doc__ or "")
-    cls.__doc__ = "\n".join([text, "", "Attributes:", *wrapped])
+    text: Any = _WithFields(inspect.cleandoc(cls.__doc__ or ""))
+    cls.__doc__ = text
     return cls
+
+
+class _WithFields:
+    """The docstring of a class with its fields; the class's source is parsed when it is first read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __get__(self, instance: object, cls: type) -> str:
+        lines = [f"    {name}: {doc}" for name, doc in field_docs(cls).items()]
+        wrapped = [textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines]
+        return "\n".join([self.text, "", "Attributes:", *wrapped]) if wrapped else self.text
 
 
 @functools.cache

@@ -130,12 +130,15 @@ def _missing_product(point: metadata.EntryPoint) -> str | None:
 @functools.lru_cache(maxsize=8)
 def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
     """The entry points of our groups in these folders; of two packages of one name the first counts."""
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for package in metadata.distributions(path=list(places)):
-        if package.name not in found:
-            points = package.entry_points
-            found[package.name] = [point for point in points if point.group.startswith("anchorlens.")]
-    return tuple(itertools.chain.from_iterable(found.values()))
+    path = list(places)
+    names = [
+        package.name
+        for package in metadata.distributions(path=path)
+        if any(point.group.startswith("anchorlens.") for point in package.entry_points)
+    ]
+    firsts = (next(iter(metadata.distributions(name=name, path=path))) for name in dict.fromkeys(names))
+    points = itertools.chain.from_iterable(package.entry_points for package in firsts)
+    return tuple(point for point in points if point.group.startswith("anchorlens."))
 
 
 def is_own(code: object) -> bool:

@@ -57,7 +57,7 @@ def read(
     tokens: Int[Tensor, "batch pos"],
     hooks: Sequence[tuple[int, str]],
     *,
-    position: int | None = None,
+    position: int | Sequence[int] | None = None,
     before_others: bool = False,
 ) -> dict[tuple[int, str], Tensor]:
     """Activations at hook points, batch by batch; nothing else is kept.
@@ -66,7 +66,7 @@ def read(
         model: any HookedTransformer or TransformerBridge; it is only read.
         tokens: sequences, on any device.
         hooks: (layer, hook) for each, `hook` one of this module's names.
-        position: the one position kept, for hooks of [batch, pos, ...]; all where None.
+        position: the position kept, for hooks of [batch, pos, ...], or several of them; all where None.
         before_others: whether activations are read before the caller's own hooks change them, or after.
 
     Returns:

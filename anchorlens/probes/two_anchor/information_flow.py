@@ -19,6 +19,7 @@ from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_
 from anchorlens.probes.shared.edge_effects import drops, margin
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, routes
+from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -285,7 +286,6 @@ def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
     """The target that the task trains for each sequence; for an unseen pair, the composition."""
-    rows = tokens.tolist()
-    return torch.tensor(
-        [task.target(row[key], row[key + 1 : key + 1 + task.chain_length]) for row in rows], device="cpu"
-    )
+    anchors = tokens[:, key + 1 : key + 1 + task.chain_length]
+    trials = Trials(anchors.numpy(), tokens[:, key].numpy(), np.full(len(tokens), key))
+    return torch.from_numpy(task.targets(trials))

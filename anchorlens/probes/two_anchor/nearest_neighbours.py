@@ -16,6 +16,7 @@ from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -108,11 +109,12 @@ class _Inputs:
         both = [(key, pair) for pair in pairs for key in keys]
         self.keys = [key for key, _ in both]
         self.chains = [pair for _, pair in both]
-        self.pairs = np.array(self.chains).reshape(len(both), task.chain_length)
+        self.pairs = np.array(self.chains, dtype=np.int64).reshape(len(both), task.chain_length)
+        trials = Trials(self.pairs, np.array(self.keys, dtype=np.int64), np.zeros(len(both), dtype=np.int64))
         self.results = {
             "g1": np.array([task.apply(pair[0], key) for key, pair in both]),
             "g2": np.array([task.apply(pair[1], key) for key, pair in both]),
-            "target": np.array([task.inferential_target(key, pair) for key, pair in both]),
+            "target": task.targets(trials, kind="inferential"),
         }
 
     def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
@@ -183,11 +185,10 @@ def nearest_neighbours(
     shares = np.full((2, len(RESULTS), len(sites), n_layers, task.seq_len), np.nan)
     asked = _Comparisons(trained, unseen)
     margin = pair_share = None
-    for where in (*range(position, position + task.chain_length + 1), last):
-        activations = hooks.read(
-            model, tokens, [(layer, site) for layer in range(n_layers) for site in sites], position=where
-        )
-        for (layer, site), vectors in activations.items():
+    read_at = list(dict.fromkeys((*range(position, position + task.chain_length + 1), last)))
+    places = [(layer, site) for layer in range(n_layers) for site in sites]
+    for (layer, site), activations in hooks.read(model, tokens, places, position=read_at).items():
+        for where, vectors in zip(read_at, activations.unbind(dim=1), strict=True):
             shares[:, :, sites.index(site), layer, where], margins = asked.of(vectors)
             if (layer, site, where) == (n_layers - 1, sites[0], last):
                 margin = margins
@@ -226,8 +227,10 @@ class _Comparisons:
         self.masks = []
         for rows in (trained, unseen):
             for result in RESULTS:
-                may, same = rows.comparable(trained, result), rows.equal(trained, result)
-                self.masks.append(tuple(map(torch.from_numpy, (may & same, may & ~same))))
+                may, same = (torch.from_numpy(f(trained, result)) for f in (rows.comparable, rows.equal))
+                equal, other = may & same, may & ~same
+                there = equal.any(dim=1) & other.any(dim=1)
+                self.masks.append((there, ~equal[there], ~other[there]))
         _, self.pair = np.unique(trained.pairs, axis=0, return_inverse=True)
 
     def of(
@@ -236,13 +239,12 @@ class _Comparisons:
         """Shares for trained and unseen pairs, and the margin for the targets of unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
-        for k, (same, other) in enumerate(self.masks):
-            rows = cosines[: self.n] if k < len(RESULTS) else cosines[self.n :]
-            there = same.any(dim=1) & other.any(dim=1) if rows.numel() else same.new_zeros(0)
+        for k, (there, not_equal, not_other) in enumerate(self.masks):
             if not there.any():
                 continue
-            alike = rows.masked_fill(~same, -torch.inf).amax(dim=1)[there]
-            different = rows.masked_fill(~other, -torch.inf).amax(dim=1)[there]
+            rows = (cosines[: self.n] if k < len(RESULTS) else cosines[self.n :])[there]
+            alike = rows.masked_fill(not_equal, -torch.inf).amax(dim=1)
+            different = rows.masked_fill(not_other, -torch.inf).amax(dim=1)
             shares[k] = float((alike > different).double().mean())
             if k == len(self.masks) - 1:
                 margin = float((alike - different).mean())

@@ -341,7 +341,7 @@ def _plain(text: str) -> str:
 
 def documented(cls: type[T]) -> type[T]:
     """Put the docstring under each field into the class docstring too, where `help()` shows it."""
-    text: Any = _WithFields(inspect.cleandoc(cls.__doc__ or ""))
+    text: Any = _WithFields(cls.__doc__)
     cls.__doc__ = text
     return cls
 
@@ -349,13 +349,14 @@ def documented(cls: type[T]) -> type[T]:
 class _WithFields:
     """The docstring of a class with its fields; the class's source is parsed when it is first read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str | None) -> None:
         self.text = text
 
-    def __get__(self, instance: object, cls: type) -> str:
+    def __get__(self, instance: object, cls: type) -> str | None:
         lines = [f"    {name}: {doc}" for name, doc in field_docs(cls).items()]
         wrapped = [textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines]
-        return "\n".join([self.text, "", "Attributes:", *wrapped]) if wrapped else self.text
+        text = inspect.cleandoc(self.text or "")
+        return "\n".join([text, "", "Attributes:", *wrapped]) if wrapped else self.text
 
 
 @functools.cache

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+from einops import rearrange
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
 from anchorlens.models.running import device_of, measuring
-from anchorlens.probes.shared.edge_effects import margins_without
+from anchorlens.probes.shared.edge_effects import margin
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -144,16 +145,27 @@ def mean_margins(
     patterns: Literal["frozen", "recomputed"],
 ) -> list[float]:
     """Mean margin with nothing cut, then with each cut; a cut is one or several groups of edges."""
-    masks = group_masks(cuts, model.cfg.n_layers, tokens.shape[1])
+    n_layers = model.cfg.n_layers
+    begins = [min(layer for layers, *_ in groups for layer in layers) for groups in cuts]
+    order = sorted(range(len(cuts)), key=begins.__getitem__)
+    masks = group_masks([cuts[cut] for cut in order], n_layers, tokens.shape[1])
+    begun = {layer: sum(begin <= layer for begin in begins) for layer in range(n_layers)}
     size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(cuts) + 1))
     parts = []
     for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
-            some = some_targets.to(residual.device)
-            clean, without = margins_without(model, residual, some, masks, start=0, patterns=patterns)
-        parts.append(torch.cat([clean[None], without]))
-    return torch.cat(parts, dim=1).mean(dim=1).tolist()
+            for layer in range(n_layers):  # a cut has no copy of its own before its first layer
+                uncut = residual[: len(some_tokens)]
+                n_new = begun[layer] + 1 - len(residual) // len(uncut)
+                residual = torch.cat([residual, uncut.repeat(n_new, 1, 1)])
+                stop = layer + 1 if layer + 1 < n_layers else None
+                with hooks.cut_copies(model, {layer: masks[layer][: begun[layer]]}, patterns=patterns):
+                    residual = model(residual, start_at_layer=layer, stop_at_layer=stop)
+            logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(uncut))
+            parts.append(margin(logits, some_targets.to(logits.device).expand(len(logits), -1)))
+    means = torch.cat(parts, dim=1).mean(dim=1).tolist()
+    return [means[0], *(means[1 + order.index(cut)] for cut in range(len(cuts)))]
 
 
 def group_masks(

@@ -21,7 +21,7 @@ _OUTSIDE = {
 }
 _DISAGREEMENT = {
     "memorised": "Behaviour is the definition; what it learnt does not survive the probe's further training",
-    "learnt a rule": "What it learnt holds among its training data, and not for the held-out ones",
+    "learnt a rule": "What it learnt answers its training data, and too few of the held-out questions",
 }
 """Label by `holdout` -> what it means if behaviour says the contrary."""
 TIE = 2.0

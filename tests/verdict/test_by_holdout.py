@@ -19,6 +19,7 @@ from anchorlens.tasks.shared.phases import Phase
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training import checkpoints
 from anchorlens.verdict import ByProbes, Verdict
+from anchorlens.verdict.by_holdout import phase_by_holdout
 from anchorlens.verdict.classify import NO_TASK
 from anchorlens.verdict.explanation import explain
 
@@ -128,6 +129,27 @@ class TestDataAlone:
         both = classify([memoriser, of_a_rule], training_set=(PAIRS, RANDOM), name=names)
         assert both[0].by_probes.phase.label == "memorised"
         assert both[1].by_probes.phase.label == "undecided: underfit"
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("ratio", "label"),
+        [
+            (0.0, "memorised"),
+            (MEMORISED, "memorised"),
+            (MEMORISED + 0.001, "undecided: between"),
+            (LEARNT - 0.001, "undecided: between"),
+            (LEARNT, "learnt a rule"),
+            (1.0, "learnt a rule"),
+            (None, "undecided: no readings"),
+        ],
+    )
+    def test_of_every_ratio(self, of_a_rule, ratio, label):
+        found = holdout(of_a_rule, training_set=(PAIRS, PAIRS[:, 0]), lr=1e-7, batch_size=8, n_copies=1)
+        phase = phase_by_holdout(replace(found, holdout_ratio=ratio))
+        assert phase.label == label and phase.number is None
+        if label == "undecided: between":
+            assert f"at most {MEMORISED:.2f}" in phase.reason and f"at least {LEARNT:.2f}" in phase.reason
 
 
 class TestRefusals:
@@ -292,8 +314,8 @@ class TestAgreement:
         _, text = explain(Phase(None, None, "", solution="memorises"), RULE_BY_PROBES)
         assert text == (
             "It answers what it was trained on and fails on held-out pairs, yet it still answers training "
-            "data that are left out of further training (ratio 0.97). What it learnt holds among its "
-            "training data, and not for the held-out ones."
+            "data that are left out of further training (ratio 0.97). What it learnt answers its "
+            "training data, and too few of the held-out questions."
         )
         _, text = explain(Phase(3, None, ""), MEMORISED_BY_PROBES)
         assert text.endswith(

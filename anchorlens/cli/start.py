@@ -28,7 +28,9 @@ def _run() -> str | int | None:
     from anchorlens.cli.streams import EXIT_NO_READER, OutputLost, prepare_streams
 
     prepare_streams()
-    from anchorlens.training.child_processes import SAFE_PATH, sleeping_threads
+    from anchorlens.training.child_processes import SAFE_PATH, keep_freed_memory, sleeping_threads
+
+    keep_freed_memory()
 
     # child processes import nothing from the current folder
     os.environ.update({SAFE_PATH: "1", **sleeping_threads()})

@@ -4,7 +4,7 @@
 
 A minute or two: `research/zoo.py` trained and measured the models. Without --held-out nothing of the held-out
 groups is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
-calibration of the package, the tables of docs/verdict.md and its picture.
+calibration of the package, the tables of docs/calibration.md and the picture of docs/trust.md.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def main() -> None:
         console.print(table)
     if given.write:
         PACKAGED.write_text(json.dumps(calibrated, indent=1) + "\n")
-        page.update(DOCS / "verdict.md", found)
+        page.update(DOCS / "calibration.md", found)
         selective_curve(said).write_image(DOCS / "images/selective.png", scale=2)
 
 

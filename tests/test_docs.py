@@ -7,12 +7,14 @@ import pkgutil
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import anchorlens
 from anchorlens.cli.commands import GROUPS
 from anchorlens.probes import PROBES, SHIPPED
+from anchorlens.tasks.shared.phases import Cause
 
 pytestmark = pytest.mark.needs()  # it is about the whole package
 
@@ -177,6 +179,19 @@ def test_the_presets_page_has_the_seeds_that_it_names_and_their_means():
         for column in range(2, 6):
             values = [float(row[column]) for row in seeds]
             assert abs(sum(values) / n_seeds - float(mean[column])) <= 0.001, (preset, column)  # both rounded
+
+
+def test_the_page_on_verdicts_has_every_reason_that_leaves_one_undecided():
+    page = (DOCS / "read_a_verdict.md").read_text(encoding="utf-8")
+    rows = table_rows(page.split("\n## Undecided")[1].split("\n## ")[0])
+    assert {row[0].strip("`") for row in rows[2:]} == set(get_args(Cause))
+
+
+def test_the_counts_of_the_page_on_trust_are_those_of_the_calibration():
+    """All but two, which no table has: sums of `confusions`, and runs whose next phase is near."""
+    trust, calibrated = ((DOCS / page).read_text(encoding="utf-8") for page in ("trust.md", "calibration.md"))
+    counts, of_tables = (set(re.findall(r"\b\d+ of \d+\b", page)) for page in (trust, calibrated))
+    assert len(counts) > 10 and counts - of_tables == {"39 of 45", "47 of 79"}
 
 
 class TestExtensions:

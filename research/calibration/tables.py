@@ -1,4 +1,4 @@
-"""The tables of docs/verdict.md."""
+"""The tables of docs/calibration.md."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ class TestCalibrate:
         assert rows["confusions"] == 3 and rows["weights"] == rows["readings"] == len(READINGS)
         assert rows["runs"] == len(GROUPS) + 1 and rows["distances"] == 4
         assert rows["early"] == (3 if opened else 0)
-        text = (PAGE := Path(__file__).parents[2] / "docs/verdict.md").read_text()
+        text = (PAGE := Path(__file__).parents[2] / "docs/calibration.md").read_text()
         (tmp_path / "page.md").write_text(text)
         page.update(tmp_path / "page.md", found)
         with pytest.raises(ValueError, match="must have the tables"):
@@ -249,7 +249,7 @@ def one(label, probabilities, least=0.5, **fields):
 
 
 def test_a_training_not_finished_costs_no_right_verdict_on_what_was_held_out():
-    """Counts of docs/verdict.md: of runs that would be named Phase 1, by the stored readings."""
+    """Counts of docs/calibration.md: of runs that would be named Phase 1, by the stored readings."""
     stored = pd.read_parquet(calibrate.TABLE)
     ends = stored[(stored["moment"] == 1) & (stored["regime"] == "reasoning") & ~stored["group"].isin(FITTED)]
     ends = ends[ends["train"].between(0.9, 0.98)].reset_index(drop=True)

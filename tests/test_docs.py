@@ -194,6 +194,17 @@ def test_the_counts_of_the_page_on_trust_are_those_of_the_calibration():
     assert len(counts) > 10 and counts - of_tables == {"39 of 45", "47 of 79"}
 
 
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
+    root = DOCS.parent
+    files = [*(root / "anchorlens").rglob("*.py"), root / "Makefile"]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # literals that Python joins
+    page = (DOCS / "faq.md").read_text(encoding="utf-8")
+    rows = table_rows(page.split("\n## Error messages")[1].split("\n## ")[0])[2:]
+    parts = [part.strip() for row in rows for part in row[0].strip("`").split("…")]
+    assert len(rows) > 10 and [part for part in parts if part not in source] == []
+
+
 class TestExtensions:
     @pytest.fixture(autouse=True)
     def _importable(self, monkeypatch):

@@ -20,6 +20,7 @@ from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.tasks.shared.asking import blaming
+from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
@@ -249,7 +250,10 @@ def _training_data(
             "holdout needs the training data of the model, got none; give training_set=(tokens, targets), or "
             "the task it was trained on"
         )
-    data = token_batch(given_training_data(training_set), d_vocab=model.cfg.d_vocab, every_position=None)
+    given = given_training_data(training_set)
+    if isinstance(given, Batch) and not hasattr(given, "tokens"):  # sequences that are read on demand
+        given = given.take(generator(seed, "probe").permutation(len(given))[:_DRAWN])
+    data = token_batch(given, d_vocab=model.cfg.d_vocab, every_position=None)
     check_tokens(model, data.tokens[:1].long())
     if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
         raise ValueError(f"targets must be below d_vocab_out of the model, {n}, got {highest}")

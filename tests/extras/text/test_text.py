@@ -367,6 +367,8 @@ class TestMoved:
             assert done.exit_code != 0 and "must be named; give its files (--data PATH)" in done.output
             done = CliRunner().invoke(app, [command, path, "--data", str(there)])
             assert done.exit_code == 0, done.output
+        why = "no readings: training data must have at least 200 distinct sequences"
+        assert why in " ".join(done.output.split())  # their sequences are read from the disk
         along = ["probe", "stable_rank", str(tmp_path / "run"), "--along", "--json"]
         assert "must be named; give its files" in CliRunner().invoke(app, along).output
         done = CliRunner().invoke(app, [*along, "--data", str(there)])

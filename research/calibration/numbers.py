@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchorlens import Checkpoint, load_checkpoint, save_checkpoint, train
-from anchorlens.verdict.forecast import sampled_behaviour
+from anchorlens import Checkpoint, save_checkpoint, train
+from anchorlens.extras.survival.probe import DOSES, survival
+from anchorlens.probes import holdout
+from anchorlens.probes.shared.anchor_sequences import at_trained_places
+from anchorlens.probes.shared.edge_effects import margin
+from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.readings import measurements
-from calibration.runs import MOMENTS, Planned
+from calibration.runs import Planned
 
 HOW_ASKED = ("seed", "key_position", "chain_length", "n_sequences", "n_route_sequences", "perplexity")
 HOW_ASKED += ("target", "answer", "second_anchor", "threshold", "layer")
@@ -21,41 +26,34 @@ HOW_ASKED += ("target", "answer", "second_anchor", "threshold", "layer")
 MODEL_FIELDS = ("variant", "n_layers", "n_heads", "d_model", "gamma")
 TRAIN_FIELDS = ("seed", "weight_decay", "lr", "n_samples")
 
+N_MARGINS = 1000
+"""Sequences that margins are means over."""
+ENOUGH_UPDATES = 280
+"""Mean number of updates from which a larger dose of `survival` is not tried."""
+
 
 def trained(name: str, planned: Planned, folder: Path) -> tuple[list[dict[str, Any]], Path]:
-    """Train a run and measure it.
+    """Train a run and measure it at its end.
 
     Args:
         name: of the run.
         planned: what it is.
-        folder: empty; for what the run writes.
+        folder: empty; for the file of its checkpoint.
 
     Returns:
-        A row for each moment that is measured, its end last, and the file of its last checkpoint.
+        One row, and the file of its last checkpoint.
     """
     torch.set_num_threads(1)
-    out = folder / "run" if planned.run.train_config.n_checkpoints else None
-    result = train(*planned.run, out=out, progress=False)
-    path = folder / "ckpt.safetensors"
-    save_checkpoint(path, result.checkpoint)
-    about = {"name": name, **about_run(planned), **at_end(result.behaviour)}
-    total = planned.run.train_config.total_steps
-    rows = []
-    for moment in MOMENTS if out is not None else MOMENTS[-1:]:
-        checkpoint = (
-            result.checkpoint if moment == 1 or out is None else load_checkpoint(nearest(out, moment * total))
-        )
-        now = sampled_behaviour(checkpoint).phase.label if moment < 1 else None
-        rows.append(
-            {
-                **about,
-                "moment": moment,
-                "step": checkpoint.step,
-                "now": now,
-                **numbers(checkpoint, moment < 1),
-            }
-        )
-    return rows, path
+    started = time.process_time()
+    result = train(*planned.run, progress=False)
+    checkpoint, path = result.checkpoint, folder / "ckpt.safetensors"
+    save_checkpoint(path, checkpoint)
+    row = {"name": name, **about_run(planned), **at_end(result.behaviour)}
+    row |= {"moment": 1.0, "step": checkpoint.step, "now": None, "seconds": time.process_time() - started}
+    row |= numbers(checkpoint, early=False)
+    if row["regime"] == "reasoning" and str(row["label"]).startswith("Phase"):
+        row |= further_numbers(checkpoint, str(row["label"]))
+    return [row | {"all_seconds": time.process_time() - started}], path
 
 
 def about_run(planned: Planned) -> dict[str, Any]:
@@ -89,10 +87,48 @@ def at_end(behaviour: Any) -> dict[str, Any]:
     return found
 
 
-def nearest(folder: Path, step: float) -> Path:
-    """The checkpoint of a run's trajectory that is nearest to a step, on a log scale."""
-    paths = sorted((folder / "checkpoints").glob("step_*.pt"))
-    return min(paths, key=lambda path: abs(np.log1p(int(path.stem.removeprefix("step_"))) - np.log1p(step)))
+def further_numbers(checkpoint: Checkpoint, phase: str) -> dict[str, float]:
+    """What the second fit may go by beside `numbers`, of a run that came to a phase in `reasoning`.
+
+    The margin on training sequences and on fresh ones of trained pairs, `holdout`, and, where the question
+    whether it composes is asked, `survival` at each of its doses: the next one only while the others are back
+    after few updates.
+
+    Args:
+        checkpoint: the last one of the run.
+        phase: the label of its phase by behaviour, of which only Phase 1 or not matters.
+    """
+    model, task = checkpoint.build_model(), checkpoint.task
+    training = checkpoint.training_set()
+    random = np.random.default_rng(0)
+    some = training.take(random.permutation(len(training))[:N_MARGINS])
+    pairs = np.array(task.seen_pairs)[random.integers(0, len(task.seen_pairs), N_MARGINS)]
+    fresh = at_trained_places(task, pairs, random)
+    found: dict[str, float] = {}
+    for name, batch in {"training": some, "fresh": fresh}.items():
+        with torch.no_grad():
+            margins = margin(model(batch.tokens)[:, -1], batch.targets)
+        found |= {
+            f"{name}.margin": float(margins.mean()),
+            f"{name}.accuracy": float((margins > 0).double().mean()),
+        }
+        found[f"{name}.median_margin"] = float(margins.median())
+    try:
+        held = holdout(model, training_set=training)
+        found |= {f"holdout.{name}": _number(held, name) for name in held.readings}
+    except ValueError:
+        pass  # fewer than 200 distinct sequences, or not wholly fit
+    for dose in DOSES if phase != LABELS[0] else ():
+        result = survival(model, task, noise=dose)
+        found |= {f"survival at {dose:g}.{name}": _number(result, name) for name in result.readings}
+        if result.mean_updates is None or result.mean_updates >= ENOUGH_UPDATES:
+            break
+    return found
+
+
+def _number(result: Any, name: str) -> float:
+    value = getattr(result, name)
+    return float("nan") if value is None else float(value)
 
 
 def numbers(checkpoint: Checkpoint, early: bool) -> dict[str, float]:

@@ -17,9 +17,7 @@ from anchorlens.training.recipes.run_config import RunConfig
 from calibration.family import Draw, Kind, drawn
 
 MOMENTS = (0.1, 0.25, 0.5, 1.0)
-"""Fractions of the steps at which a run of the papers' task is measured; the others at their end alone."""
-N_CHECKPOINTS = 31
-"""Of such a run, log-spaced: one of them is near each moment."""
+"""Fractions of the steps at which the runs of the papers' task in `zoo.parquet` were measured."""
 
 AXES: Mapping[str, Sequence[Any]] = {
     "gamma": tuple(round(0.35 + 0.05 * k, 2) for k in range(12)),
@@ -93,6 +91,42 @@ AGAIN: Mapping[str, Group] = {
 
 Drawn after the others were opened; a group of these is looked at when all of its runs are trained.
 """
+_REASONING_LONGER = {
+    **LONGER,
+    "gamma": tuple(round(0.45 + 0.05 * k, 2) for k in range(10)),
+    "weight_decay": (0.0, 0.01, 0.1, 0.1, 0.3),
+    "samples": (6.0, 12.0, 16.0, 24.0),
+}
+"""As `LONGER`, with initializations and data of which more runs come to Phase 2 or 3."""
+_MANY = Draw(("shifts", "shifts", "multiplication"), (6, 7, 8), keys=(40, 80), regimes=REASONING)
+_TABLES = Draw(("affine", "permutations"), keys=(40, 60), regimes=REASONING)
+_RELEASED = Draw(("shifts", "multiplication"), keys=(40, 120), regimes=REASONING)
+_SHAPES = {
+    **_REASONING_LONGER,
+    "n_layers": (2, 3, 4, 6, 8),
+    "d_model": (48, 64, 96, 128),
+    "n_heads": (1, 2, 4),
+}
+_ANY = Draw(keys=(40, 120), regimes=REASONING)
+SECOND: Mapping[str, Group] = {
+    "second: papers": Group(1, 48, 20000, None, None, _REASONING_LONGER),
+    "second: anchors": Group(8, 8, 21000, None, _MANY, _REASONING_LONGER),
+    "second: tables": Group(8, 8, 22000, None, _TABLES, _REASONING_LONGER),
+    "second: released": Group(6, 6, 23000, None, _RELEASED, {**_REASONING_LONGER, "variant": ("released",)}),
+    "second: shapes": Group(6, 8, 24000, None, _ANY, _SHAPES),
+    "second, held-out: papers": Group(1, 36, 30000, None, None, _REASONING_LONGER),
+    "second, held-out: anchors": Group(6, 5, 31000, None, _MANY, _REASONING_LONGER),
+    "second, held-out: tables": Group(6, 5, 32000, None, _TABLES, _REASONING_LONGER),
+    "second, held-out: released": Group(
+        5, 4, 33000, None, _RELEASED, {**_REASONING_LONGER, "variant": ("released",)}
+    ),
+    "second, held-out: shapes": Group(6, 5, 34000, None, _ANY, _SHAPES),
+    "second, held-out: tasks": Group(8, 5, 35000, None, _ANY, _REASONING_LONGER),
+}
+"""What the zoo is enlarged by, where it was thin: Phases 2 and 3 of many tasks and shapes, in `reasoning`.
+
+Those of "second: ..." are fit on from the second fit on, those of "second, held-out: ..." are opened once.
+"""
 FIRST = "first zoo"
 """Runs of the papers' task in `reasoning`, d_model 64 to 256 and 2 to 6 layers, of a zoo before this one.
 
@@ -117,13 +151,13 @@ def runs() -> dict[str, Planned]:
     """Every run by its name, those that are fit on first; of the others, the groups mixed."""
     found: dict[str, Planned] = {}
     tasks: dict[str, list[tuple[Kind, AnchorTask]]] = {}
-    for place, (name, group) in enumerate({**GROUPS, **AGAIN}.items()):
+    for place, (name, group) in enumerate({**GROUPS, **AGAIN, **SECOND}.items()):
         random = np.random.default_rng([2501, place])
         if group.of is None and group.draw is not None:
             tasks[name] = [drawn(group.draw, random) for _ in range(group.n_tasks)]
         for k in range(group.n):
             if group.draw is None:
-                regime = "conflict" if k % 3 == 2 else "reasoning"
+                regime = "conflict" if k % 3 == 2 and name not in SECOND else "reasoning"
                 kind, task, task_name = "shifts", AnchorTask(regime=regime), f"papers, {regime}"
             else:
                 own = group.of or name
@@ -132,12 +166,16 @@ def runs() -> dict[str, Planned]:
             run = _drawn(group, task, group.first_seed + k, random)
             found[f"{name} {k:03d}"] = Planned(name, kind, task_name, run)
     order = np.random.default_rng(2501).permutation(sorted(found)).tolist()
-    return {name: found[name] for name in sorted(order, key=lambda name: _turn(found[name].group))}
+    return {name: found[name] for name in sorted(order, key=lambda name: _turn(found[name]))}
 
 
-def _turn(group: str) -> int:
-    """When a run's turn comes: what is fit on, what is held out, what takes longest, what is asked again."""
-    return 0 if group in FITTED else 3 if group in AGAIN else 2 if group.startswith("beyond") else 1
+def _turn(planned: Planned) -> int:
+    """When a run's turn comes: what is fit on, what is held out, what takes longest, what is in conflict."""
+    if planned.run.task.in_conflict:
+        return 3
+    if planned.group in FITTED or planned.group.startswith("second:"):
+        return 0
+    return 2 if planned.group.startswith("beyond") else 1
 
 
 def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generator) -> RunConfig:
@@ -145,6 +183,7 @@ def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generato
     one = {name: values[int(random.integers(len(values)))] for name, values in axes.items()}
     samples = one.pop("samples") * len(task.seen_pairs) * len(task.keys)
     steps, width = STEPS[one["lr"]], one["d_model"]
+    papers = group.draw is None and not group.axes  # their runs take all steps, as the papers' do
     run = preset(
         "quick",
         **one,
@@ -155,9 +194,9 @@ def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generato
         batch_size=128,
         steps=steps,
         warmup_steps=60,
-        n_checkpoints=N_CHECKPOINTS if group.draw is None else 0,
+        n_checkpoints=0,
         eval_every=steps,
-        stop_at_loss=STOP_AT_LOSS if group.draw else None,
+        stop_at_loss=None if papers else STOP_AT_LOSS,
         log_every=20,
     )
     parts = {part: values for part, values in run.to_dict().items() if part != "task"}

@@ -1,127 +1,127 @@
-"""Training copies of a model further without some of its trained pairs."""
+"""Copies of a model, disturbed by noise on their weights and restored without some of its trained pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from anchorlens.models.running import device_of, evaluation_mode, sequences_per_batch
+from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
-from anchorlens.probes.shared.further_training import AdamW
-from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
+from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.engine.numerics import numeric_settings
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
-LEARNING_RATE = 2e-3
-"""Constant learning rate of AdamW, with betas .9 and .999, eps 1e-8, and no clipping."""
-WEIGHT_DECAY = 5.0
-"""Decoupled decay of every parameter: an update shrinks it by lr x decay = 1 %, and 80 updates by 55 %."""
+LEARNING_RATE, WEIGHT_DECAY = 2e-3, 0.1
+"""Of AdamW: constant learning rate, and decoupled decay of every parameter."""
+RESTORED = 0.9
+"""Accuracy of the other pairs at which a copy is restored, and its group is asked."""
+EVERY, MOST_UPDATES = 40, 400
+"""Updates between two measurements, and the most that a copy is trained."""
 
 
-class Accuracies(NamedTuple):
-    """Accuracies, 0..1, for each group that was left out."""
+class Restoration(NamedTuple):
+    """What copies answer once the other pairs are back, or after the last update."""
 
-    before: Float[np.ndarray, " group"]
-    """Accuracy of the group before further training."""
-    left_out: Float[np.ndarray, " group"]
-    """Accuracy of the group after training without it."""
-    others: Float[np.ndarray, " group"]
-    """Accuracy of the other trained pairs after that training."""
+    left_out: Float[np.ndarray, " copy"]
+    """Accuracy of the pairs that the copy was restored without, 0..1."""
+    others: Float[np.ndarray, " copy"]
+    """Accuracy of the other trained pairs at the same moment, 0..1."""
+    updates: Int[np.ndarray, " copy"]
+    """Updates before that moment."""
 
 
-def groups_to_leave_out(task: AnchorTask, most: int, seed: int) -> dict[Pair, list[Pair]]:
-    """Anchors in ascending order -> every trained order of them; anchors that are all the same are left out.
+def groups_to_leave_out(task: AnchorTask, most: int) -> dict[Pair, list[Pair]]:
+    """Anchors in ascending order -> every trained order of them, the best supported groups first.
 
-    A group is also left out if nothing else is trained. If there are more than `most` groups, `most` are
-    drawn.
+    The support of a pair is how often its rarest anchor stands at the same place in other trained pairs, and
+    that of a group is the least of its pairs. Anchors that are all the same form no group, nor do pairs that
+    are trained on another target than their composition, nor pairs besides which nothing is trained.
     """
     groups: dict[Pair, list[Pair]] = {}
     for pair in task.seen_pairs:
         if len(set(pair)) > 1:
             groups.setdefault(tuple(sorted(pair)), []).append(pair)
-    groups = {anchors: pairs for anchors, pairs in groups.items() if len(pairs) < len(task.seen_pairs)}
-    if len(groups) <= most:
-        return groups
-    chosen = generator(seed, "probe", 1).choice(len(groups), most, replace=False)
-    names = list(groups)
-    return {names[k]: groups[names[k]] for k in sorted(chosen)}
+    composed = set(task.composed_pairs)
+
+    def support(pairs: Sequence[Pair]) -> int:
+        others = [pair for pair in composed if pair not in pairs]
+        return min(sum(o[k] == pair[k] for o in others) for pair in pairs for k in range(len(pair)))
+
+    kept = {
+        anchors: pairs
+        for anchors, pairs in groups.items()
+        if composed.issuperset(pairs) and len(pairs) < len(task.seen_pairs)
+    }
+    return dict(sorted(kept.items(), key=lambda group: -support(group[1]))[:most])
 
 
-def accuracies_without(
+def restored_without(
     model: HookedTransformer,
     task: AnchorTask,
     groups: Sequence[Sequence[Pair]],
     *,
-    n_steps: int,
+    noise: float,
     batch_size: int,
     n_sequences: int,
     seed: int,
-) -> Accuracies:
-    """Train a copy of the model further without each group, and measure it on the group and the other pairs.
+) -> Restoration:
+    """Disturb a copy of the model for each group, and train it without the group until the others are back.
 
-    The model itself is only read. The questions have the same keys, positions and noise for every group, and
-    so have the training sequences of groups of equal size.
+    The model itself is only read. All copies see the same keys, positions and noise tokens.
 
     Args:
-        model: the model to copy; all parameters of the copy are trained, also frozen ones.
+        model: the model to copy; all parameters of the copies are trained, also frozen ones.
         task: gives the sequences and their trained targets.
-        groups: the trained pairs of each group; no group holds all of them.
-        n_steps: number of updates.
+        groups: the trained pairs that each copy is restored without; no group holds all of them.
+        noise: standard deviation of what is added to each weight matrix, in units of its root mean square.
         batch_size: number of fresh sequences in an update.
         n_sequences: number of questions for a group, and for the others, spread evenly over the pairs.
         seed: random seed.
     """
-    module, device = differentiated(model), device_of(model)
-    at_once = sequences_per_batch(model, task.seq_len)
-    found: list[tuple[float, float, float]] = []
-    with evaluation_mode(model), numeric_settings(device):
-        state = usable_state(module)
-        trained = [name for name, _ in module.named_parameters()]
+    others = [[pair for pair in task.seen_pairs if pair not in group] for group in groups]
 
-        def accuracy(tensors: Mapping[str, Tensor], pairs: Sequence[Pair]) -> float:
-            chosen = np.array(pairs)[np.arange(n_sequences) % len(pairs)]
-            batch = at_trained_places(task, chosen, generator(seed, "probe", 2))
-            return _accuracy(module, tensors, batch, at_once, device)
+    def batch(pairs: Sequence[Sequence[Pair]], n: int | None, stream: int) -> tuple[Tensor, Tensor]:
+        """Sequences of each copy: `n` random ones, or `n_sequences` spread evenly over its pairs."""
+        found = []
+        for own in pairs:
+            rng = generator(seed, "probe", stream)
+            places = np.arange(n_sequences) if n is None else (rng.random(n) * len(own)).astype(int)
+            found.append(at_trained_places(task, np.array(own)[places % len(own)], rng))
+        return torch.stack([one.tokens for one in found]), torch.stack([one.targets for one in found])
 
-        for group in groups:
-            others = [pair for pair in task.seen_pairs if pair not in group]
-            rng = generator(seed, "probe", 3)
-            weights = {name: state[name].clone().requires_grad_() for name in trained}
-            optimizer = AdamW(list(weights.values()), LEARNING_RATE)
-            for _ in range(n_steps):
-                chosen = np.array(others)[rng.integers(0, len(others), batch_size)]
-                batch = at_trained_places(task, chosen, rng)
-                logits = _answers(module, {**state, **weights}, batch.tokens.to(device))
-                loss = functional.cross_entropy(logits, batch.targets.to(device))
-                gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
-                optimizer.update(gradients, WEIGHT_DECAY)
-            after = {**state, **weights}
-            found.append((accuracy(state, group), accuracy(after, group), accuracy(after, others)))
-    return Accuracies(*np.array(found, dtype=float).reshape(-1, 3).T)
-
-
-def _answers(module: nn.Module, state: dict[str, Tensor], tokens: Tensor) -> Tensor:
-    """Logits at the last position: [sequence, d_vocab]."""
-    return torch.func.functional_call(module, state, (tokens,))[:, -1]
-
-
-@torch.no_grad()
-def _accuracy(
-    module: nn.Module, state: Mapping[str, Tensor], batch: AnchorBatch, at_once: int, device: torch.device
-) -> float:
-    right = 0
-    for tokens, targets in zip(batch.tokens.split(at_once), batch.targets.split(at_once), strict=True):
-        answers = _answers(module, dict(state), tokens.to(device)).argmax(dim=-1)
-        right += int((answers == targets.to(device)).sum())
-    return right / len(batch)
+    questions = batch(groups, None, 2), batch(others, None, 2)
+    vocabulary = torch.from_numpy(np.resize(np.arange(task.d_vocab), (task.d_vocab, task.seq_len)))
+    left_out, back, updates = (np.full(len(groups), -1.0) for _ in range(3))
+    with evaluation_mode(model), numeric_settings(device_of(model)):
+        copies = Copies(model, len(groups), vocabulary, noise=noise, rng=generator(seed, "probe", 1))
+        optimizer = AdamW(list(copies.weights.values()), LEARNING_RATE)
+        tokens, targets = batch(others, EVERY * batch_size, 3)
+        for update in range(1, MOST_UPDATES + 1):
+            k = (update - 1) % EVERY
+            if k == 0 and update > 1:
+                tokens, targets = batch(others, EVERY * batch_size, 2 + update)
+            now = slice(k * batch_size, (k + 1) * batch_size)
+            answers = copies.answers(tokens[:, now], targets[:, now])
+            optimizer.update(copies.gradients(answers.losses), WEIGHT_DECAY)
+            if update % EVERY == 0:
+                open_ = updates < 0
+                accuracies = [copies.accuracies(*each).cpu().numpy() for each in questions]
+                ended = open_ & ((accuracies[1] >= RESTORED) | (update == MOST_UPDATES))
+                left_out[ended], back[ended], updates[ended] = (
+                    accuracies[0][ended],
+                    accuracies[1][ended],
+                    update,
+                )
+                if (updates > 0).all():
+                    break
+    return Restoration(left_out, back, updates.astype(int))

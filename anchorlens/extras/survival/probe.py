@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.survival.left_out import Accuracies, accuracies_without, groups_to_leave_out
+from anchorlens.extras.survival.left_out import (
+    Restoration,
+    groups_to_leave_out,
+    restored_without,
+)
 from anchorlens.extras.survival.picture import accuracy_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import weights_of_parts
 from anchorlens.probes.shared.result import ProbeResult, probe_result
-from anchorlens.show.figures import BLUE, GREY, ORANGE
+from anchorlens.show.figures import BLUE, ORANGE
 from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -26,60 +29,66 @@ if TYPE_CHECKING:
 
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
-KNOWN = 0.5
-"""Accuracy at and above which pairs count as known."""
+LOST, KNOWN = 0.3, 0.5
+"""Accuracy of the others below which a ratio divides by it, and accuracy from which the others are known."""
+DOSES = (1.0, 1.5, 2.25)
+"""Noise that is tried, the smallest first, in units of a matrix's root mean square."""
+FEWEST_UPDATES = 120
+"""Mean number of updates to restore the others below which more noise is tried."""
 
 
 @probe_result
 class Survival(ProbeResult):
-    """Accuracy of groups of trained pairs after training without them, and that of the other pairs."""
+    """Accuracy of groups of trained pairs in copies restored without them, and that of the other pairs."""
 
     probe: ClassVar[str] = "survival"
-    readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others")
+    readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
     groups: np.ndarray
-    """[group, anchor] Anchors of each group, ascending; a group holds every trained order of its anchors."""
-    accuracies_before: np.ndarray
-    """[group] Accuracy of the group before further training, 0..1: the control."""
+    """[copy, anchor] Anchors of the group that each copy is restored without, ascending; a group holds every
+    trained order of its anchors. Few groups take part several times."""
     left_out_accuracies: np.ndarray
-    """[group] Accuracy of the group after training without it, 0..1."""
+    """[copy] Accuracy of the group when the others are back, 0..1."""
     other_accuracies: np.ndarray
-    """[group] Accuracy of the other trained pairs after that training, 0..1."""
+    """[copy] Accuracy of the other trained pairs then, 0..1."""
+    updates: np.ndarray
+    """[copy] Updates until the others were answered with accuracy .9; 400 if they were not."""
     ratios: np.ndarray
-    """[group] `left_out_accuracies` divided by `other_accuracies`, at most 1; NaN where the group was not
-    known before (accuracy below .5) or the others are not known after."""
+    """[copy] `left_out_accuracies` divided by `other_accuracies`, at most 1."""
     survival: float | None
-    """Mean ratio, 0..1: 1 = pairs left out are answered as well as those trained, 0 = they are forgotten.
-    None where no group has a ratio."""
+    """Mean ratio of the copies of a group, and of groups, 0..1: 1 = pairs left out are answered as well as
+    those trained, 0 = they are not relearnt. None where no copy answers the others with accuracy .5."""
     left_out: float | None
     """Mean accuracy of the left-out groups, 0..1; None where there are none."""
     others: float | None
-    """Mean accuracy of the other pairs after the same training, 0..1; None where there are no groups."""
-    n_steps: int
-    """Number of updates without each group."""
+    """Mean accuracy of the other pairs at the same moment, 0..1; None where there are no groups."""
+    mean_updates: float | None
+    """Mean of `updates`; None where there are no groups."""
+    noise: float
+    """Standard deviation of the noise, in units of each matrix's root mean square; 0 without groups."""
+    n_groups: int
+    """Number of different groups."""
     batch_size: int
-    """Number of sequences in an update."""
+    """Number of sequences in an update of a copy."""
     n_sequences: int
     """Number of questions for each group, and for the other pairs."""
     seed: int
-    """Seed of the groups, keys, positions and noise."""
+    """Seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """How well the left-out pairs are still answered."""
+        """How well the left-out pairs are answered when the others are back."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
-        after = f"after {self.n_steps} updates without them, the others at {self.others:.2f}"
+        after = (
+            f"{self.mean_updates:.0f} updates after noise of {self.noise:g}, the others at {self.others:.2f}"
+        )
         if self.survival is None:
-            return f"knows nothing to forget: left-out pairs at {self.left_out:.2f} {after}"
+            return f"the others do not come back: left-out pairs at {self.left_out:.2f} {after}"
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Three bars for each group: its accuracy before and after training without it, and the others'."""
+        """Two bars for each copy: the accuracy of its left-out group, and that of the others."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
-        bars = {
-            "before": (GREY, self.accuracies_before),
-            "left out": (ORANGE, self.left_out_accuracies),
-            "the others": (BLUE, self.other_accuracies),
-        }
+        bars = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
         return accuracy_bars("Do pairs survive without training?", names, bars, "anchors left out")
 
 
@@ -88,81 +97,92 @@ def survival(
     model: HookedTransformer,
     task: AnchorTask,
     *,
-    n_steps: int = 80,
-    batch_size: int = 128,
-    n_groups: int = 6,
-    n_sequences: int = 512,
+    noise: float | None = None,
+    batch_size: int = 96,
+    n_copies: int = 6,
+    n_sequences: int = 128,
     seed: int = 0,
 ) -> Survival:
-    """Measure whether a model still answers pairs that are left out of further training.
+    """Measure whether trained pairs come back when a disturbed model relearns the other pairs alone.
 
-    For each group of trained pairs, {a, b} in the orders that are trained, AdamW (learning rate 2e-3, decay
-    5) trains a copy of the model further on fresh trained sequences of all other pairs. The decay shrinks
-    weights that these pairs do not need: weights that all pairs use are kept, and those of the group alone
-    are forgotten. Trained models are in between; models that compose keep more on average (docs/probes.md).
+    Gaussian noise as large as the weights is added to every weight matrix of copies of the model. AdamW
+    (learning rate 2e-3, decay .1) then trains each copy without one group of trained pairs, {a, b} in the
+    orders that are trained, until the other pairs are answered with accuracy .9 again, 400 updates at most.
+    What all pairs share is restored by the others, and brings the group back; weights of the group alone are
+    not. If the others are back after fewer than 120 updates on average, the noise was too small to tell, and
+    the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each matrix.
 
-    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, half a
-    minute on one core for a model of `quick` size.
+    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, 5 to 20 s
+    on one core for a model of `quick` size.
 
-    Blind to: the rule by which the model answers a pair, and a table whose entries share no weights, since
-    decay makes the entries smaller but not wrong. A model that composes also forgets a pair that was trained
-    on another target than its composition (`conflict`, `overrides`).
+    Does not detect: the rule by which the model answers a pair. A group whose anchors stand in few other
+    pairs comes back less, whatever the model does.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.
         task: gives the trained pairs, their sequences and targets. In chains of more than two anchors a group
-            is every trained order of the same anchors. A pair of an anchor with itself forms no group.
-        n_steps: number of updates without each group, >= 1.
-        batch_size: number of fresh sequences in an update, >= 1.
-        n_groups: largest number of groups, >= 1; if there are more, this many are drawn.
+            is every trained order of the same anchors. Pairs of an anchor with itself, and pairs trained on
+            another target than their composition, form no group.
+        noise: standard deviation of the noise in units of each matrix's root mean square, >= 0; None to find
+            it for the model.
+        batch_size: number of fresh sequences in an update of a copy, >= 1.
+        n_copies: number of copies, >= 1: one for each of the groups with the most support by other pairs; of
+            fewer groups, some take part several times with other noise.
         n_sequences: number of questions for each group, and for the other pairs, >= 1.
-        seed: seed of the keys, positions and noise, and of the draw of groups.
+        seed: seed of the noise on weights, and of keys, positions and noise tokens.
 
     Returns:
-        Accuracies, 0..1, of each group before, of the group and the other pairs after, and their ratios.
+        Accuracies, 0..1, of each group and of the other pairs when these are back, their ratios, the number
+        of updates and the noise.
 
     Raises:
         ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
             of range.
 
     Example:
-        >>> from anchorlens import ModelConfig, build_model
-        >>> start = build_model(ModelConfig(gamma=0.5))
-        >>> survival(start, AnchorTask(), n_steps=1).survival is None  # it knows nothing to forget
+        >>> from anchorlens import load_checkpoint
+        >>> from anchorlens.training import checkpoints
+        >>> phase3 = load_checkpoint(checkpoints.shipped()[-1])
+        >>> survival(phase3, n_copies=2).survival > 0.45
         True
 
     Source: ours; networks forget what they no longer train on (McCloskey and Cohen 1989, catastrophic
-    interference), and weight decay shrinks weights that training does not need.
+    interference), and solutions that generalise withstand noise on their weights (Hochreiter and Schmidhuber
+    1997, flat minima).
     """
     check_inputs(model, task)
-    for name, value in {
-        "n_steps": n_steps, "batch_size": batch_size, "n_groups": n_groups, "n_sequences": n_sequences
-    }.items():  # fmt: skip
+    for name, value in {"batch_size": batch_size, "n_copies": n_copies, "n_sequences": n_sequences}.items():
         check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
+    if noise is not None:
+        check_number("noise", noise, minimum=0, maximum=100)
     weights_of_parts(model)  # refuses a model with other parameter names
-    groups = groups_to_leave_out(task, n_groups, seed)
-    found = accuracies_without(
-        model,
-        task,
-        list(groups.values()),
-        n_steps=n_steps,
-        batch_size=batch_size,
-        n_sequences=n_sequences,
-        seed=seed,
-    )
-    ratios = survival_ratios(found)
-    there = ratios[np.isfinite(ratios)]
+    groups = groups_to_leave_out(task, n_copies)
+    anchors = [*groups][:n_copies] * n_copies
+    anchors = anchors[: n_copies if groups else 0]
+    dose, found = 0.0, Restoration(*np.empty((3, 0)))
+    for dose in (DOSES if noise is None else (noise,)) if groups else ():
+        found = restored_without(
+            model, task, [groups[one] for one in anchors],
+            noise=dose, batch_size=batch_size, n_sequences=n_sequences, seed=seed,
+        )  # fmt: skip
+        if found.updates.mean() >= FEWEST_UPDATES:
+            break
+    is_known = bool((found.others >= KNOWN).any())
+    ratios = np.minimum(1, found.left_out / np.maximum(found.others, LOST))
+    of_groups = [ratios[k :: len(groups)].mean() for k in range(len(groups))]
     return Survival(
-        groups=np.array(list(groups), dtype=int).reshape(-1, task.chain_length),
-        accuracies_before=found.before,
+        groups=np.array(anchors, dtype=int).reshape(-1, task.chain_length),
         left_out_accuracies=found.left_out,
         other_accuracies=found.others,
+        updates=found.updates,
         ratios=ratios,
-        survival=float(there.mean()) if len(there) else None,
+        survival=float(np.mean(of_groups)) if is_known else None,
         left_out=float(found.left_out.mean()) if groups else None,
         others=float(found.others.mean()) if groups else None,
-        n_steps=n_steps,
+        mean_updates=float(found.updates.mean()) if groups else None,
+        noise=dose,
+        n_groups=len(groups),
         batch_size=batch_size,
         n_sequences=n_sequences,
         seed=seed,
@@ -170,17 +190,3 @@ def survival(
 
 
 survival.costly = True
-
-
-def survival_ratios(found: Accuracies) -> Float[np.ndarray, " group"]:
-    """Accuracy of each group divided by that of the others, at most 1.
-
-    Returns:
-        0..1; NaN where the accuracy of the group before, or of the others after, is below .5.
-
-    >>> half = np.array([0.5])
-    >>> survival_ratios(Accuracies(before=np.array([1.0]), left_out=half / 2, others=half))
-    array([0.5])
-    """
-    known = (found.before >= KNOWN) & (found.others >= KNOWN)
-    return np.where(known, np.minimum(1, found.left_out / np.maximum(found.others, KNOWN)), np.nan)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch.optim.adamw import adamw
 
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
-from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.logits import logits_in
 from anchorlens.training.engine.forward import logits_at_end, table_rows
@@ -83,13 +84,24 @@ class Copies:
     its answers.
     """
 
-    def __init__(self, model: HookedTransformer, n_copies: int, tokens: Int[Tensor, "batch pos"]) -> None:
+    def __init__(
+        self,
+        model: HookedTransformer,
+        n_copies: int,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        noise: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
         """Copy the weights; the caller has put the model in evaluation mode.
 
         Args:
             model: any HookedTransformer, or a native TransformerBridge.
             n_copies: K, >= 1.
-            tokens: all sequences that the copies will read.
+            tokens: sequences with every token that the copies will read.
+            noise: standard deviation of the Gaussian noise that is added to each weight matrix of each copy,
+                in units of the matrix's root mean square.
+            rng: draws that noise.
         """
         self._module, self._device = differentiated(model), device_of(model)
         self._at_once = max(1, sequences_per_batch(model, tokens.shape[1]) // n_copies)
@@ -97,6 +109,11 @@ class Copies:
         self._state = usable_state(self._module)
         self.config = None
         own = {name: self._state[name].unsqueeze(0) for name, _ in self._module.named_parameters()}
+        disturbed = {
+            name: weight + noise * weight.square().mean().sqrt() * _gaussian(n_copies, weight, rng)
+            for name, weight in own.items()
+            if rng is not None and is_matrix(name, weight[0])
+        }
         some = tokens[:_A_FEW].long().to(self._device)
         with torch.no_grad():
             wanted = self._by_module(own, some.unsqueeze(0), tokens.shape[1])
@@ -105,12 +122,17 @@ class Copies:
                 merged = layout.merged(layout.row({name: own[name][0] for name in own}).unsqueeze(0))
                 found = self._by_engine(config, merged, some.unsqueeze(0), tokens.shape[1])
                 if torch.allclose(found, wanted, rtol=1e-3, atol=1e-3):
-                    self.config, own = config, merged
+                    self.config = config
                     break
-        self.weights = {
-            name: weight.repeat(n_copies, *[1] * (weight.dim() - 1)).requires_grad_()
+        each = {
+            name: disturbed.get(name, weight.expand(n_copies, *weight.shape[1:])).detach()
             for name, weight in own.items()
         }
+        if self.config is not None:
+            layout = Transformer(self.config)
+            rows = [layout.row({name: weight[k] for name, weight in each.items()}) for k in range(n_copies)]
+            each = layout.merged(torch.stack(rows))
+        self.weights = {name: weight.clone().requires_grad_() for name, weight in each.items()}
 
     def answers(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
@@ -159,6 +181,12 @@ class Copies:
     ) -> Tensor:
         places = torch.searchsorted(self._vocabulary, tokens.contiguous())
         return logits_at_end(weights, config, table_rows(places), self._vocabulary, n_last=n_last)
+
+
+def _gaussian(n_copies: int, weight: Float[Tensor, "1 ..."], rng: np.random.Generator) -> Tensor:
+    """Gaussian numbers for each copy of a weight, the same on every device."""
+    drawn = rng.standard_normal((n_copies, *weight.shape[1:]), dtype=np.float32)
+    return torch.from_numpy(drawn).to(weight)
 
 
 def _configs(cfg: object, weights: Mapping[str, Tensor]) -> Iterator[ModelConfig]:

@@ -65,7 +65,7 @@ def test_the_list_names_every_probe():
 
 @pytest.mark.parametrize("name", [probe.__name__ for probe in PROBES])
 def test_a_probe_prints_one_line_or_one_json_object_and_draws(name, checkpoint, tmp_path):
-    few = ("--options", '{"n_steps": 1}') if name == "survival" else ()
+    few = ("--options", '{"n_copies": 1, "noise": 1, "batch_size": 8}') if name == "survival" else ()
     plain = call(name, checkpoint, *few)
     assert plain.exit_code == 0 and len(plain.stdout.splitlines()) == 1
     drawn = call(name, checkpoint, *few, "--json", "--plot", str(tmp_path / "p.html"))

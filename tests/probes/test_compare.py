@@ -17,7 +17,7 @@ from anchorlens.tasks.registry import read_task
 OPTIONS = {
     "mask_key_token": {"n_sequences": 4},
     "first_layer_tsne": {"n_sequences": 40},
-    "survival": {"n_steps": 2},
+    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8},
     "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
 }
 

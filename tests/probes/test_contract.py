@@ -41,7 +41,7 @@ FEW = {
     "mask_key_token": {"n_sequences": 4},
     "first_layer_tsne": {"n_sequences": 40},
     "interchange": {"n_sequences": 4},
-    "survival": {"n_steps": 2, "batch_size": 8, "n_sequences": 16},
+    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8, "n_sequences": 16},
     "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
 }
 

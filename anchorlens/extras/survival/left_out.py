@@ -100,7 +100,8 @@ def restored_without(
         return torch.stack([one.tokens for one in found]), torch.stack([one.targets for one in found])
 
     questions = batch(groups, None, 2), batch(others, None, 2)
-    vocabulary = torch.from_numpy(np.resize(np.arange(task.d_vocab), (task.d_vocab, task.seq_len)))
+    every_token = torch.from_numpy(np.resize(np.arange(task.d_vocab), (task.d_vocab, task.seq_len)))
+    vocabulary = torch.cat([questions[1][0].flatten(0, 1), every_token])
     left_out, back, updates = (np.full(len(groups), -1.0) for _ in range(3))
     with evaluation_mode(model), numeric_settings(device_of(model)):
         copies = Copies(model, len(groups), vocabulary, noise=noise, rng=generator(seed, "probe", 1))

@@ -133,6 +133,8 @@ FIRST = "first zoo"
 They stand in `first_zoo.parquet`: readings at key position 2 alone, none of gradient sharing, and no models.
 """
 FITTED = ("fit", PAPERS, FIRST)
+SECOND_FITTED = ("fit", PAPERS, *(name for name in SECOND if name.startswith("second:")))
+"""What the second fit goes by."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _turn(planned: Planned) -> int:
     """When a run's turn comes: what is fit on, what is held out, what takes longest, what is in conflict."""
     if planned.run.task.in_conflict:
         return 3
-    if planned.group in FITTED or planned.group.startswith("second:"):
+    if planned.group in SECOND_FITTED:
         return 0
     return 2 if planned.group.startswith("beyond") else 1
 

@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 import zoo
-from anchorlens import AnchorTask, ModelConfig
-from anchorlens.training.recipes.schedule import trajectory_steps
+from anchorlens import AnchorTask, ModelConfig, load_checkpoint
+from anchorlens.training import checkpoints
+from calibration.difficulty import difficulty
 from calibration.family import COMMUTE, Draw, drawn
-from calibration.runs import AGAIN, FITTED, GROUPS, MOMENTS, PAPERS, runs
+from calibration.numbers import further_numbers
+from calibration.runs import AGAIN, FITTED, GROUPS, PAPERS, SECOND, SECOND_FITTED, runs
 
 RUNS = runs()
 
@@ -46,7 +48,7 @@ class TestFamily:
 
     def test_symmetry_answers_single_keys_alone_and_no_phase_3_rests_on_it(self):
         shares = {}
-        for planned in RUNS.values():
+        for planned in of_group(*GROUPS, *AGAIN):
             task = planned.run.task
             if planned.task_name not in shares:
                 one_each = np.arange(0, task.n_trials("ood"), len(task.positions))
@@ -73,17 +75,21 @@ class TestFamily:
 
 class TestRuns:
     def test_are_the_same_each_time_and_as_many_as_are_asked(self):
-        assert runs() == RUNS and len(RUNS) == sum(group.n for group in (*GROUPS.values(), *AGAIN.values()))
+        groups = {**GROUPS, **AGAIN, **SECOND}
+        assert runs() == RUNS and len(RUNS) == sum(group.n for group in groups.values())
         assert sum(not planned.group.startswith("papers") for planned in RUNS.values()) >= 500
 
     def test_what_is_fit_on_comes_first(self):
-        fitted = [planned.group in FITTED for planned in RUNS.values()]
+        asked = [planned for planned in RUNS.values() if not planned.run.task.in_conflict]
+        fitted = [planned.group in SECOND_FITTED for planned in asked]
         assert fitted == sorted(fitted, reverse=True)
+        in_conflict = [planned.run.task.in_conflict for planned in RUNS.values()]
+        assert in_conflict == sorted(in_conflict)  # which the second fit does not ask
 
     def test_what_is_held_out_differs_from_what_is_fit_on(self):
         fit, others = of_group(*FITTED), of_group(*HELD_OUT)
         seeds = [{planned.run.train_config.seed for planned in some} for some in (fit, others)]
-        assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(RUNS)
+        assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(of_group(*GROUPS, *AGAIN))
         tasks = [planned.run.task for planned in fit]
         for planned in of_group("held-out tasks", "held-out kind", "held-out anchors", *AGAIN):
             assert planned.run.task not in tasks
@@ -104,12 +110,18 @@ class TestRuns:
         assert {getattr(getattr(planned.run, part), name) for planned in of_group(group)} == {value}
         assert value not in {getattr(getattr(planned.run, part), name) for planned in of_group(*FITTED)}
 
-    def test_every_moment_of_the_papers_task_has_a_checkpoint(self):
-        for planned in of_group(PAPERS)[:20]:
-            recipe = planned.run.train_config
-            steps = np.array(trajectory_steps(recipe)) / recipe.total_steps
-            for moment in MOMENTS:
-                assert abs(steps - moment).min() <= 0.12 * moment
+    def test_what_the_second_zoo_adds(self):
+        """Held-out tasks and seeds are others than those that are fit on, except the papers' task."""
+        fit = of_group(*SECOND_FITTED)
+        held_out = of_group(*(name for name in SECOND if "held-out" in name))
+        papers = of_group(PAPERS)[0].run.task
+        tasks = [planned.run.task for planned in fit]
+        assert all(planned.run.task == papers or planned.run.task not in tasks for planned in held_out)
+        seeds = [{planned.run.train_config.seed for planned in some} for some in (fit, held_out)]
+        assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(fit) + len(held_out)
+        assert len({planned.task_name for planned in (*fit, *held_out)}) >= 80
+        assert {planned.run.model_config.variant for planned in held_out} == {"gpt2", "postnorm", "released"}
+        assert {planned.kind for planned in fit} == set(COMMUTE)
 
 
 class TestTable:
@@ -117,30 +129,42 @@ class TestTable:
     def small(self, monkeypatch):
         planned = of_group(PAPERS)[0]
         recipe = replace(
-            planned.run.train_config, steps=20, n_samples=64, batch_size=4, n_checkpoints=9, warmup_steps=2,
+            planned.run.train_config, steps=20, n_samples=64, batch_size=4, warmup_steps=2,
             eval_every=20,
         )  # fmt: skip
         shape = ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8)
         small = replace(planned, run=planned.run._replace(train_config=recipe, model_config=shape))
         monkeypatch.setattr(zoo, "runs", lambda: {"papers' task 000": small})
 
-    def test_a_run_is_trained_once_and_has_a_row_for_each_moment(self, small, tmp_path, monkeypatch, capsys):
+    def test_a_run_is_trained_once_and_measured_at_its_end(self, small, tmp_path, monkeypatch, capsys):
         table, archive = tmp_path / "zoo.parquet", tmp_path / "cache/zoo.zip"
         arguments = ["zoo.py", "--table", str(table), "--archive", str(archive), "--workers", "1"]
         monkeypatch.setattr(sys, "argv", arguments)
         zoo.main()
         found = pd.read_parquet(table)
-        assert found["moment"].tolist() == list(MOMENTS) and set(found["group"]) == {PAPERS}
-        assert found["label"].str.startswith("undecided").all() and found["step"].iloc[-1] == 20
-        assert found["interchange.accuracy"].notna().tolist() == [False] * 3 + [True]
-        assert found["information_flow.margin"].notna().all()
+        assert found["moment"].tolist() == [1] and set(found["group"]) == {PAPERS}
+        assert found["label"].str.startswith("undecided").all() and found["step"].tolist() == [20]
+        assert found["interchange.accuracy"].notna().all() and found["information_flow.margin"].notna().all()
         assert found["gradient_sharing.mlp_sharing"].notna().all()
         assert zipfile.ZipFile(archive).namelist() == ["papers' task 000.safetensors"]
         zoo.main()
-        assert "1 of 1 runs are in the table" in capsys.readouterr().out and len(pd.read_parquet(table)) == 4
+        assert "1 of 1 runs are in the table" in capsys.readouterr().out and len(pd.read_parquet(table)) == 1
 
     def test_a_run_that_fails_is_named_and_stops_no_other(self, small, monkeypatch):
         planned = zoo.runs()["papers' task 000"]
         broken = replace(planned, run=planned.run._replace(model_config=None, task=AnchorTask()))
         said = zoo.work("broken", broken)
         assert isinstance(said, str) and said.startswith("broken: Traceback")
+
+
+def test_further_numbers_of_a_run_with_a_phase(monkeypatch):
+    """The margins of a model that memorised: above 0 on its training sequences, below it on fresh ones."""
+    checkpoint = load_checkpoint(checkpoints.shipped()[0])
+    found = further_numbers(checkpoint, "Phase 1")
+    assert found["training.margin"] > 0 > found["fresh.margin"] and found["training.accuracy"] > 0.95
+    assert found["holdout.holdout_ratio"] < 0.7 and not any(name.startswith("survival") for name in found)
+
+
+def test_difficulty_by_hand():
+    """Of the papers' task (3, 4): 3 stands first beside 1, 2, 3, and 4 stands second beside 1, 2, 4."""
+    assert difficulty(AnchorTask()) == {"difficulty.support": 3, "difficulty.distance": 3}

@@ -79,7 +79,7 @@ def with_codes_of_pairs():
 
 
 class TestKnownAnswers:
-    """Noise 12 times the root mean square of W_U leaves few answers. The other pairs restore what they use."""
+    """Noise 12 times the rms of W_U leaves few answers. The other pairs restore what they use."""
 
     def test_one_decoder_brings_back_what_is_left_out(self):
         found = survival(with_codes_of_results(), SMALL_TASK, noise=12, n_copies=2)

@@ -86,10 +86,17 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Two bars for each copy: the accuracy of its left-out group, and that of the others."""
+        """Two bars for each group: its accuracy and that of the others, mean over the copies of the group."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
-        bars = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
-        return accuracy_bars("Do pairs survive without training?", names, bars, "anchors left out")
+        copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
+        bars = {
+            name: (colour, np.array([values[own].mean() for own in copies.values()]))
+            for name, colour, values in (
+                ("left out", ORANGE, self.left_out_accuracies),
+                ("the others", BLUE, self.other_accuracies),
+            )
+        }
+        return accuracy_bars("Do pairs come back without training?", [*copies], bars, "anchors left out")
 
 
 @takes_any
@@ -115,8 +122,8 @@ def survival(
     The probe does not use unseen pairs. The model is only read: copies of its weights are trained, 5 to 20 s
     on one core for a model of `quick` size.
 
-    Does not detect: the rule by which the model answers a pair. A group whose anchors stand in few other
-    pairs comes back less, whatever the model does.
+    Blind to: the rule by which the model answers a pair, and what a group lacks that few other pairs support:
+    it comes back less, whatever the model does.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

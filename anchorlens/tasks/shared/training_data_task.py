@@ -57,6 +57,14 @@ class TrainingDataTask(TaskConfig):
         """
         return token_batch(training_set, seq_len=self.seq_len, every_position=None)
 
+    def training_set(self, n: int, seed: int) -> TokenBatch:
+        """Refused: no rule is known by which sequences could be drawn.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("no task is known from which training data could be drawn; give the training_set")
+
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False
     ) -> Evaluation:

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchorlens import ModelConfig, TrainConfig, train
+from anchorlens import ModelConfig, TrainConfig, load_checkpoint, train
 from anchorlens.models.library import HookedTransformer
 from anchorlens.probes.any_model.holdout import _chance, holdout
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.metric import Metric
+from anchorlens.training import checkpoints
 from holdout.kinds import KINDS, Planned, runs
 
 TABLE = Path(__file__).parent / "holdout/runs.json"
@@ -117,6 +118,30 @@ def made(planned: Planned) -> list[dict[str, Any]]:
     return rows
 
 
+def shipped(path: Path) -> dict[str, Any]:
+    """A row of a shipped model, which is asked its training sequences with other noise."""
+    checkpoint = load_checkpoint(path)
+    model, task, trained = checkpoint.build_model(), checkpoint.task, checkpoint.training_set().distinct()
+    fresh = task.training_set(MOST_ASKED, checkpoint.train_config.seed + 1)
+    both = TokenBatch(torch.cat([trained.tokens, fresh.tokens]), torch.cat([trained.targets, fresh.targets]))
+    (at_train, _), (at_fresh, whole) = accuracy(model, task, trained), accuracy(model, task, fresh)
+    found = holdout(model, training_set=(trained.tokens, trained.targets))
+    config = checkpoint.model_config
+    return {
+        "kind": "shifts",
+        "task": "shipped",
+        "n": len(trained),
+        **{name: getattr(config, name) for name in ("variant", "n_layers", "n_heads", "d_model", "gamma")},
+        "part": "",
+        "train": at_train,
+        "fresh": at_fresh,
+        "fresh_whole": whole,
+        "fresh_chance": _chance(both, np.arange(len(both)) >= len(trained)),
+        **{name: getattr(found, name) for name in READ},
+        "probe_lr": found.lr,
+    }
+
+
 def main() -> None:
     """Read the command line, make the runs that are missing."""
     style = argparse.RawDescriptionHelpFormatter
@@ -128,10 +153,12 @@ def main() -> None:
     ends = time.monotonic() + 60 * given.minutes
     table = json.loads(given.table.read_text("utf-8")) if given.table.exists() else []
     there = {row["name"] for row in table}
-    for name, planned in runs():
+    models = {f"shipped {path.stem}": path for path in checkpoints.shipped()}
+    for name, one in {**models, **dict(runs())}.items():
         if name in there or time.monotonic() > ends:
             continue
-        table += [{"name": name, **_rounded(row)} for row in made(planned)]
+        found = made(one) if isinstance(one, Planned) else [shipped(one)]
+        table += [{"name": name, **_rounded(row)} for row in found]
         lines = ",\n".join(json.dumps(row) for row in table)
         partial = given.table.with_suffix(".partial")
         partial.write_text(f"[\n{lines}\n]\n", "utf-8")

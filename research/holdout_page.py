@@ -18,7 +18,7 @@ import jinja2
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
 from holdout import analysis
 from holdout.analysis import Row
-from holdout.kinds import FIRST_HALF, KINDS
+from holdout.kinds import FIRST_HALF, KINDS, runs
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "holdout.md", DOCS / "images/holdout.png"
@@ -36,6 +36,7 @@ def written(rows: Sequence[Row] | None = None) -> str:
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
     text = template.render(
         rows=rows,
+        n_planned=len(list(runs())),
         halves=halves,
         scores={name: analysis.score(analysis.decided(half)) for name, half in halves.items()},
         kinds=[of_kind(kind, rows) for kind in KINDS],

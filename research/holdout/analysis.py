@@ -38,7 +38,7 @@ def truth(row: Row) -> str:
     >>> truth({"train": 1.0, "fresh": 0.95, "fresh_chance": 0.1})
     'learnt'
     """
-    if row["train"] < FIT:
+    if row["train"] < FIT or "refused" in row:
         return "not fit"
     if row["train"] - row["fresh_chance"] < CLOSE:
         return "close to chance"

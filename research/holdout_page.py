@@ -33,6 +33,9 @@ def written(rows: Sequence[Row] | None = None) -> str:
     halves = {
         name: analysis.of_half(rows, first=first) for name, first in (("first", True), ("second", False))
     }
+    second = analysis.decided(halves["second"])
+    n_memorised = sum(analysis.truth(row) == "memorised" for row in second)
+    between = [row for row in rows if analysis.truth(row) == "between"]
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
     text = template.render(
         rows=rows,
@@ -41,8 +44,11 @@ def written(rows: Sequence[Row] | None = None) -> str:
         scores={name: analysis.score(analysis.decided(half)) for name, half in halves.items()},
         kinds=[of_kind(kind, rows) for kind in KINDS],
         errors=[row for row in analysis.decided(rows) if analysis.named(row) != analysis.truth(row)],
-        between=[row for row in rows if analysis.truth(row) == "between"],
-        first_half=FIRST_HALF,
+        between=between,
+        n_pairs=n_memorised * (len(second) - n_memorised),
+        called={
+            name: sum(analysis.named(row) == name for row in between) for name in ("learnt", "memorised")
+        },
         MEMORISED=MEMORISED,
         LEARNT=LEARNT,
         **{name: getattr(analysis, name) for name in ("truth", "share", "named", "decided")},

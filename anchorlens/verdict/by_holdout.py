@@ -67,7 +67,7 @@ def by_holdout(
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
-    """The label of a ratio: at most .70 memorised, from .85 learnt a rule."""
+    """The label of a ratio: at most .75 memorised, from .84 learnt a rule."""
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
         why = "the copies lost the other training data too, or the last token alone says nearly every answer"

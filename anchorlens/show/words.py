@@ -52,7 +52,7 @@ class Caption(NamedTuple):
     title: str
     """Heading above the picture."""
     how_to_read: str
-    """How to read the picture, in one sentence or a few."""
+    """What is plotted, what to look for and what it means, in a few short sentences."""
 
 
 UNCALIBRATED = "Readings; those of the weights speak for no label"

@@ -77,7 +77,7 @@ class ExpertUse(ProbeResult):
     def plot(self) -> go.Figure:
         """Shares of the experts by layer and kind, and accuracies with and without each expert."""
         return expert_figure(
-            "Which expert serves which?", self.kinds, self.shares, self.accuracies, self.accuracies_without
+            "Experts by kind of input", self.kinds, self.shares, self.accuracies, self.accuracies_without
         )
 
 

@@ -52,10 +52,10 @@ METRICS = (
         "train",
         "train",
         "Train accuracy",
-        "pairs it was trained on",
+        "trained pairs",
         "every pair of the task's split",
         "train_accuracy",
-        map_caption="Pairs it was trained on: below .90 a run is underfit.",
+        map_caption="The colour shows the accuracy on trained pairs. A run below 0.90 is underfit.",
     ),
     Metric(
         "id",
@@ -64,7 +64,7 @@ METRICS = (
         "all other pairs",
         "held-out pairs",
         "id_accuracy",
-        map_caption="All other pairs: from .90 on a run generalises.",
+        map_caption="The colour shows the accuracy on all other pairs. A run of 0.90 or more generalises.",
     ),
     Metric(
         "mirrored",

@@ -96,7 +96,7 @@ class Survival(ProbeResult):
                 ("the others", BLUE, self.other_accuracies),
             )
         }
-        return accuracy_bars("Do pairs come back without training?", [*copies], bars, "anchors left out")
+        return accuracy_bars("Accuracy of relearnt and left-out pairs", [*copies], bars, "anchors left out")
 
 
 @takes_any

@@ -50,7 +50,8 @@ METRICS = (
         "Bits per byte on held-out text",
         _HELD_OUT,
         logged_as="validation_bits",
-        map_caption="Bits per byte on held-out files: 8 for a guess among all bytes, less is better.",
+        map_caption="The colour shows bits per byte on held-out files. Lower is better; a uniform guess "
+        "has 8.",
     ),
     _derived(
         "perplexity",

@@ -118,7 +118,9 @@ class Holdout(ProbeResult):
             f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], learnt, self.others),
             f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, memorised),
         }
-        return accuracy_lines("Do training data survive without training?", self.updates, lines, bars)
+        return accuracy_lines(
+            "Accuracy of training data left out of further training", self.updates, lines, bars
+        )
 
 
 @takes_any

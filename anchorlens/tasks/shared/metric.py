@@ -20,7 +20,7 @@ class Metric:
     heading: str
     """Title of a picture: `ID accuracy`."""
     meaning: str
-    """In a few words: `seen pairs, held-out (key, position)`."""
+    """In a few words: `trained pairs at held-out (key, position)`."""
     asks: str = ""
     """What it is measured on, in the words of a verdict: `held-out keys` for ID, `unseen pairs` for OOD; for
     train, what is used where the training data are not known: `every training sum`."""
@@ -29,7 +29,7 @@ class Metric:
     in_tables: bool = True
     """Whether it is a column of tables with a row for each model."""
     map_caption: str = ""
-    """How to read its map over a sweep; empty where it has none."""
+    """How to read its map over a sweep, in sentences; empty if it has no map."""
     absent: str = "no trained cell has one"
     """Why it may be undefined in every cell of a sweep."""
     lowest: float | None = 0.0
@@ -47,7 +47,7 @@ def phase_metrics(
     meanings: tuple[str, str, str],
     asks: tuple[str, str, str],
     score: str = "accuracy",
-    thresholds: tuple[str, str] = (".90", ".50"),
+    thresholds: tuple[str, str] = ("0.90", "0.50"),
     ood_absent: str = Metric.absent,
 ) -> tuple[Metric, Metric, Metric]:
     """Train, ID and OOD accuracy, which define the phases.
@@ -62,9 +62,9 @@ def phase_metrics(
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
     rules = (
-        ": below .90 a run is underfit, and no phase describes it.",
-        f": below {thresholds[0]} it is Phase 1.",
-        f": above {thresholds[1]} it is Phase 3.",
+        "A run below 0.90 is underfit, and the phases do not describe it.",
+        f"A run below {thresholds[0]} is in Phase 1.",
+        f"A run above {thresholds[1]} is in Phase 3.",
     )
     train, id, ood = (
         Metric(
@@ -74,7 +74,7 @@ def phase_metrics(
             meaning,
             asked,
             f"{name}_accuracy",
-            map_caption=f"{meaning[0].upper()}{meaning[1:]}{rule}",
+            map_caption=f"The colour shows the {score} on {meaning}. {rule}",
             absent=ood_absent if name == "ood" else Metric.absent,
         )
         for (name, title), meaning, asked, rule in zip(titles.items(), meanings, asks, rules, strict=True)

@@ -13,9 +13,9 @@ QUICK_TRAIN, QUICK_TRIALS = 1024, 2048
 OF_RULES = (
     *phase_metrics(
         meanings=(
-            "answers to what it was trained on",
-            "seen pairs, held-out (key, position)",
-            "unseen pairs, asked for the composition",
+            "the training data",
+            "trained pairs at held-out (key, position)",
+            "unseen pairs, target by the composition",
         ),
         asks=("trained (pair, key, position), fresh noise", "held-out keys", "unseen pairs"),
         ood_absent="every pair of the task is trained, or answered by symmetry",
@@ -24,9 +24,10 @@ OF_RULES = (
         "symmetric",
         "symmetric",
         "Symmetric accuracy",
-        "unseen pairs, answered like their mirror",
+        "unseen pairs, target of the reversed pair",
         in_tables=False,
-        map_caption="Unseen pairs answered as their mirrored pair was trained, not as the rules say.",
+        map_caption="The colour shows how often an unseen pair gets the trained answer of its reversed "
+        "pair, not the one of the rules.",
         absent="it is defined only where the mirror of an unseen pair is trained on another target than the "
         "composition (regime 'conflict')",
         higher_is_better=None,
@@ -36,8 +37,8 @@ OF_RULES = (
         "commutativity",
         "Commutativity",
         "same answer for (.., a, b) and (.., b, a)",
-        map_caption="Share of sequences that get the same answer with the two anchors in either order: from "
-        ".70 on Phase 2 is called with commutativity.",
+        map_caption="The colour shows how often both orders of the two anchors get the same answer. Phase "
+        "2 at 0.70 or more is Phase 2 with commutativity.",
         absent="no unseen pair of the task has a mirror",
         higher_is_better=None,
     ),
@@ -53,7 +54,8 @@ OF_EXCEPTIONS = (
         "Exceptions remembered",
         "exceptions at trained positions, fresh noise",
         logged_as="exceptions_accuracy",
-        map_caption="Exceptions, single (key, pair) with a random answer, that are answered as trained.",
+        map_caption="The colour shows the accuracy on exceptions, (key, pair) inputs that were trained on "
+        "a random answer.",
         absent=_NO_EXCEPTIONS,
     ),
     Metric(
@@ -61,7 +63,8 @@ OF_EXCEPTIONS = (
         "rules",
         "Rule accuracy",
         "ID without exceptions, pairs trained on the composition",
-        map_caption="Pairs trained on the composition at held-out (key, position), without the exceptions.",
+        map_caption="The colour shows the accuracy on pairs trained on the composition, at held-out (key, "
+        "position).",
         absent=_NO_EXCEPTIONS,
     ),
     Metric(
@@ -69,8 +72,8 @@ OF_EXCEPTIONS = (
         "broken",
         "Broken-group accuracy",
         "ID without exceptions, pairs trained on another function",
-        map_caption="Pairs trained on another function than the composition at held-out (key, position), "
-        "without the exceptions.",
+        map_caption="The colour shows the accuracy on pairs trained on a function other than the "
+        "composition, at held-out (key, position).",
         absent="no task of a trained cell has exceptions and broken groups",
     ),
 )

@@ -228,7 +228,7 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
 
 
 def _steps(layout: Layout) -> dict[str, Any]:
-    title = "Step at which OOD passes .50"
+    title = "Step at which OOD passes 0.50"
     outcomes.check_measured(layout.cells, PASSED, title, "no run passes it")
     last = max(step for cell in layout.cells if (step := measured(cell, PASSED)) is not None)
     return _map_of_numbers(layout, PASSED, title, (0.0, float(last)), ",.0f", outcomes.NEVER)
@@ -330,7 +330,7 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         Map(
             metric.name,
             partial(_numbers, metric),
-            Caption(metric.heading, f"{metric.map_caption} Written is the mean over the seeds."),
+            Caption(metric.heading, f"{metric.map_caption} The label gives the mean over the seeds."),
         )
         for metric in metrics_of(cells)
         if metric.map_caption and (underfit or metric.name != "train")

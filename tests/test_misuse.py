@@ -73,7 +73,7 @@ MISUSES = {
     "open_checkpoint(CHECKPOINT)": "path must be a path, got a Checkpoint",
     "open_checkpoint('theirs.pt', config=3)": "config must be a TOML or JSON file, a ModelConfig, a Hooked",
     "open_checkpoint('theirs.pt', confg=SMALL)": "open_checkpoint has no argument 'confg'; did you mean 'con",
-    "open_checkpoint('theirs.pt')": "a bare HookedTransformer state dict does not say what it is: give confi",
+    "open_checkpoint('theirs.pt')": "a bare HookedTransformer state dict has no configuration: give confi",
     "Checkpoint.from_model(MODEL, TASK, SMALL)": "model_config comes before task",
     "Checkpoint.from_model(MODEL, {}, TASK)": "model_config must be a ModelConfig, .* got dict",
     "Checkpoint.from_model(CHECKPOINT, SMALL, TASK)": "model must be a HookedTransformer, got Checkpoint; it",

@@ -116,8 +116,8 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
         return task
     if "data" not in places(task):
         raise ValueError(
-            f"--data says where the files of a task lie (text, cogs), and the task {task.kind} has none; "
-            "leave it out"
+            f"--data says where the files of a task lie (text, cogs), but the task {task.kind} has no "
+            f"such files; omit it"
         )
     return dataclasses.replace(task, data=os.pathsep.join(data))
 

@@ -92,7 +92,7 @@ def unpack(
         raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")
     for key, tensor in tensors.items():
         if not (isinstance(tensor, Tensor) and tensor.is_contiguous()):
-            raise CheckpointError(path, f"not an anchorlens file: {safe_repr(key)} is no plain tensor")
+            raise CheckpointError(path, f"not an anchorlens file: {safe_repr(key)} is not a plain tensor")
     if content.get(_DIGEST) != _digest(text, tensors):
         raise CheckpointError(path, "damaged: its content does not match its checksum; copy it again")
     try:

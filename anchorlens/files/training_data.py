@@ -83,7 +83,7 @@ def _pair(data: bytes) -> tuple[Any, Any]:
     if data[8:9] == b"{":
         return _named(read_safetensors(data))
     if not data or kind_of(data[:START]):
-        wanted = "it is no .pt, .safetensors, .npz or .csv file of tokens and targets"
+        wanted = "it is not a .pt, .safetensors, .npz or .csv file of tokens and targets"
         raise ValueError(f"not training data: {instead(wanted, data[:START])}")
     return _of_csv(data)
 
@@ -166,7 +166,7 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
-            f"not training data: neither a .pt, .safetensors nor .npz file, nor comma-separated rows of 2 to "
+            f"not training data: expected a .pt, .safetensors or .npz file, or comma-separated rows of 2 to "
             f"{_MOST_COLUMNS:,} integers, got {n:,} in the first"
         )
     _check_count((file.n_lines, n))
@@ -223,9 +223,9 @@ def _order(file: CsvFile) -> list[int]:
         places["key"], odd = ("a", 0), []
     if odd:
         raise ValueError(
-            f"line {file.first_line}: the column {safe_repr(odd[0])} is neither the target nor one of the "
-            f"numbered tokens ({in_words([n for n in tokens if n not in odd])}); leave it out, and every row "
-            "that was not trained"
+            f"line {file.first_line}: the column {safe_repr(odd[0])} must be the target or one of the "
+            f"numbered tokens ({in_words([n for n in tokens if n not in odd])}); remove it, and every row "
+            f"that was not trained"
         )
     in_order = sorted(tokens, key=lambda name: places[name][1])
     first = places[in_order[0]][1]

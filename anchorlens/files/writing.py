@@ -118,7 +118,7 @@ def _check_replaceable(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(mode):
-        raise FileExistsError(errno.EEXIST, "it is no ordinary file", str(path))
+        raise FileExistsError(errno.EEXIST, "it is not an ordinary file", str(path))
 
 
 @contextlib.contextmanager

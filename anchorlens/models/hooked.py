@@ -110,15 +110,15 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         with torch.device("meta"):  # takes no memory, whatever the fields say
             shapes = {name: tuple(p.shape) for name, p in _hooked(**fields).named_parameters()}
     except AssertionError as error:
-        raise ValueError(f"it is no HookedTransformerConfig: {error}") from None
+        raise ValueError(f"it is not a HookedTransformerConfig: {error}") from None
     for name, shape in shapes.items():
         found = None if name not in weights else list(weights[name].shape)
         if found != list(shape):
-            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no such weight'}")
+            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no weight of that name'}")
     for name in weights:
         if name not in shapes and not name.endswith(_BUFFERS):
             raise ValueError(
-                f"{safe_repr(name)} is no parameter of the model that the configuration describes"
+                f"{safe_repr(name)} is not a parameter of the model that the configuration describes"
             )
         if name in shapes and not weights[name].is_floating_point():
             raise ValueError(f"{name} must hold floating point numbers, got {weights[name].dtype}")

@@ -264,8 +264,8 @@ def check_mixture(model: HookedTransformer) -> None:
     for layer in range(model.cfg.n_layers):
         if hook_name(layer, EXPERT_WEIGHTS) not in model.hook_dict:
             raise ValueError(
-                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, and this "
-                f"{type(model).__name__} has none; use a HookedTransformer of the same weights"
+                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, but this "
+                f"{type(model).__name__} does not; use a HookedTransformer of the same weights"
             )
 
 
@@ -377,8 +377,9 @@ def assert_live(
             changed = not torch.equal(last_logits(model, tokens), clean)
         if not changed:
             raise ValueError(
-                f"editing {hook} in {where} must change the logits, and in this {name} it changes nothing: "
-                "the hook is dead or the model ignores it; use a HookedTransformer whose output depends on it"
+                f"editing {hook} in {where} must change the logits, but in this {name} it has no effect: "
+                f"the hook is dead or the model ignores it; use a HookedTransformer whose output depends "
+                f"on it"
             )
 
 

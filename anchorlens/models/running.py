@@ -174,8 +174,8 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
     point = finder(name)
     if point is None:
         raise ValueError(
-            f"the model must have the hook {name}, and this {type(model).__name__} with "
-            f"{model.cfg.n_layers} layer(s) has none"
+            f"the model must have the hook {name}, but this {type(model).__name__} with "
+            f"{model.cfg.n_layers} layer(s) does not"
         )
     return point
 

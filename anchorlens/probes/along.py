@@ -251,8 +251,8 @@ def _of_run(
             for path in paths
         ]
     none_there = ValueError(
-        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, or a "
-        "run of others that holds several; there is none in it"
+        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
+        f"or another library's run with several checkpoints; no checkpoint was found"
     )
     try:
         given = resolve(run if isinstance(run, Opened) else folder, task, config=config, device=device)
@@ -329,7 +329,7 @@ def _recipe(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
     """The fields of its run that decide what it learns, without the seed."""
     train = checkpoint.train_config
     if train is None or checkpoint.step is None:
-        raise ValueError(f"{path} must say how it was trained; give the folder of a run")
+        raise ValueError(f"{path} must contain its training configuration; give the folder of a run")
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
     left_out = {"seed", *execution_fields(train)}
     parts = run.to_dict().values()

@@ -130,8 +130,8 @@ def task_class(kind: object = None) -> type[Task]:
         if advice := what_to_install("anchorlens.tasks", kind):
             raise ValueError(f"the task {advice}")
         raise ValueError(
-            f"there is no task {safe_repr(kind)}; {suggestion(kind, list(kinds))} For a task of your own, "
-            "name its file (--tasks FILE; register_task in Python), or install its package"
+            f"task {safe_repr(kind)} was not found; {suggestion(kind, list(kinds))} For your own task, "
+            f"give its file (--tasks FILE; register_task in Python), or install its package"
         )
     return kinds[kind]
 
@@ -181,8 +181,8 @@ def read_task(values: Mapping[str, Any]) -> Task:
         if others := [task for task in tasks() if name in task_fields(task)]:
             kinds = " or ".join(task.kind for task in others)
             raise ValueError(
-                f"{name} is a field of the task {kinds}, and this one is {owner.kind}; leave it out, or say "
-                f"which task it is: kind = {others[0].kind!r} (--task {others[0].kind})"
+                f"{name} is a field of the task {kinds}, but this task is {owner.kind}; remove the field, "
+                f"or set the task: kind = {others[0].kind!r} (--task {others[0].kind})"
             )
     return owner.from_dict(own)
 
@@ -201,7 +201,9 @@ def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False)
     owner = task_class(values.get("kind"))
     for name in owner.stored_fields:
         if not values.get(name):
-            raise ValueError(f"a stored task {safe_repr(owner.kind)} must say its {name}, and does not")
+            raise ValueError(
+                f"a stored task {safe_repr(owner.kind)} must have the field {name}, but it is missing"
+            )
     places = [name for name, field in task_fields(owner).items() if not field.compare and without_places]
     return read_task({name: value for name, value in values.items() if name not in places})
 
@@ -240,7 +242,7 @@ def _installed() -> tuple[type[Task], ...]:
             _check(task)
             _check_kind_is_free(task, (*TASKS, *found))
         except ValueError as error:
-            raise ValueError(f"{origin} is none that can be used: {error}") from None
+            raise ValueError(f"{origin} cannot be used as a task: {error}") from None
         found.append(task)
     return tuple(found)
 

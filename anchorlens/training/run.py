@@ -314,7 +314,7 @@ def _finished(folder: RunFolder, task: Task, device: torch.device) -> TrainResul
     if status == "diverged":
         message = (
             f"training diverged after step {checkpoint.step}; the weights of that step are in "
-            f"{folder.path / 'ckpt.pt'}; start anew in another folder with a smaller lr or a larger gamma"
+            f"{folder.path / 'ckpt.pt'}; start again in another folder with a smaller lr or a larger gamma"
         )
     behaviour = checkpoint.evaluate(device=device)
     log = read_log(folder.path / "log.jsonl")

@@ -138,8 +138,8 @@ class RunFolder:
         header, tensors = container.read(path)
         container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
         if header.get("run") != self._identity:
-            raise CheckpointError(path, "is the state of another run; remove it to begin anew")
-        with reading(path, "is no state of a run"):
+            raise CheckpointError(path, "is the state of another run; remove it to start again")
+        with reading(path, "is not the state of a run"):
             last = self._run.train_config.total_steps - 1
             check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
             check_number("threads", header.get("threads"), minimum=1, maximum=1024, integer=True)
@@ -180,8 +180,8 @@ class RunFolder:
             with ordinary_file(path) as (file, _), atomic_write(old) as copy:
                 shutil.copyfileobj(file, copy)
             warnings.warn(
-                f"line {len(lines) + 1} of {path} is damaged; the log goes on from what stands before it, "
-                f"and the whole of it as it was is in {old}",
+                f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
+                f"the complete original is in {old}",
                 stacklevel=7,
             )
         kept = [line for line in lines if line["step"] <= step]
@@ -258,7 +258,7 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     kill.
 
     Raises:
-        CheckpointError: it is no ordinary file, is larger than 256 MiB, has more than 500,000 lines, or
+        CheckpointError: it is not an ordinary file, is larger than 256 MiB, has more than 500,000 lines, or
             cannot be read.
     """
     return _lines_of_log(Path(path))[0]
@@ -342,7 +342,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     path = Path(path) / "config.json"
     if not path.exists():
         return None
-    with reading(path, "is no configuration of a run"):
+    with reading(path, "is not the configuration of a run"):
         values = read_json(read_bytes(path))
         if not isinstance(values, dict):
             raise ValueError("it holds no JSON object")

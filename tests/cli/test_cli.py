@@ -33,7 +33,14 @@ class TestTrain:
         done, out = trained
         checkpoint = load_checkpoint(out / "ckpt.pt")
         assert (checkpoint.model_config.gamma, checkpoint.train_config.seed, checkpoint.step) == (0.3, 5, 4)
-        for words in ("train", "ID", "OOD", "commutativity", "undecided: underfit", "seen pairs, held-out"):
+        for words in (
+            "train",
+            "ID",
+            "OOD",
+            "commutativity",
+            "undecided: underfit",
+            "trained pairs at held-out",
+        ):
             assert words in done.stdout
         began, *ended = done.stderr.splitlines()  # and no progress bar
         assert (

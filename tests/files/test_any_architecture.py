@@ -47,7 +47,9 @@ def test_from_its_file_as_in_memory(tmp_path, fields):
     assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
     first, second = probes.v_similarity(given), probes.v_similarity(model, AnchorTask())
     assert first.to_dict() == second.to_dict()
-    with pytest.raises(CheckpointError, match="it is no Checkpoint: .* classify, evaluate and probes take"):
+    with pytest.raises(
+        CheckpointError, match="it is not a Checkpoint: .* classify, evaluate and probes take"
+    ):
         open_checkpoint(path, config=config)
 
 
@@ -103,7 +105,7 @@ class TestWhatTheFileDoesNotSay:
         model, read = no_norms
         for tables in ("", "model.act_fn = 'relu'", "task.seq_len = 9"):
             with pytest.raises(
-                CheckpointError, match="normalization_type must be said where the weights have"
+                CheckpointError, match="normalization_type must be given where the weights have"
             ):
                 read(tables)
         said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
@@ -116,14 +118,14 @@ class TestWhatTheFileDoesNotSay:
     def test_what_is_assumed_reaches_every_verdict(self, tmp_path):
         torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
         tables = {"model": {"gamma": 0.5}, "task": {"seq_len": 9}}
-        assumed = r"which are assumed: act_fn gelu, positional_embedding_type"
+        assumed = r"for which defaults are assumed: act_fn gelu, positional_embedding_type"
         with (
             pytest.warns(UserWarning, match=assumed),
             pytest.warns(UserWarning, match="variant is not named"),
         ):
             evaluate(tmp_path / "w.pt", config=tables, n_noise=2)
         verdict = classify(tmp_path / "w.pt", config=tables, even_underfit=False)
-        assert any("which are assumed: act_fn gelu" in warning for warning in verdict.warnings)
+        assert any("for which defaults are assumed: act_fn gelu" in warning for warning in verdict.warnings)
         with (
             pytest.warns(UserWarning, match=assumed),
             pytest.warns(UserWarning, match="variant is not named"),
@@ -144,7 +146,7 @@ class TestWhatTheFileDoesNotSay:
     def test_no_more_than_is_left_out(self, tmp_path, tables, assumed):
         torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
         notes = " ".join(open_checkpoint(tmp_path / "w.pt", config=tables).notes)
-        assert ("which are assumed" in notes) == bool(assumed) and (assumed or "") in notes
+        assert ("for which defaults are assumed" in notes) == bool(assumed) and (assumed or "") in notes
 
 
 @only_on_3
@@ -161,7 +163,7 @@ def test_weights_folded_after_their_configuration_are_read_alike_by_all(tmp_path
     torch.save(model.state_dict(), tmp_path / "w.pt")
     given = resolve(tmp_path / "w.pt", config=config)
     assert torch.allclose(given.model(TOKENS).log_softmax(-1), expected, atol=1e-4)
-    assert any("the weights have none: assumed to be folded" in note for note in given.notes)
+    assert any("the weights have no norms: they are assumed to be folded" in note for note in given.notes)
     assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
 
 
@@ -194,7 +196,10 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
     ("change", "cause"),
     [
         (lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()}, "its matrices are transposed"),
-        (lambda weights: {"x_embed": weights["embed.W_E"]}, "'x_embed' is no weight of a HookedTransformer"),
+        (
+            lambda weights: {"x_embed": weights["embed.W_E"]},
+            "'x_embed' is not a weight of a HookedTransformer",
+        ),
     ],
 )
 @pytest.mark.parametrize("config", [None, {"model": "Transformer", "lr": 0.001}], ids=["alone", "theirs"])

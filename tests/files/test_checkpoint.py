@@ -174,7 +174,7 @@ class TestBadFiles:
 
     def test_something_else(self, tmp_path):
         (tmp_path / "a.pt").write_text("hello, I am no checkpoint")
-        refused(tmp_path / "a.pt", "neither a .pt zip nor a .safetensors file")
+        refused(tmp_path / "a.pt", "not a .pt zip or a .safetensors file")
 
     @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.99, 0.9999])
     def test_truncated(self, path, share):

@@ -159,7 +159,7 @@ class TestHookedTransformer:
     def test_without_a_configuration_it_says_what_is_needed(self, tmp_path):
         refused(
             write_bare(tmp_path).path,
-            "give config (--config), a TOML or JSON file with tables task",
+            "give config (--config), a TOML or JSON file with the tables task",
         )
 
     @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ class TestHookedTransformer:
             ("task.seq_len = 12", "the task needs n_ctx >= 12, got 9"),
             ("task = 3", "task must be a table of fields, got 3"),
             ("preset = 'phase9'", "preset must be one of"),
-            ("model = ", "neither JSON nor TOML"),
-            ('{"d_model": NaN}', "holds NaN, which is no finite number"),
-            ("[" * 100_000, "neither JSON nor TOML"),
-            ('{"a": ' + "[" * 100_000, "neither JSON nor TOML"),
+            ("model = ", "not valid JSON or TOML"),
+            ('{"d_model": NaN}', "holds NaN, which is not a finite number"),
+            ("[" * 100_000, "not valid JSON or TOML"),
+            ('{"a": ' + "[" * 100_000, "not valid JSON or TOML"),
             ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
             ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be"),
             ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "LNPre' there, but the weights have norms"),
@@ -211,7 +211,7 @@ class TestHookedTransformer:
     def test_another_architecture_is_no_checkpoint(self, tmp_path, field, value):
         config = json.dumps({"normalization_type": "LN", "act_fn": "gelu", "d_model": 8, field: value})
         written = write_bare(tmp_path, config=config)
-        refused(written.path, f"it is no Checkpoint: {field} must be", written.config)
+        refused(written.path, f"it is not a Checkpoint: {field} must be", written.config)
 
     def test_a_bias_that_postnorm_does_not_have(self, tmp_path):
         written = write_bare(tmp_path, config="model.variant = 'postnorm'", variant="postnorm")
@@ -277,7 +277,7 @@ class TestHuggingFace:
             ({"n_head": 3}, "n_embd must be a multiple of n_head, 3, got 8"),
             ({"n_inner": None}, "must have shape [8, 32], got [8, 12]"),
             ({"tie_word_embeddings": False}, "lm_head.weight is missing"),
-            ({"tensors": {"lm_head.weight": torch.ones(110, 8)}}, "lm_head.weight differs from wte.weight"),
+            ({"tensors": {"lm_head.weight": torch.ones(110, 8)}}, "lm_head.weight must equal wte.weight"),
             ({"tensors": {"transformer.h.0.moon": torch.ones(1)}}, "'h.0.moon' is no parameter"),
             ({"vocab_size": 50}, "wte.weight must have shape [50, 8]"),
         ],
@@ -323,19 +323,19 @@ class TestUnknown:
         refused(tmp_path / "no.pt", "cannot be read: No such file")
         refused(tmp_path / ("x" * 300), "cannot be read: File name too long")
         os.mkfifo(tmp_path / "pipe")
-        refused(tmp_path / "pipe", "cannot be read: it is no ordinary file")
-        refused(write_bare(tmp_path).path, "cannot be read: it is no ordinary file", tmp_path / "pipe")
+        refused(tmp_path / "pipe", "cannot be read: it is not an ordinary file")
+        refused(write_bare(tmp_path).path, "cannot be read: it is not an ordinary file", tmp_path / "pipe")
 
     def test_another_model(self, tmp_path):
         safetensors.torch.save_file({"layer.weight": torch.ones(2)}, tmp_path / "a.safetensors")
         refused(tmp_path / "a.safetensors", "those of no model that can be read")
         torch.save([torch.ones(2)], tmp_path / "a.pt")
-        refused(tmp_path / "a.pt", "something that is no dict")
+        refused(tmp_path / "a.pt", "it must hold a dict")
 
     def test_a_folder_of_something_else(self, tmp_path):
-        refused(tmp_path, "a folder with a config.json can be read; it is missing here")
+        refused(tmp_path, "config.json was not found in this folder")
         (tmp_path / "config.json").write_text('{"x": 1}')
-        refused(tmp_path, "its config.json is that of no run")
+        refused(tmp_path, "its config.json does not belong to an anchorlens run")
 
 
 def test_importing_does_not_import_the_libraries_of_others(tmp_path):

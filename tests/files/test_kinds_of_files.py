@@ -216,7 +216,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_record_beside_the_weights_is_no_attack(tmp_path, name, protocol):
     cause = why_not(beside_weights(tmp_path, OTHERS[name], protocol))
-    assert 'save the weights alone: torch.save(ckpt["model"], path), and say what they are' in cause
+    assert 'save the weights alone: torch.save(ckpt["model"], path), and describe them' in cause
     assert "--config" in cause
 
 
@@ -277,7 +277,9 @@ def test_yaml_where_json_or_toml_is_read(tmp_path):
         (tmp_path / "a.yaml").write_text(text)
         assert words in why_not(tmp_path / "a.yaml", Settings.of)
     (tmp_path / "a.toml").write_text("model = ")  # the negative control: a slip in a TOML file is shown
-    assert "neither JSON nor TOML: it is no TOML: Invalid value" in why_not(tmp_path / "a.toml", Settings.of)
+    assert "not valid JSON or TOML: it is not valid TOML: Invalid value" in why_not(
+        tmp_path / "a.toml", Settings.of
+    )
 
 
 def test_folders_and_parts_name_what_to_give(tmp_path):

@@ -162,7 +162,7 @@ def test_a_damaged_log_is_kept_when_its_run_goes_on(tmp_path, damage):
         with contextlib.closing(RunFolder(tmp_path, tiny({"seed": [0]})[0], resume=True)) as folder:
             folder.begin()
             log.write_text(whole)
-            with pytest.warns(UserWarning, match=f"line 3 of .* as it was is in {kept_as}"):
+            with pytest.warns(UserWarning, match=f"line 3 of .* the complete original is in {kept_as}"):
                 kept = folder.open_log(6)
         assert [line["step"] for line in kept] == [1, 2] and read_log(log) == kept
         assert kept_as.read_text() == whole
@@ -269,7 +269,7 @@ def test_a_forged_state(interrupted, change):
     path, run = interrupted
     header, tensors = container.read(path / "state.pt")
     container.write(path / "state.pt", {**header, **change}, tensors)
-    with pytest.raises(CheckpointError, match="is no state of a run") as error:
+    with pytest.raises(CheckpointError, match="is not the state of a run") as error:
         train(*run, out=path, resume=True)
     one_line(error.value)
 

@@ -41,7 +41,7 @@ class TestAtomicWrite:
             path.symlink_to("pipe")
         before = path.lstat().st_ino
         with (
-            pytest.raises(OSError, match="it is a folder|it is no ordinary file") as found,
+            pytest.raises(OSError, match="it is a folder|it is not an ordinary file") as found,
             atomic_write(path),
         ):
             pytest.fail("nothing may be written")
@@ -93,7 +93,7 @@ def test_classify_refuses_to_write_a_report_over_a_checkpoint(tmp_path):
     said = call("classify", GOOD, tmp_path / "a.html", "--report", tmp_path / "a.html", code=2).stderr
     assert said.count("\n") == 1 and "it is one of the files that are read" in said
     said = call("classify", GOOD, "--report", tmp_path / "pipe.html", code=2).stderr
-    assert said.count("\n") == 1 and "it is no ordinary file" in said
+    assert said.count("\n") == 1 and "it is not an ordinary file" in said
     assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "a.html").read_bytes() == before
     assert stat.S_ISFIFO((tmp_path / "pipe.html").stat().st_mode)
 
@@ -111,17 +111,17 @@ def test_an_audit_refuses_to_write_its_table_over_its_dataset(tmp_path):
 def test_an_audit_refuses_a_folder_that_holds_something_else_before_it_trains(tmp_path, name):
     os.mkfifo(tmp_path / name)
     said = call("audit", "--steps", 100_000, "--out", tmp_path, "--workers", 1, code=2).stderr
-    assert said.count("\n") == 1 and "it is no ordinary file" in said
+    assert said.count("\n") == 1 and "it is not an ordinary file" in said
 
 
 def test_a_demo_refuses_a_page_that_is_no_file_before_it_begins(tmp_path):
     os.mkfifo(tmp_path / "report.html")
     said = call("demo", "--out", tmp_path, code=2).stderr
-    assert said.count("\n") == 1 and "it is no ordinary file" in said
+    assert said.count("\n") == 1 and "it is not an ordinary file" in said
 
 
 @pytest.mark.parametrize(("option", "name"), [("--out", "a.html"), ("--table", "a.csv")])
 def test_a_diagram_refuses_what_is_no_file_before_it_reads(tmp_path, option, name):
     os.mkfifo(tmp_path / name)
     said = call("diagram", tmp_path, option, tmp_path / name, code=2).stderr
-    assert said.count("\n") == 1 and f"{option} " in said and "it is no ordinary file" in said
+    assert said.count("\n") == 1 and f"{option} " in said and "it is not an ordinary file" in said

@@ -178,7 +178,7 @@ class TestTheFileOfANanoGPT:
     def test_bare_weights_need_their_number_of_heads(self, tmp_path):
         gpt = nano(act_fn=functional.relu)
         torch.save(gpt.state_dict(), tmp_path / "w.pt")
-        with pytest.raises(CheckpointError, match="the weights of a nanoGPT do not say its number of heads"):
+        with pytest.raises(CheckpointError, match="the number of heads is not in the weights of a nanoGPT"):
             open_checkpoint(tmp_path / "w.pt")
         tables = {"model": {"n_heads": 2, "act_fn": "relu"}, "task": {"key_max": 90}}
         opened = open_checkpoint(tmp_path / "w.pt", config=tables)

@@ -277,7 +277,7 @@ class TestSenseless:
         [
             ("vocabulary = 5", "must be a table or the name of a file, got 5"),
             ("vocabulary = 'none.json'", "none.json"),
-            ("vocabulary = 'damaged.json'", "neither JSON nor TOML"),
+            ("vocabulary = 'damaged.json'", "not valid JSON or TOML"),
             ("vocabulary = '../outside.json'", "must name a file in the folder of its configuration"),
             ("vocabulary = '/etc/passwd'", "got '/etc/passwd'; copy it there"),
             ("vocabulary = 'link.json'", "must name a file in the folder"),

@@ -50,7 +50,7 @@ class TestCarriers:
         for seed in range(4):
             result = activation_patching(build_model(ModelConfig(gamma=0.5), seed=seed), PAPER)
             assert np.isnan(result.recovered).all() and result.carried_by_first_anchor is None
-            assert "nothing to bring back" in repr(result)
+            assert "no recovery" in repr(result)
             texts = [note.text for note in result.plot().layout.annotations]
             assert texts.count("nothing to<br>bring back") == 3
 

@@ -317,9 +317,9 @@ class TestEffects:
         alone = information_flow(reasoning(), TASK, SEQUENCES, effects="margin")
         assert alone.margin == both.margin and alone.baseline is None and alone.stages == {}
         assert scores(alone) == (None, None, None) and repr(alone).endswith(
-            "(margin +10.00; routes were not asked for)"
+            "(margin +10.00; routes were not requested)"
         )
-        assert "attention only: these effects were not asked for" in str(alone.plot().layout.annotations)
+        assert "attention only: effects were not requested" in str(alone.plot().layout.annotations)
 
     def test_sequences_are_of_all_seen_pairs(self):
         model, seen = build_model(SMALL), []
@@ -489,7 +489,7 @@ class TestDiagram:
         merged = information_flow(reasoning(), TASK, SEQUENCES, effects="merged")
         assert len({trace.line.color for trace in merged.plot(head=1).data if trace.mode == "lines"}) == 1
         texts = [note.text for note in merged.plot(head=1).layout.annotations]
-        assert "attention only: these effects were not asked for" in texts
+        assert "attention only: effects were not requested" in texts
 
     def test_lines_are_bounded(self):
         rng = np.random.default_rng(0)

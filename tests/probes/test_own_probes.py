@@ -105,7 +105,7 @@ class TestFile:
             (
                 "probe.py",
                 "\n\nfoo()",
-                r"probe.py must run to be read; line 3 of probe.py: NameError: name 'foo'",
+                r"probe.py must be a module that can be imported; line 3 of probe.py: NameError: name 'foo'",
             ),
             ("probe.py", "x = 1\ndef f(:", "line 2 of probe.py: SyntaxError: invalid syntax$"),
             ("probe.py", "import sys\nsys.exit(3)", "line 2 of probe.py: SystemExit: 3"),

@@ -269,7 +269,7 @@ class TestEnding:
         assert all(weight.isfinite().all() for weight in good.weights.values())
         data = good.training_set()
         assert good.build_model()(data.tokens).isfinite().all()
-        with pytest.raises(TrainingDiverged, match="start anew in another folder"):
+        with pytest.raises(TrainingDiverged, match="start again in another folder"):
             train(out=tmp_path, resume=True)
 
     @pytest.mark.filterwarnings("ignore:(lr 1e.38 is a very large|gamma -9 makes weights that grow)")
@@ -541,7 +541,7 @@ class TestResume:
 
     def test_a_damaged_configuration_is_refused(self, tmp_path):
         (tmp_path / "config.json").write_text("{")
-        with pytest.raises(CheckpointError, match=r"config.json: is no configuration of a run"):
+        with pytest.raises(CheckpointError, match=r"config.json: is not the configuration of a run"):
             train(out=tmp_path, resume=True)
 
     @pytest.mark.slow
@@ -585,7 +585,7 @@ def test_bad_devices_say_what_is_wrong():
     with pytest.raises(ValueError, match="device must be auto, cpu, cuda, cuda:N or mps, got 'meta'"):
         train(TASK, TINY, config(device="meta"))
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="torch sees no CUDA GPU; try auto or cpu"):
+        with pytest.raises(ValueError, match="torch found no CUDA GPU. Use auto or cpu"):
             train(TASK, TINY, config(device="cuda"))
 
 

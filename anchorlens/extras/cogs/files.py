@@ -70,8 +70,8 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
-            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, and there is no folder "
-            f"{safe_repr(folder)}; name it (--data DIR), or leave it out to have them fetched"
+            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, but the folder "
+            f"{safe_repr(folder)} was not found; give another (--data DIR), or omit it to download them"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
@@ -105,7 +105,7 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
     plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
     if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
         kind = kind_of(data[:START])
-        ends = ", which has line ends of Windows (CRLF) besides" if b"\r\n" in data else ""
+        ends = ", which also has Windows line ends (CRLF)" if b"\r\n" in data else ""
         what = (
             f"got {kind}." if kind else f"got other contents{ends}; is it cut off, or another author's split?"
         )

@@ -152,8 +152,8 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
     for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
         if share < MUST_KNOW:
             raise ValueError(
-                f"the classifier must tell {concept} in {MUST_KNOW:.0%} of drawn images of {side} "
-                f"pixels, and does in {share:.1%}; take larger images (image_side), or a smaller shift"
+                f"the classifier must be correct on {concept} for {MUST_KNOW:.0%} of drawn images of {side} "
+                f"pixels, got {share:.1%}; use larger images (image_side), or a smaller shift"
             )
     return concepts_of
 

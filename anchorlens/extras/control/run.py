@@ -161,13 +161,14 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: it does not say how it was trained ({opened.kind}), and an attempt needs "
-            "the same data and recipe; give the folder or checkpoint of a run of anchorlens train"
+            f"{safe_text(path)}: its training configuration is not available ({opened.kind}), but an "
+            f"attempt needs the same data and recipe; give the folder or checkpoint of a run of "
+            f"anchorlens train"
         )
     if not has_labels(checkpoint.task.metrics):
         raise ValueError(
-            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so control cannot tell "
-            "what helps; give a run of a task that measures train and ID accuracy"
+            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so control cannot measure "
+            f"what helps; give a run of a task that measures train and ID accuracy"
         )
     if device is not None:
         train = replace(train, device=device)

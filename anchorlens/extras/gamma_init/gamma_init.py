@@ -353,13 +353,13 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
         if device == other and first <= last and start.matrix.fan_in != following.matrix.fan_in:
             raise ValueError(
                 f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
-                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; say "
-                f"which counts, fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}} for example"
+                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; "
+                f"choose one, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
             )
         if device == other and first <= last and not start.starts_like(following):
             raise ValueError(
-                f"matrices in the same memory must start alike, got {start.description()} and "
-                f"{following.description()}; "
+                f"matrices in the same memory must have the same initialisation, got "
+                f"{start.description()} and {following.description()}; "
                 "give both parts one gamma and leave scale_residual_writers out, or untie them"
             )
 

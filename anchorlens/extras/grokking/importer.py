@@ -84,11 +84,11 @@ def read(source: Source) -> Imported | ImportedModel:
     )
     notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
     if not {*_ACTIVATION} & {*config, *table}:
-        notes.append("it does not say its activation: act_fn relu is assumed")
+        notes.append("its activation is not given: act_fn relu is assumed")
     if run.along and not run.has_steps:
         last = run.along[-1][0]
         notes.append(
-            f"it does not say the steps of its checkpoints: they are counted as evenly spaced up to {last:,}"
+            f"the steps of its checkpoints are not given: evenly spaced steps up to {last:,} are assumed"
         )
     if config.get("attn_coeff", 1) != 1:
         notes.append(
@@ -100,7 +100,7 @@ def read(source: Source) -> Imported | ImportedModel:
         task = replace(task, operation=operation)
         notes.append(note)
     if split is None:
-        notes.append("it does not say which pairs were trained: those of the task's own split are assumed")
+        notes.append("its training pairs are not given: those of the task's own split are assumed")
     if isinstance(found, ImportedModel):
         return found._replace(task=task, notes=tuple(notes))
     checkpoint = replace(
@@ -178,7 +178,10 @@ def _operation(
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"
     right = ", ".join(f"{name} {shares[name]:.4f}" for name in fits or [first])
-    return chosen, f"operation {chosen}, {why}: its answers do not tell (right {of}: {right})"
+    return (
+        chosen,
+        f"operation {chosen}, {why}: it cannot be determined from the answers (right {of}: {right})",
+    )
 
 
 def _share(

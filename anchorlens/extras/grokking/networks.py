@@ -56,7 +56,9 @@ def _turned(name: str, weight: Tensor, n_heads: int) -> Tensor:
     if pattern is None:
         return weight
     if weight.ndim != (3 if pattern.startswith("i") else 2):
-        raise ValueError(f"{name} must be a matrix of such a network, got shape {list(weight.shape)}")
+        raise ValueError(
+            f"{name} must be a matrix of a modular-arithmetic network, got shape {list(weight.shape)}"
+        )
     return rearrange(weight, pattern, **({"i": n_heads} if "(i h)" in pattern else {}))
 
 

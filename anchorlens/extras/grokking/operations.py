@@ -60,7 +60,7 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
     if operation == "divide":
         if not is_prime(p):
             raise ValueError(
-                f"modulus must be prime for the operation divide, got {p}. Take a prime, 59 say."
+                f"modulus must be prime for the operation divide, got {p}. Use a prime, for example 59."
             )
         inverse = np.array([0, *(pow(x, -1, p) for x in range(1, p))])
         return np.where(b == 0, -1, a * inverse[b] % p)

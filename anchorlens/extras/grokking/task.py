@@ -132,7 +132,7 @@ class ModularTask(TaskConfig):
         """Check every field, and the fields together."""
         if (self.table is None) != (self.operation != "table"):
             raise ValueError(
-                f"operation table and table go together, got operation {self.operation} and "
+                f"operation table and table must be given together, got operation {self.operation} and "
                 f"{'no table' if self.table is None else 'a table'}; set both or neither"
             )
         super().__post_init__()

@@ -101,7 +101,7 @@ def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
 def _statement(sentence: str) -> Statement:
     match = _SENTENCE.match(sentence)
     if match is None:
-        raise ValueError(f"a sentence must say that something is something, got {safe_repr(sentence)}")
+        raise ValueError(f"a sentence must have the form 'X is Y', got {safe_repr(sentence)}")
     quantifier, subject, verb, no, _, predicate = match.groups()
     of_all = quantifier is not None or verb == "are"
     return Statement(_singular(subject), no is not None, _singular(predicate), of_all)

@@ -205,8 +205,9 @@ def with_retrieval(
     _, pairs = np.unique(chains, axis=0, return_inverse=True)
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
-            f"training_set must hold 8 sequences or more and ask two pairs or more, got {len(pairs):,} "
-            f"sequences and {len(np.unique(pairs))} pair(s); leaving pairs out says what counts as seen"
+            f"training_set must hold 8 sequences or more with two or more pairs, got {len(pairs):,} "
+            f"sequences and {len(np.unique(pairs))} pair(s); the pairs that are left out define what "
+            f"counts as seen"
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)

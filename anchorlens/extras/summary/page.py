@@ -57,7 +57,7 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
     It is an upright A4 page in vector graphics with selectable text: the verdicts and their explanations, the
     accuracy of each pair, information flow, t-SNE without the key, V similarity, condensation of W_Q, and PCA
     of the embedding. Equal verdicts give equal bytes. Probe results that a report has measured are used
-    again. If a probe refuses, the page says why in place of the picture.
+    again. If a probe refuses, the page gives the reason in place of the picture.
 
     Args:
         verdicts: at least one.

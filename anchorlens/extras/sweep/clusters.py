@@ -51,7 +51,7 @@ JOB_PROLOGUE = [
 
 
 class NotStarted(Exception):
-    """The processes of a cluster did not start; the message says why."""
+    """The processes of a cluster did not start; the message gives the reason."""
 
 
 @contextlib.contextmanager

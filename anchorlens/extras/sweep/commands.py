@@ -116,7 +116,10 @@ def sweep_command(
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
-            fail(f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} says why", EXIT_FAILED)
+            fail(
+                f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} gives the reason",
+                EXIT_FAILED,
+            )
 
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]

@@ -63,8 +63,8 @@ class SweepEngine:
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
-                f"engine must be serial, local, slurm, an address such as tcp://host:8786 or the path of a "
-                f"scheduler file, got {name!r}"
+                f"engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of "
+                f"a scheduler file, got {name!r}"
             )
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):
@@ -130,7 +130,7 @@ def _address_in(path: str) -> str:
     try:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is no scheduler file: JSON with the field address was expected") from None
+        raise ValueError(f"{path} must be a scheduler file, that is JSON with the field address") from None
 
 
 def _has(*packages: str) -> bool:

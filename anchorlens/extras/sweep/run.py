@@ -167,7 +167,8 @@ class _Driver:
                 return [[cell] for cell in job]
             if self.engine.name == "local" and killed_for_memory() > self.killed_before:
                 raise MemoryError(
-                    f"the system killed every process that trained cell {job[0][0]}, for want of memory"
+                    f"the system killed every process that trained cell {job[0][0]}, because the machine "
+                    f"ran out of memory"
                 ) from error
             self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
         self.n_ended += len(job)

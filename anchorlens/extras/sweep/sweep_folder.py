@@ -130,7 +130,7 @@ class SweepFolder:
             with reading(self.path):
                 check_inside(self.out, self.path)
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
-        with reading(self.path, "is no list of cells"):
+        with reading(self.path, "is not a list of cells"):
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}")
             runs = _runs(content["cells"], without_places)

@@ -98,7 +98,9 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
             if not unreadable:
                 raise
             kept = folder.set_aside(unreadable[0].name)
-            warnings.warn(f"{error}; this cell is begun anew, and what it had is in {kept}", stacklevel=2)
+            warnings.warn(
+                f"{error}; training of this cell restarts, and its previous files are in {kept}", stacklevel=2
+            )
 
 
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def gpt2_weights(
     if tied is False or "lm_head.weight" in state:
         unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
     if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
-        raise ValueError("lm_head.weight differs from wte.weight, but config.json says that they are tied")
+        raise ValueError("lm_head.weight must equal wte.weight, because config.json has tied embeddings")
 
     def matrix(name: str, d_in: int, d_out: int) -> Tensor:
         return state.take(name, d_out, d_in).T if linears else state.take(name, d_in, d_out)

@@ -106,7 +106,7 @@ def _n_heads(gpt: nn.Module) -> Any:
         for name in _HEADS:
             if isinstance(n_heads := getattr(place, name, None), int):
                 return n_heads
-    raise ValueError("neither gpt.config nor a module of it has n_head, the number of its heads")
+    raise ValueError("n_head, the number of heads, was not found in gpt.config or in a module of gpt")
 
 
 def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:

@@ -113,9 +113,9 @@ def read(source: Source) -> Imported | ImportedModel:
     if source.config is None:
         raise CheckpointError(
             source.file,
-            "a bare HookedTransformer state dict does not say what it is: give config (--config), a TOML or "
-            "JSON file with tables task and model as `anchorlens train --config` reads, or the model's "
-            "HookedTransformerConfig",
+            "a bare HookedTransformer state dict has no configuration: give config (--config), a TOML or "
+            "JSON file with the tables task and model, as `anchorlens train --config` reads, or the "
+            "model's HookedTransformerConfig",
         )
     config, tensors = source.config, source.tensors
     task, vocabulary, train = config.task() or source.task, config.vocabulary(), None
@@ -162,7 +162,7 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
     )
     for name in tensors:
         if not name.startswith(("embed.", "pos_embed.", "blocks.", "unembed.", "ln_final.")):
-            raise ValueError(f"{safe_repr(name)} is no weight of a HookedTransformer; {instead}")
+            raise ValueError(f"{safe_repr(name)} is not a weight of a HookedTransformer; {instead}")
     embedding, positions = (tensors.get(name) for name in ("embed.W_E", "pos_embed.W_pos"))
     if embedding is None or positions is None or embedding.ndim != 2 or positions.ndim != 2:
         return
@@ -252,7 +252,7 @@ def _completed(
     if "normalization_type" not in said:
         if not weight and not variant:
             raise ValueError(
-                "normalization_type must be said where the weights have no norms: 'LNPre' or 'RMSPre' if "
+                "normalization_type must be given where the weights have no norms: 'LNPre' or 'RMSPre' if "
                 "process_weights_ folded them into others, 'none' without any; add it to the table model"
             )
         own = "RMS" if weight and not bias else "LN"
@@ -260,7 +260,10 @@ def _completed(
     norm = fields["normalization_type"]
     if norm in ("LN", "RMS") and not weight and variant in (None, "gpt2"):
         fields["normalization_type"] = f"{norm}Pre"
-        notes.append(f"describes norms ({norm}), and the weights have none: assumed to be folded into others")
+        notes.append(
+            f"describes norms ({norm}), but the weights have no norms: they are assumed to be folded into "
+            f"other weights"
+        )
     elif norm not in ("LN", "RMS") and weight:
         raise ValueError(f"normalization_type is {safe_repr(norm)} there, but the weights have norms")
     if "d_mlp" not in sizes:
@@ -271,7 +274,7 @@ def _completed(
         fields.setdefault("n_key_value_heads", len(tensors["blocks.0.attn._W_K"]))
     if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
         raise ValueError(
-            "positional_embedding_type and n_ctx must be said where the weights have no positions"
+            "positional_embedding_type and n_ctx must be given where the weights have no positions"
         )
     assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
     if fields.get("attn_only"):
@@ -285,7 +288,7 @@ def _completed(
         words = (
             f"{name} {'sqrt(d_head)' if name == 'attn_scale' else value}" for name, value in assumed.items()
         )
-        notes.append(f"does not say these, which are assumed: {', '.join(words)}")
+        notes.append(f"does not contain these fields, for which defaults are assumed: {', '.join(words)}")
     return fields, notes
 
 

@@ -55,7 +55,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
             raise CheckpointError(
                 folder, "its weights are split over several files; save it again with a larger max_shard_size"
             )
-    raise CheckpointError(folder, f"it has no weights: neither {' nor '.join(_FILES)} is in it")
+    raise CheckpointError(folder, f"it has no weights: {' or '.join(_FILES)} was not found in it")
 
 
 def recognises(content: Mapping[str, Any]) -> bool:

@@ -135,8 +135,8 @@ def resolve(
             return Input(task or opened.task, model, None, opened, where, opened.notes, called)
     elif config is not None:
         raise ValueError(
-            f"config says what a file of bare weights is, and {article(type(given).__name__)} was given; "
-            "leave config out"
+            f"config describes a file of bare weights, but {article(type(given).__name__)} was given; "
+            f"omit config"
         )
     checkpoint = given if isinstance(given, Checkpoint) else getattr(opened or given, "checkpoint", None)
     if isinstance(checkpoint, Checkpoint):

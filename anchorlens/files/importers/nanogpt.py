@@ -60,11 +60,11 @@ def read(source: Source) -> Imported | ImportedModel:
     n_heads = args.get("n_head", told.get("n_heads"))
     if n_heads is None:
         raise ValueError(
-            "the weights of a nanoGPT do not say its number of heads: open the ckpt.pt that has model_args, "
+            "the number of heads is not in the weights of a nanoGPT: open the ckpt.pt that has model_args, "
             "or give config (--config) with n_heads in its table model"
         )
     if "act_fn" not in told:
-        notes.append("a nanoGPT's file does not say its activation: act_fn gelu is assumed")
+        notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
     config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
     for name, ours in _SIZES.items():
         if args.get(name, size := getattr(config, ours)) != size:

@@ -121,7 +121,8 @@ def open_checkpoint(
     if isinstance(opened, OpenedModel):
         raise CheckpointError(
             opened.file,
-            f"it is no Checkpoint: {opened.why}; classify, evaluate and probes take this path and its config",
+            f"it is not a Checkpoint: {opened.why}; classify, evaluate and probes take this path and its "
+            f"config",
         )
     return opened
 
@@ -139,8 +140,9 @@ def open_model(
         if _may_be_of_the_hub(path):
             raise CheckpointError(
                 path,
-                "cannot be read: No such file or directory; a model of the Hugging Face hub is loaded with "
-                f"TransformerLens and handed over: HookedTransformer.from_pretrained({safe_repr(str(path))})",
+                "cannot be read: No such file or directory; a model of the Hugging Face hub must be "
+                "loaded with TransformerLens first: "
+                f"HookedTransformer.from_pretrained({safe_repr(str(path))})",
             )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
@@ -232,11 +234,11 @@ def _weights_file(folder: Path) -> Path:
         inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
         raise CheckpointError(
             folder,
-            "a folder with a config.json can be read; it is missing here; name the file or the folder of one "
-            f"model in it{inside and f', such as {inside}'}",
+            "config.json was not found in this folder; give the path of one model's file or folder in "
+            f"it{inside and f', such as {inside}'}",
         )
     raise CheckpointError(
         folder,
-        "its config.json is that of no run of anchorlens, nor of the papers' released code, nor of a Hugging "
-        "Face GPT-2; name the weights file itself",
+        "its config.json does not belong to an anchorlens run, the papers' released code or a Hugging Face "
+        "GPT-2; give the path of the weights file instead",
     )

@@ -47,5 +47,5 @@ def read(source: Source) -> Imported:
     if source.path.is_dir() and source.file.parent != source.path:
         notes.append(f"the run has not ended: this is its checkpoint of step {checkpoint.step}")
     if source.config is not None:
-        notes.append(f"{source.config.path} was not needed: the checkpoint says what it is")
+        notes.append(f"{source.config.path} was not needed: the checkpoint has its own configuration")
     return Imported(checkpoint, tuple(notes))

@@ -84,7 +84,7 @@ def read(source: Source) -> Imported | ImportedModel:
         config, run = _model(theirs.values), trained(theirs.values, given)
     notes = [f"{theirs.path}: {note}" for note in run.notes]
     if source.config is not None and (given is None or run.task != given):
-        notes.append(f"{source.config.path} was not needed: {theirs.path} says what it is")
+        notes.append(f"{source.config.path} was not needed: {theirs.path} has the configuration")
     step = _step(source.file)
     if step is None:
         notes.append("its name is not model_<N>.pt: its step is not known")

@@ -69,7 +69,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         for name in ("seq_len", "key_min", "key_max"):
             if getattr(task, name, None) != sizes[name]:
                 raise ValueError(f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}")
-        note = f"it does not say which pairs were trained (data_mode, data_train); assumed: {assumed}"
+        note = f"its training pairs (data_mode, data_train) are not given; assumed: {assumed}"
         return Trained(task, None, (note,), used)
     groups = _groups(theirs)
     rule, held_out = (

@@ -94,7 +94,7 @@ class Settings:
         except ValueError as error:
             kind = None if is_json else kind_of(data[:START])
             what = f", but {kind}" if kind else f": it {error}"
-            raise CheckpointError(path, f"neither JSON nor TOML{what}") from None
+            raise CheckpointError(path, f"not valid JSON or TOML{what}") from None
 
     @classmethod
     def beside(cls, file: Path, *folders: Path) -> Settings:
@@ -159,7 +159,7 @@ def _vocabulary_of(path: Path) -> Mapping[str, Any]:
     try:
         content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
     except ValueError as error:
-        raise CheckpointError(path, f"neither JSON nor TOML: it {error}") from None
+        raise CheckpointError(path, f"not valid JSON or TOML: it {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(path, "a vocabulary must be a table of words and their tokens")
     return content

@@ -147,7 +147,9 @@ class StateDict:
         """
         for name in self._left:
             if not name.endswith(buffers):
-                raise ValueError(f"{safe_repr(name)} is no parameter of an architecture that can be read")
+                raise ValueError(
+                    f"{safe_repr(name)} is not a parameter of an architecture that anchorlens can read"
+                )
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
@@ -194,7 +196,7 @@ def imported(
     notes = (*notes, *cast)
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
-            raise ValueError(f"{name} must be zero, as the {config.variant} variant has no such bias")
+            raise ValueError(f"{name} must be zero, because the {config.variant} variant has no bias there")
     if task is None:
         task, noted = papers_task(min(config.d_vocab, config.n_answers), config.n_ctx)
         if task is None and vocabulary is None:

@@ -137,8 +137,8 @@ def in_order_of(
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:
         raise ValueError(
-            f"vocabulary must be of a model whose inputs and answers share one, got {d_vocab} tokens and "
-            f"{d_vocab_out} answers; leave it out"
+            f"vocabulary must belong to a model with one vocabulary for inputs and answers, got {d_vocab} "
+            f"tokens and {d_vocab_out} answers; leave it out"
         )
     rows, own, notes = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))

@@ -67,7 +67,9 @@ def unwrapped(
     alike = [where for where in models if where[0] == key or not usual]
     if len(alike) > 1:
         shown = ", ".join(safe_repr(".".join(filter(None, where))) for where in alike[:_SHOWN])
-        raise ValueError(f"it must hold one model, got {len(alike)}: {shown}; save the state dict of one")
+        raise ValueError(
+            f"it must hold one model, got {len(alike)} models: {shown}; save the state dict of one"
+        )
     notes, table = [], tables[key]
     wrappers = sorted({part for name in table for part in name.split(".")} & _WRAPPERS)
     if taken := [*(f"{part}." for part in wrappers), *([prefix] if prefix else [])]:
@@ -75,7 +77,7 @@ def unwrapped(
     if left := [name for name in _without_wrappers(table) if not name.startswith(prefix)]:
         few = ", ".join(map(safe_repr, left[:_SHOWN]))
         notes.append(
-            f"{len(left)} tensors whose names do not begin with {safe_repr(prefix)} are left out: {few}"
+            f"{len(left)} tensors whose names do not begin with {safe_repr(prefix)} are ignored: {few}"
         )
     if others := [safe_repr(other) for other, _ in models if other != key]:
         notes.append(f"its weights are those under {safe_repr(key)}, not those under {', '.join(others)}")
@@ -132,8 +134,8 @@ def unknown(content: Mapping[str, Any]) -> str:
     shown = ", ".join(safe_repr(name)[:60] for name in names[:_SHOWN]) or "nothing"
     if any(_OF_A_BRIDGE.search(str(name)) for name in names):
         return (
-            "its weights are those of a TransformerBridge, which are not read: give the bridge itself, "
-            "classify(bridge, task), or save the state dict of a HookedTransformer"
+            "its weights are those of a TransformerBridge, a format that anchorlens does not read: pass "
+            "the bridge itself, classify(bridge, task), or save the state dict of a HookedTransformer"
         )
     if {"param_groups", "_last_lr"} & content.keys():
         return "it is the state of an optimiser or of its schedule; give the file of the weights"

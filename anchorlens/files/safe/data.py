@@ -79,7 +79,7 @@ def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> Non
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(21, "Is a directory", os.fspath(path))
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError("cannot be read: it is no ordinary file")
+        raise ValueError("cannot be read: it is not an ordinary file")
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
@@ -154,9 +154,11 @@ def _refusing() -> Iterator[None]:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+        raise ValueError(
+            f"is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        ) from None
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"is no TOML: {safe_text(error)}") from None
+        raise ValueError(f"is not valid TOML: {safe_text(error)}") from None
     except ValueError:  # Python reads no integer of thousands of digits
         raise ValueError(_TOO_LONG) from None
 
@@ -207,5 +209,5 @@ def check_values(content: object) -> None:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"holds {safe_text(text, 40)}, which is no finite number")
+        raise ValueError(f"holds {safe_text(text, 40)}, which is not a finite number")
     return number

@@ -21,7 +21,7 @@ _OTHER_JSON = (
         "the index of weights in several files; save them in one: "
         "model.save_pretrained(folder, max_shard_size='1000GB')",
     ),
-    (rb'\{.*?"added_tokens', "a tokenizer, which says nothing of a model; give the model's own file"),
+    (rb'\{.*?"added_tokens', "a tokenizer, not a model; give the model's own file"),
     (
         rb'\{.*?"(log_history|best_model_checkpoint)"',
         "the log of a Hugging Face Trainer; give the model's own file, such as model.safetensors",
@@ -77,13 +77,13 @@ _BY_START = (
 """First bytes of a file -> what it is, and the way out; the first row that matches counts. `_OTHER_JSON` are
 JSON files that lie beside a model and describe no model."""
 
-_ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and say what they are with --config'
+_ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and describe them with --config'
 _IN_A_PICKLE = (
     (r"numpy\.(_?core\.(multiarray|numeric)\.(_reconstruct|scalar|_frombuffer)|ndarray|dtype)",
      f"a NumPy array of other things than real numbers; make a tensor of it (torch.as_tensor), or {_ALONE}"),
     (r"torch\._utils\._rebuild_qtensor", "a quantised tensor; save floats: tensor.dequantize()"),
     (r"torch\._utils\._rebuild_tensor_v3",
-     "a tensor of a number type that is not read, such as float8 or uint16; save it as tensor.float()"),
+     "a tensor of an unsupported number type, such as float8 or uint16; save it as tensor.float()"),
     (r"torch\.Complex\w*Storage", "a tensor of complex numbers; save real ones: tensor.real.float()"),
     (r"torch\._utils\._rebuild_sparse\w*", "a sparse tensor; save it as tensor.to_dense()"),
     (r"torch\._utils\._rebuild_meta\w*", "a tensor on the device meta, without numbers; save real weights"),
@@ -99,7 +99,7 @@ _IN_A_PICKLE = (
      r"|datetime\.(datetime|date|time|timedelta|timezone)|torch\.device|types\.SimpleNamespace"
      r"|(argparse|pathlib|decimal|fractions|uuid|omegaconf|ml_collections|transformer_lens|transformers"
      r"|lightning|pytorch_lightning)(\.\w+)*\.[A-Z]\w*",
-     f"a record that is not read; {_ALONE}"),
+     f"a record in an unsupported format; {_ALONE}"),
 )  # fmt: skip
 """Class or function that an honest file names -> what it is, and the way out."""
 
@@ -168,7 +168,7 @@ def unread(what: str) -> str:
     >>> unread("a set")
     'it holds a set, which is not read; save the weights alone: torch.save(ckpt["model"], path), and say ...'
     """
-    return f"it holds {what}, which is not read; {_ALONE}"
+    return f"it holds {what}, a format that anchorlens does not read; {_ALONE}"
 
 
 def refused_name(name: str) -> str:
@@ -178,6 +178,6 @@ def refused_name(name: str) -> str:
             what, way = kind.split("; ", 1)
             return f"it holds {what} ({safe_text(name)}); {way}"
     return (
-        f"unsafe: it asks to run {safe_text(name)}; refused, nothing ran; if you made the file, save the "
-        f"weights alone: {_WEIGHTS}, and say what they are with --config"
+        f"unsafe: it would run {safe_text(name)}. Nothing was run. If you made the file, save the "
+        f"weights alone: {_WEIGHTS}, and describe them with --config"
     )

@@ -35,7 +35,7 @@ NAMES = frozenset({_ARRAY, *(f"{module}.{kind}" for module in _BUILTINS for kind
 _NUMBERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8"})
 """NumPy's types of numbers that are read."""
 _MOST_DIMENSIONS = 16
-_SENSELESS = "damaged: its pickle describes an object that is none"
+_SENSELESS = "damaged: its pickle contains an invalid object"
 
 
 class _NumberType(str):

@@ -65,8 +65,8 @@ def tensors_in(data: bytes) -> Contents:
         values = read_torch_zip(data)
         if not isinstance(values, dict):
             raise ValueError(
-                "not a checkpoint: torch.save wrote something that is no dict into it, but a "
-                f"{type(values).__name__}; save the weights by name: torch.save(model.state_dict(), path)"
+                f"not a checkpoint: it must hold a dict, got {type(values).__name__}; save the "
+                "weights by name: torch.save(model.state_dict(), path)"
             )
     return Contents(values, hashlib.sha256(data).hexdigest())
 
@@ -85,7 +85,7 @@ def _check_start(start: bytes, size: int) -> None:
                 f"truncated: its header must have {length:,} bytes, got {size - 8:,}; download it again"
             )
     elif not start.startswith(ZIP):
-        wanted = "it is neither a .pt zip nor a .safetensors file"
+        wanted = "it is not a .pt zip or a .safetensors file"
         raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
     if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
         raise ValueError(

@@ -186,7 +186,7 @@ class _Reader:
             or not (type(key) is str and len(key) <= _LONGEST_KEY)
             or type(n) is not int
         ):
-            raise ValueError("damaged: its pickle refers to something that is no storage")
+            raise ValueError("damaged: its pickle refers to an invalid storage")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
             raise ValueError(f"truncated or damaged: storage {key!r} has not the bytes it should have")
@@ -195,7 +195,7 @@ class _Reader:
             values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")
             self.storages[key] = _Storage(values)
         if self.storages[key].values.dtype != dtype:
-            raise ValueError(f"damaged: storage {key!r} is said to hold numbers of two kinds")
+            raise ValueError(f"damaged: storage {key!r} has two number types")
         return self.storages[key]
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: object) -> Tensor:
@@ -213,7 +213,8 @@ class _Reader:
         self.claimed += n_bytes
         if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
             raise ValueError(
-                f"unsafe: a tensor of shape {list(size)} is no plain tensor, its numbers are not in the file"
+                f"unsafe: a tensor of shape {list(size)} is not a plain tensor: its values are not in the "
+                f"file"
             )
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
 
@@ -221,7 +222,7 @@ class _Reader:
 def _size(size: object = ()) -> tuple[int, ...]:
     """Stand-in for `torch.Size`: returns a short tuple of integers as it is, and refuses anything else."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
-        raise ValueError("damaged: its pickle describes a shape that is none")
+        raise ValueError("damaged: its pickle contains an invalid tensor shape")
     return size
 
 

@@ -49,7 +49,7 @@ def refusal(what: str, got: str) -> ValueError:
         got: the value, in words.
     """
     return ValueError(
-        f"{what} in the HookedTransformer that anchorlens has for TransformerLens 4, got {got}; "
+        f"{what} in anchorlens' HookedTransformer for TransformerLens 4, got {got}; "
         'install "transformer-lens<4", whose own class has more'
     )
 

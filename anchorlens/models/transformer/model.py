@@ -30,7 +30,7 @@ class LogitsAndLoss(NamedTuple):
 
 def _without(what: str, instead: str) -> Any:
     def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
-        raise refusal(f"{what} is not there, use {instead},", "a call of it")
+        raise refusal(f"{what} is not available, use {instead},", "a call of it")
 
     return refuse
 

@@ -76,7 +76,7 @@ class ActivationPatching(ProbeResult):
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
             return f"{place} brings back most of the difference, {self.recovered.max():.2f}"
         if self.carried_by_first_anchor is None:
-            return "nothing to bring back: the model does not tell the two targets apart"
+            return "no recovery: the change makes no difference to the logits of the targets"
         return (
             "before the last layer, patching undoes a change of the first anchor by "
             f"{self.carried_by_first_anchor:.2f} at the first anchor, {self.carried_by_second_anchor:.2f} at "

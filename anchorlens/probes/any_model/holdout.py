@@ -271,8 +271,8 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     first, _ = distinct_rows(np.hstack([data.tokens.numpy(), data.targets.numpy().reshape(len(data), -1)]))
     if len(first) < _FEWEST:
         raise ValueError(
-            f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}; without a "
-            "tenth of fewer, an accuracy says little"
+            f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}; with "
+            f"fewer, the accuracy on a tenth of them is too uncertain"
         )
     distinct = TokenBatch(data.tokens[first], data.targets[first])
     if which is None:

@@ -58,7 +58,7 @@ class TrainingRegime(ProbeResult):
         if self.kernel is None:
             return f"{moved}; no tangent kernel without an AnchorTask"
         if self.kernel_distance is None:
-            return f"{moved}; a tangent kernel is zero or overflows, so there is no distance"
+            return f"{moved}; no distance of tangent kernels, because one is zero or overflows"
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:

@@ -109,7 +109,8 @@ def random_sequences(
         allowed = held_out_keys(task, position)
         if not len(allowed):
             raise ValueError(
-                f"key_position must have a key that is held out of training, got {position}, which has none"
+                f"key_position must have a key that is held out of training, got {position}. Use another "
+                f"position"
             )
     drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
     n_pairs = len(pairs)
@@ -276,8 +277,9 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     for row in range(len(rows)):
         if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
             raise ValueError(
-                f"a sequence must have a key with {task.chain_length} anchors of {list(task.anchors)} right "
-                f"behind it, at the same position in each, and none elsewhere, got {rows[row].tolist()}"
+                f"a sequence must have a key with {task.chain_length} anchors of {list(task.anchors)} "
+                f"directly after it, at the same position in each, and no other anchors, got "
+                f"{rows[row].tolist()}"
             )
     return rows, key
 

@@ -134,8 +134,8 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
     kind = _task_kind(probe)
     if kind is not None and task is not None and task.kind != kind:
         raise ValueError(
-            f"task must be of the kind {kind} for {probe.__name__}, got {task.kind}. Take a probe of any "
-            "model, such as stable_rank"
+            f"task must be of the kind {kind} for {probe.__name__}, got {task.kind}. Use a probe of any "
+            f"model, such as stable_rank"
         )
     if task is None:
         instead = "give an AnchorTask" if kind is None else "give it"
@@ -239,7 +239,10 @@ def call(
         if one.kind is one.POSITIONAL_OR_KEYWORD and name not in ("model", "task", "initial")
     ]
     if len(args) > len(by_place):
-        raise ValueError(f"{probe.__name__} takes its options by name, got {len(args)} behind model and task")
+        raise ValueError(
+            f"{probe.__name__} takes its options by name, got {len(args)} positional arguments after "
+            f"model and task"
+        )
     options |= dict(zip(by_place, args, strict=False))
     names = [name for name in parameters if name not in ("model", "task", "initial")]
     check_names(probe.__name__, options, names, what="option")

@@ -162,5 +162,5 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise TypeError("true and false are no numbers here")
+        raise TypeError("true and false are not numbers here")
     return operator.index(value)

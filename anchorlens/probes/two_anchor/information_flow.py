@@ -90,9 +90,9 @@ class InformationFlow(ProbeResult):
     def headline(self) -> str:
         """The route scores."""
         if self.margin is None:
-            return "attention only; effects were not asked for"
+            return "attention only; effects were not requested"
         if not self.stages:
-            return f"margin {self.margin:+.2f}; routes were not asked for"
+            return f"margin {self.margin:+.2f}; routes were not requested"
         if self.inferential_route is None:
             return f"no route: the target's margin is {self.margin:+.2f}, so it has no answer to lose"
         return (
@@ -131,7 +131,7 @@ class InformationFlow(ProbeResult):
 
     def _why_no_effects(self, head: int | None) -> str:
         if (self.merged_effects if head is None else self.effects) is None:
-            return "attention only: these effects were not asked for"
+            return "attention only: effects were not requested"
         return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
 

@@ -135,7 +135,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
-            f"{safe_text(cause[0])}; .html needs neither"
+            f"{safe_text(cause[0])}. Use .html to do without them"
         ) from error
     with atomic_write(path) as file:
         file.write(data)

@@ -43,7 +43,7 @@ def write_report(
     """Write one HTML page on one verdict, or on several side by side; it needs no network.
 
     Every probe measures its model again for its picture, which takes seconds for a small model. If a probe
-    refuses or fails, the page says why in place of the picture.
+    refuses or fails, the page gives the reason in place of the picture.
 
     Args:
         verdicts: at least one.

@@ -40,8 +40,8 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
             json.dumps(found.to_dict(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"the evaluation of the task {task.kind} must be JSON-ready, got one that is not: "
-                f"{safe_text(error)}; give finite numbers of Python"
+                f"the evaluation of the task {task.kind} must be JSON-ready: {safe_text(error)}; use "
+                f"finite Python numbers"
             ) from error
     return found
 

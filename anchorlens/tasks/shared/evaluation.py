@@ -173,7 +173,7 @@ class Evaluation(Record):
         if other is not None and other.of_another_task:
             return Phase.undecided("targets of another task", other.in_words())
         if overlap is not None and overlap.there_is_some:
-            why = f"{overlap.in_words(asks)}; accuracy there is no test of generalisation"
+            why = f"{overlap.in_words(asks)}; accuracy there does not test generalisation"
             return Phase.undecided("held-out questions were trained", why)
         if self.train_is_known and train.standard_error and train.n_sequences < FEWEST_TRAINED:
             n = f"{train.n_sequences} distinct sequence{'s' * (train.n_sequences > 1)}"

@@ -30,7 +30,7 @@ class Metric:
     """Whether it is a column of tables with a row for each model."""
     map_caption: str = ""
     """How to read its map over a sweep, in sentences; empty if it has no map."""
-    absent: str = "no trained cell has one"
+    absent: str = "no trained run has a value"
     """Why it may be undefined in every cell of a sweep."""
     lowest: float | None = 0.0
     """Its smallest value; None where there is none."""

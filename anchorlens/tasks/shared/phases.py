@@ -123,7 +123,7 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",
     "symmetric": "answers an unseen pair as its mirror is trained",
     "mixed by position": "composes at some positions of the key, answers by symmetry at others",
-    "other": "answers unseen pairs by neither solution throughout",
+    "other": "does not answer unseen pairs consistently by either solution",
     "memorises": "answers what it was trained on and fails on held-out pairs",
     "knows that the order does not matter": "answers a held-out pair if its mirror is trained, and fails on "
     "the others",
@@ -420,7 +420,7 @@ def _phase_of(
         return unfit
     if ood is None:
         return Phase.undecided(
-            "no unseen pair", "the task leaves nothing out of training, so there is no OOD test"
+            "no unseen pair", "the task holds nothing out of training, so it has no OOD test"
         )
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
     if id < id_from:

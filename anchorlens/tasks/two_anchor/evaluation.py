@@ -130,7 +130,7 @@ class AnchorEvaluation(Evaluation):
         solution, numbers = self.solution, by_position.shares_in_words(self.positions)
         if solution is None:
             return Phase.undecided(
-                "not defined", "no position has enough answers to tell the solutions apart"
+                "not defined", "no position has enough answers to distinguish the solutions"
             )
         return Phase(None, None, f"train {self.measure('train')}, unseen pairs {numbers}", solution=solution)
 

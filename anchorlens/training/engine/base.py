@@ -306,7 +306,7 @@ class Engine(ABC):
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(
                 f"there must be {len(self)} states of a step in 1..{self._train.total_steps}, "
-                f"got {len(states)} of step {step}; start the run anew in another folder"
+                f"got {len(states)} of step {step}; start the run again in another folder"
             )
         trained = self.layout.views(self._rows)
         for k, tensors in enumerate(states):
@@ -315,7 +315,7 @@ class Engine(ABC):
             if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
                 tensor.dtype != self._rows.dtype for tensor in tensors.values()
             ):
-                raise ValueError("the saved state is of another model; start the run anew in another folder")
+                raise ValueError("the saved state is of another model; start the run again in another folder")
             weights, *moments = (
                 self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
             )

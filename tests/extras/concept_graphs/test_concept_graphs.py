@@ -210,7 +210,7 @@ class TestScores:
         assert area(faint).max() == 0
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
-        with pytest.raises(ValueError, match="the classifier must tell shape in 99% .* take larger images"):
+        with pytest.raises(ValueError, match="the classifier must tell shape in 99% .* use larger images"):
             classifier(8, 0.3)
 
     def test_from_20_pixels_on_the_rule_on_masks_knows_small_triangles(self):

@@ -74,7 +74,7 @@ def test_a_killed_worker_is_one_error_and_what_has_ended_is_kept(start, monkeypa
     done = call("control", start, "--out", out, "--workers", 2, "--all", code=1)
     killing.join()
     assert done.stderr.splitlines()[-1] == (
-        "anchorlens: a worker process was killed (by hand, or for want of memory: try fewer workers); "
+        "anchorlens: a worker process was killed (by hand, or because memory ran out: try fewer workers); "
         "finished attempts are kept, and the same call or command continues"
     )
     assert not done.stdout and "Traceback" not in done.stderr

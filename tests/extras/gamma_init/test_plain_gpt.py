@@ -398,7 +398,8 @@ REFUSED = {
     "one memory, two gammas": (
         two_parts_in_one_memory,
         {"gamma_qk": 0.8},
-        "must start alike, got q_proj.weight with gamma 0.8 and up_proj.weight with gamma 0.5; give both",
+        "must have the same initialisation, got q_proj.weight with gamma 0.8 and up_proj.weight with "
+        "gamma 0.5; give both",
     ),
     "a part that is not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),

@@ -97,7 +97,7 @@ class TestTheDemo:
         assert not any("the steps of its checkpoints" in note for note in open_checkpoint(path).notes)
         del content["checkpoint_epochs"]
         opened = open_checkpoint(save(tmp_path / "without.pth", content))
-        (note,) = (note for note in opened.notes if "does not say the steps of its checkpoints" in note)
+        (note,) = (note for note in opened.notes if "the steps of its checkpoints are not given" in note)
         assert note.endswith("evenly spaced up to 14") and list(opened.trajectory) == [0, 7, 14, 20]
 
     def test_without_a_log_of_accuracies_its_course_is_that_of_its_checkpoints(self, tmp_path):
@@ -268,9 +268,9 @@ class TestOtherLayouts:
     def test_weights_alone_are_not_taken_for_a_run(self, tmp_path):
         """The negative control: TransformerLens' own weights, and a configuration that names no p."""
         model = runs.model_of(network())
-        assert "does not say what it is" in refusal(save(tmp_path / "a.pt", model.state_dict()))
+        assert "has no configuration" in refusal(save(tmp_path / "a.pt", model.state_dict()))
         content = {"model": model.state_dict(), "config": {"lr": 0.1}}
-        assert "does not say what it is" in refusal(save(tmp_path / "b.pt", content))
+        assert "has no configuration" in refusal(save(tmp_path / "b.pt", content))
 
 
 class TestBadInput:
@@ -321,7 +321,7 @@ class TestBadInput:
         content["model"]["unembed.b_U"][:] = torch.tensor([0, 0, 0, 0, 9.0])
         path = save(path, content)
         opened = open_checkpoint(path)
-        assert any("its answers do not tell" in note for note in opened.notes)
+        assert any("it cannot be determined from the answers" in note for note in opened.notes)
         table = {"task": {"kind": "modular", "modulus": P, "operation": "x3xy"}}
         assert open_checkpoint(path, config=table).checkpoint.task.operation == "x3xy"
 

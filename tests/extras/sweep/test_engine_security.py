@@ -179,7 +179,7 @@ class TestArguments:
         file.write_text('{"address": "tls://127.0.0.1:1"}')
         self.refused("tls://127.0.0.1:1 takes certificates", str(file))
         file.write_text("[]")
-        self.refused("is no scheduler file", str(file))
+        self.refused("must be a scheduler file", str(file))
 
     def test_no_plain_connection_where_the_configuration_wants_encryption(self):
         with config.set({"distributed.comm.require-encryption": True}):

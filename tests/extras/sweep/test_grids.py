@@ -110,7 +110,7 @@ class TestIdentity:
         ("seed", [0] * 200_000, "at most 100,000 values, got 200,000"),
         ("seed", "0," * 200_000, "at most 100,000 values"),
         ("overrides", "[" * 100_000, "must be JSON, got .* which is nested deeper than 64 levels"),
-        ("anchors", '{"1": 1e999}', "holds 1e999, which is no finite number"),
+        ("anchors", '{"1": 1e999}', "holds 1e999, which is not a finite number"),
         ("overrides", "9" * 5000, "holds an integer of more than 30 digits"),
     ],
 )

@@ -246,7 +246,7 @@ class TestNumberMap:
             ValueError, match="no cell here has the number Symmetric accuracy: it is defined only"
         ):
             number_map(square(), "symmetric")
-        with pytest.raises(ValueError, match="no cell here is trained"):
+        with pytest.raises(ValueError, match="no run here is trained"):
             number_map([cell(), cell("failed", seed=1)], "id")
         with pytest.raises(ValueError, match="number must be one of train, id, ood, .*, got 'loss'"):
             number_map(square(), "loss")

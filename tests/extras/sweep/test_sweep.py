@@ -124,7 +124,7 @@ class TestTheSameCallAgain:
         sweep([], tmp_path / "a", engine="serial")
         unfinished.mkdir(parents=True)
         (unfinished / "config.json").write_text("{half a fi")
-        with pytest.warns(UserWarning, match=r"config\.json.*begun anew, and what it had is in .*unreadable"):
+        with pytest.warns(UserWarning, match=r"config\.json.*its previous files are in .*unreadable"):
             assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
         kept = tmp_path / "a/unreadable" / f"{cell_id(run)}-1"
         assert (kept / "config.json").read_text() == "{half a fi"
@@ -396,8 +396,11 @@ class TestRefuses:
             ("[1, 2]", "is no anchorlens sweep"),
             ('{"format": "anchorlens run", "format_version": 1}', "not an anchorlens sweep"),
             ('{"format": "anchorlens sweep", "format_version": 9}', "too new"),
-            ('{"format": "anchorlens sweep", "format_version": 1}', "no list of cells"),
-            ('{"format": "anchorlens sweep", "format_version": 1, "cells": [{"x": 1}]}', "no list of cells"),
+            ('{"format": "anchorlens sweep", "format_version": 1}', "not a list of cells"),
+            (
+                '{"format": "anchorlens sweep", "format_version": 1, "cells": [{"x": 1}]}',
+                "not a list of cells",
+            ),
         ],
     )
     def test_a_damaged_list_of_cells(self, tmp_path, text, message):

@@ -54,7 +54,7 @@ def test_a_cell_that_the_memory_does_not_hold(tmp_path):
 
 @pytest.mark.parametrize(("n_killed", "recorded"), [(3, False), (0, True)])
 def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, recorded):
-    """By the kernel for want of memory, which it counts; or by anybody else, as a faulty cell's may be."""
+    """By the kernel, which counts them, for lack of memory; or by anybody else, as a faulty cell's may be."""
     KilledWorker = type("KilledWorker", (Exception,), {})
     cells = SweepFolder(tmp_path).runs_with_ids(tiny({"seed": [0]}))
     monkeypatch.setattr(driver, "killed_for_memory", lambda: 0)
@@ -68,7 +68,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
     if recorded:
         assert taking._take_in(cells, future) == []
     else:
-        with pytest.raises(MemoryError, match=f"cell {cells[0][0]}, for want of memory"):
+        with pytest.raises(MemoryError, match=f"cell {cells[0][0]}, because the machine ran out of memory"):
             taking._take_in(cells, future)
     assert SweepFolder(tmp_path).failure(cells[0][0]).exists() == recorded
 

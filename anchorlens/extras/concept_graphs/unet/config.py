@@ -58,8 +58,8 @@ class UNetConfig(Config):
         """
         if self.input_side != task.image_side:
             raise ValueError(
-                f"the task's images have a side of {task.image_side} pixels, and the network takes "
-                f"{self.input_side}; set both alike, image_side and input_side"
+                f"the task's images have a side of {task.image_side} pixels, but the network takes "
+                f"{self.input_side}; set image_side and input_side to the same value"
             )
         if self.n_channels != task.n_channels:
             raise ValueError(

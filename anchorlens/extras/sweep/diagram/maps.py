@@ -311,7 +311,7 @@ class Map(NamedTuple):
     name: str
     """Name for programs."""
     draw: Callable[[Layout], dict[str, Any]]
-    """Function from the layout to the figure; a ValueError says why there is none."""
+    """Function from the layout to the figure; a ValueError says why the map cannot be drawn."""
     caption: Caption
     """Heading and how to read it."""
 

@@ -142,7 +142,7 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
     if any(measured(cell, number) is not None for cell in cells):
         return
     if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
-        raise ValueError(f"no cell here is trained, so that there is no {title} to draw")
+        raise ValueError(f"no run here is trained, so {title} cannot be drawn")
     raise ValueError(f"no cell here has the number {title}: {why}")
 
 

@@ -19,9 +19,9 @@ CLEAR, FAINT = 0.3, 0.1
 """A route score or a gap between cosines is called clear at the first value and above, absent below the
 second."""
 WAYS = {
-    "inferential": "the key goes to each anchor, and each anchor to the last token",
-    "symmetric": "the anchors go to the last token first, and the key after them",
-    "gathered": "key and anchors are gathered at the last anchor, from which the last token reads the answer",
+    "inferential": "the key goes to each anchor, and each anchor to the last position",
+    "symmetric": "the anchors go to the last position first, then the key",
+    "gathered": "key and anchors meet at the last anchor, and the last position reads the answer from there",
 }
 """Route -> its description."""
 
@@ -40,25 +40,28 @@ def _(result: MaskKeyToken) -> str:
     groups = groups_apart(result.points, result.labels)
     together = sum(any({label, label + 1} <= group for group in groups) for label in labels[::2])
     if len(groups) == 1:
-        return "No clusters: the answers of all pairs lie among each other."
+        return "There are no clusters: the answers of all pairs overlap."
     n = f"{len(groups)} clusters of {len(labels)} ordered pairs"
     if together == n_pairs:
-        return f"{n}: every pair lies with its mirror, so that the order of the anchors makes no difference."
+        return (
+            f"{n}: every pair shares a cluster with its reversed pair, so the order of the anchors makes "
+            f"no difference."
+        )
     if not together:
-        return f"{n}: no pair lies with its mirror, so that the answers tell both orders apart."
-    return f"{n}: {together} of {n_pairs} pairs lie with their mirrors, the others apart from them."
+        return f"{n}: no pair shares a cluster with its reversed pair, so the answers depend on the order."
+    return f"{n}: {together} of {n_pairs} pairs share a cluster with their reversed pairs; the others do not."
 
 
 @seen.register
 def _(result: InformationFlow) -> str:
     known = {name: score for name in WAYS if (score := getattr(result, f"{name}_route")) is not None}
     if not known:
-        return f"{result.headline()}; the lines are attention alone."
+        return f"{result.headline()}; the lines show attention only."
     numbers = ", ".join(f"{name} {score:.2f}" for name, score in known.items())
     best = max(known, key=known.__getitem__)
     if known[best] < FAINT:
-        return f"No route carries the answer alone ({numbers})."
-    certain = "The" if known[best] >= CLEAR else "Mostly, as far as a route stands out, the"
+        return f"No single route carries the answer ({numbers})."
+    certain = "The" if known[best] >= CLEAR else "Mostly the"
     why = _why_not_inferential(result) if best == "gathered" else ""
     return f"{certain} {best} route: {WAYS[best]} ({numbers}).{why}"
 
@@ -70,8 +73,8 @@ def _why_not_inferential(result: InformationFlow) -> str:
     if least >= FAINT:
         return ""
     return (
-        f" Inferential {result.inferential_route:.2f} is no contradiction: nothing is lost without {stage}, "
-        "for the last anchor has it all."
+        f" The inferential score of {result.inferential_route:.2f} is low because nothing is lost without "
+        f"{stage}: the last anchor already holds the key and the anchors."
     )
 
 
@@ -83,28 +86,34 @@ def _(result: VSimilarity) -> str:
     if gap >= CLEAR:
         return f"Boxed cells are redder by {gap:.2f}: the values at the first anchor encode g(x; a)."
     if gap >= FAINT:
-        return f"Boxed cells are redder by {gap:.2f}: the values encode g(x; a) in part."
-    return f"Boxed cells are like the others ({number(gap, '.2f')} redder): the values do not encode g(x; a)."
+        return f"Boxed cells are redder by {gap:.2f}: the values partly encode g(x; a)."
+    return (
+        f"Boxed cells are similar to the others ({number(gap, '.2f')} redder): the values do not "
+        f"encode g(x; a)."
+    )
 
 
 @seen.register
 def _(result: QCondensation) -> str:
     n = len(result.order)
     share = result.n_groups / n
-    words = "condensed" if share < 0.5 else "condensed in part" if share < 0.9 else "hardly condensed"
+    words = "condensed" if share < 0.5 else "partly condensed" if share < 0.9 else "hardly condensed"
     return f"{n} neurons in {result.n_groups} groups, mean |cosine| {result.mean_abs_cosine:.2f}: {words}."
 
 
 @seen.register
 def _(result: EmbeddingPCA) -> str:
     if result.lag_order is None:
-        return f"{result.explained.sum():.0%} of the variance lie along the two axes drawn."
+        return f"{result.explained.sum():.0%} of the variance lies along the two plotted axes."
     gap = number(result.lag_order, ".2f")
     if result.lag_order >= FAINT:
-        return f"Orange bars are higher by {gap}: the embedding has the order of the rules."
+        return f"Orange bars are higher by {gap}: the embedding follows the differences of the shifts."
     if result.lag_order >= FAINT / 4:
-        return f"Orange bars are higher by {gap}: the embedding has a trace of the order of the rules."
-    return f"Orange bars are no higher than grey ones ({gap}): the embedding has no order of the rules."
+        return f"Orange bars are higher by {gap}: the embedding weakly follows the differences of the shifts."
+    return (
+        f"Orange bars are not higher than grey bars ({gap}): the embedding does not follow the "
+        f"differences of the shifts."
+    )
 
 
 def pairs_seen(pairs: Collection[PairAccuracy]) -> str:

@@ -62,7 +62,7 @@ def text_of(item: str | TableCell) -> str:
 
 def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
     """Captions and tables of sample answers, if an evaluation has any."""
-    columns = ("prompt", "asked of", "", "expected", "what it says")
+    columns = ("prompt", "split", "result", "expected", "answer")
     tables = []
     for spec in behaviour.figure_specs:
         if not isinstance(spec, SampleTable) or not spec.answers:
@@ -71,7 +71,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
         for answer in spec.answers:
             said = TableCell(answer.said or "nothing", code=bool(answer.said))
             said = "the same" if answer.said == answer.expected else said
-            result = "right" if answer.right else "wrong"
+            result = "correct" if answer.right else "wrong"
             prompt, expected = TableCell(answer.prompt, code=True), TableCell(answer.expected, code=True)
             rows.append((prompt, answer.asked_of, result, expected, said))
         tables.append((spec.caption, Table(columns, rows, spec.title)))
@@ -86,7 +86,7 @@ def accuracy_table(behaviour: Evaluation) -> Table:
     accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
     columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
     title = f"accuracies, with the standard error of the {behaviour.drawn_at_random}"
-    title = title if accuracies else "what was measured, with standard errors"
+    title = title if accuracies else "metrics with standard errors"
     return Table(columns, rows, title, (1, 2, 3), meanings=True)
 
 
@@ -98,7 +98,7 @@ def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> 
     ]
     metrics = dict.fromkeys(itertools.chain(*found))
     rows = [(title, *(known.get((title, text), "-") for known in found), text) for title, text in metrics]
-    title = "what was measured, with standard errors"
+    title = "metrics with standard errors"
     columns = ("metric", *map(TableCell, names), "meaning")
     return Table(columns, rows, title, range(1, len(names) + 1), meanings=True)
 
@@ -182,5 +182,5 @@ def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = F
         chosen = likely if every_phase else likely[:1]
         forecast = ", ".join(f"{label} ({share:.2f})" for label, share in chosen) or "-"
         rows.append((f"{point.step:,}", f"{point.fraction:.1%}", *accuracies, point.now, forecast))
-    columns = ("step", "of the run", "train", "ID", "OOD", "now", "forecast")
+    columns = ("step", "progress", "train", "ID", "OOD", "phase", "forecast")
     return Table(columns, rows, "phase against step", range(5))

@@ -55,9 +55,9 @@ class Caption(NamedTuple):
     """What is plotted, what to look for and what it means, in a few short sentences."""
 
 
-UNCALIBRATED = "Readings; those of the weights speak for no label"
+UNCALIBRATED = "Readings; the weight readings below are not evidence for any phase"
 """Heading of the readings where no phase is calibrated."""
-NO_DOCSTRING = "Its docstring, whose first sentence would stand here, says nothing about it."
+NO_DOCSTRING = "This probe has no docstring; its first sentence would be shown here."
 """Replaces how to read the picture if a user's probe has no docstring."""
 
 

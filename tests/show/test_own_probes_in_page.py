@@ -106,7 +106,7 @@ def test_the_page_is_whole(page):
 def test_heading_and_reading_come_from_name_and_docstring(page):
     text = " ".join("".join(page.texts).split())
     assert "Its name is that of a section of the page." in text and "a second sentence" not in text
-    assert "Its docstring, whose first sentence would stand here, says nothing about it." in text
+    assert "This probe has no docstring; its first sentence would be shown here." in text
     assert "Draws what is no data" in page.texts and "3.5" in text
 
 

@@ -26,13 +26,13 @@ def at(result, centres):
 def test_clusters_are_counted_in_the_picture(masked):
     corners = [(10 * k, 0) for k in range(12)]
     assert seen(at(masked, corners)).startswith(
-        "12 clusters of 12 ordered pairs: no pair lies with its mirror"
+        "12 clusters of 12 ordered pairs: no pair shares a cluster with its reversed pair"
     )
     together = [(10 * (k // 2), 0) for k in range(12)]
     assert seen(at(masked, together)).startswith("6 clusters of 12 ordered pairs: every pair lies with")
     one_apart = [*together[:10], (50, 0), (60, 0)]
     assert "7 clusters of 12 ordered pairs: 5 of 6 pairs lie" in seen(at(masked, one_apart))
-    assert seen(at(masked, [(0, 0)] * 12)) == "No clusters: the answers of all pairs lie among each other."
+    assert seen(at(masked, [(0, 0)] * 12)) == "There are no clusters: the answers of all pairs overlap."
 
 
 def flow(inferential, symmetric, gathered, stages):
@@ -52,7 +52,7 @@ def test_each_route_is_named_as_far_as_it_stands_out():
     stages = dict.fromkeys(("key to anchors", "anchor 1 to last", "anchor 2 to last"), 0.8)
     assert seen(flow(0.8, 0.0, 0.1, stages)).startswith("The inferential route: the key goes to each anchor")
     assert seen(flow(0.0, 0.65, 0.0, stages)).startswith("The symmetric route")
-    assert seen(flow(0.0, 0.02, 0.0, stages)).startswith("No route carries the answer alone")
+    assert seen(flow(0.0, 0.02, 0.0, stages)).startswith("No single route carries the answer")
     assert seen(flow(0.0, 0.2, 0.0, stages)).startswith("Mostly")
     assert "attention" in seen(flow(None, None, None, stages))
 
@@ -60,14 +60,14 @@ def test_each_route_is_named_as_far_as_it_stands_out():
 def test_cosines_and_weights():
     values = probes.v_similarity(MODEL, TASK)
     assert "0.63: the values at the first anchor encode g" in seen(replace(values, centred_gap=0.63))
-    assert "in part" in seen(replace(values, centred_gap=0.2))
+    assert "partly" in seen(replace(values, centred_gap=0.2))
     assert "like the others (0.00 redder)" in seen(replace(values, centred_gap=-0.003))
     weights = probes.q_condensation(MODEL)
     assert seen(replace(weights, n_groups=3)).endswith(": condensed.")
     assert seen(replace(weights, n_groups=len(weights.order))).endswith("hardly condensed.")
     embedding = probes.embedding_pca(MODEL, TASK)
     assert "higher by 0.15: the embedding has the order" in seen(replace(embedding, lag_order=0.15))
-    assert "no order of the rules" in seen(replace(embedding, lag_order=-0.01))
+    assert "does not follow the differences" in seen(replace(embedding, lag_order=-0.01))
 
 
 def test_every_other_probe_says_its_headline():

@@ -374,7 +374,7 @@ class TestCommand:
         assert "memorised" in shown and "undecided: underfit" in shown
         text = page.read_text()
         assert "Copies of the model are trained further without a random tenth" in text
-        assert "memorised 0 to 0.75; learnt a rule 0.84 to 1" in text and "times the odds" not in text
+        assert "memorised 0 to 0.75; learnt a rule 0.84 to 1" in text and "triples the odds" not in text
 
     def test_data_that_the_model_cannot_read(self, files, tmp_path):
         np.savez(tmp_path / "other.npz", tokens=PAIRS.numpy() + 5, targets=RANDOM.numpy())

@@ -304,7 +304,7 @@ class Audit:
         if all(limit is None for limit in self.fences):
             return f"Audit({self.mappings.name}: no answer, the models have not fit their data)"
         words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
-        words = f"too few to tell; {words}" if self.too_few_to_tell else words
+        words = f"too few mappings; {words}" if self.too_few_to_tell else words
         words = f"too few steps; {words}" if self.too_few_steps else words
         if self.score is not None and self.score.auc is not None:
             words += f"; AUC {self.score.auc:.3f} ± {self.score.auc_error:.3f}"

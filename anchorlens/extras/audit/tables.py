@@ -50,30 +50,30 @@ def summary(audit: Audit) -> str:
     """What stands out, in sentences."""
     n_without = sum(limit is None for limit in audit.fences)
     if n_without == len(audit.fences):
-        return "Nothing can be told: the models have not fit their data (three quarters); take more steps."
+        return "No result: the models have not fit three quarters of their data. Train for more steps."
     sentences = [_too_few(audit)] if audit.too_few_steps else []
     if audit.power is not None and audit.too_few_to_tell:
         sentences.append(
-            f"Too few to tell: {_power(audit.power)}, and {POWER} is needed. Give more mappings."
+            f"Too few mappings: {_power(audit.power)}, but {POWER} is needed. Give more mappings."
         )
     if flagged := int(audit.flagged.sum()):
         n = len(audit.mappings)
-        sentences.append(f"{flagged:,} of {n:,} mappings stand out: they are fit late, or never.")
+        sentences.append(f"{flagged:,} of {n:,} mappings are outliers: they are fit late or never.")
     else:
         is_open = audit.too_few_steps or audit.too_few_to_tell
-        sentences.append("Nothing is flagged." if is_open else "Nothing stands out.")
+        sentences.append("No mapping is flagged." if is_open else "There are no outliers.")
     if mirrored := int((audit.flagged & audit.mirror_flagged).sum()):
         sentences.append(
-            f"{mirrored:,} of them are mirrors of each other (both orders of the anchors, one key): one "
-            "exception makes both late."
+            f"{mirrored:,} of them form reversed pairs with the same key; one exception makes both orders "
+            f"late."
         )
     groups = [audit.mappings.groups[k] for k in audit.group_flagged.nonzero()[0]]
     if names := [f"({', '.join(map(str, group))})" for group in groups]:
         rest = f" and {len(names) - MOST_GROUPS} more groups" if len(names) > MOST_GROUPS else ""
-        sentences.append(f"Most of {', '.join(names[:MOST_GROUPS])}{rest} do.")
+        sentences.append(f"Most mappings of {', '.join(names[:MOST_GROUPS])}{rest} are outliers.")
     if n_without:
         sentences.append(
-            f"{n_without} of {len(audit.fences)} models have not fit their data and do not count."
+            f"{n_without} of {len(audit.fences)} models have not fit their data and are excluded."
         )
     return " ".join(sentences)
 
@@ -82,7 +82,7 @@ def _power_in_words(audit: Audit) -> str:
     """How well the audit finds wrong mappings that were planted; empty where none were or it cannot tell."""
     if audit.power is None or audit.too_few_to_tell:
         return ""
-    return f"A check of the audit itself: {_power(audit.power)}."
+    return f"Check of the audit: {_power(audit.power)}."
 
 
 def _power(power: Score) -> str:
@@ -101,7 +101,11 @@ def suspects(audit: Audit) -> list[str]:
     return [
         f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: "
         f"{'never fit' if row['never_fit'] == len(audit.seeds) else f'fit at step {_steps(row)}'}"
-        + ("; the other order is late too, one of both may be right" if row["mirror_flagged"] else "")
+        + (
+            "; the reverse order is also late, and one of the two may be correct"
+            if row["mirror_flagged"]
+            else ""
+        )
         for row in flagged
     ]
 
@@ -116,8 +120,14 @@ def _too_few(audit: Audit) -> str:
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
         steps = ", ".join(f"{limit:,.0f}" for limit in late)
-        causes.append(f"{len(late)} of {n} fences lie beyond the last step (at {steps}) and flag nothing")
-    return f"The steps are too few: {'; '.join(causes)}. Take more than {audit.evaluation_steps[-1]:,}."
+        causes.append(
+            f"{len(late)} of {n} thresholds lie after the last step (at {steps}), so these models flag no "
+            f"mapping"
+        )
+    return (
+        f"The steps are too few: {'; '.join(causes)}. Train for more than "
+        f"{audit.evaluation_steps[-1]:,} steps."
+    )
 
 
 def fit_in_words(audit: Audit) -> str:
@@ -125,8 +135,8 @@ def fit_in_words(audit: Audit) -> str:
     never = int((audit.never_fit > 0).sum())
     last = audit.evaluation_steps[-1]
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]
-    late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (a fence for each model)"
-    text = f"Fit later than {late} stands out. " if fences else ""
+    late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (one threshold per model)"
+    text = f"Mappings fit later than {late} are outliers. " if fences else ""
     text += f"{never:,} were never fit by some model (censored)." if never else "All were fit."
     return " ".join(filter(None, (text, _power_in_words(audit))))
 
@@ -138,8 +148,8 @@ def _scores(mappings: Score, groups: Score) -> Table:
         auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
         shares = ("-" if share is None else f"{share:.2f}" for share in (score.precision, score.recall))
         rows.append((name, f"{score.n:,}", f"{score.n_violating:,}", auc, f"{score.n_flagged:,}", *shares))
-    columns = ("", "of", "violate", "AUC", "flagged", "precision", "recall")
-    return Table(columns, rows, "lateness and flags against the truth")
+    columns = ("level", "number", "violations", "AUC", "flagged", "precision", "recall")
+    return Table(columns, rows, "lateness and flags compared with the known violations")
 
 
 def _latest_mappings(audit: Audit, top: int) -> Table:
@@ -151,12 +161,12 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
         numbers = (str(place), _anchors(row), str(row["key"]), str(row["target"]), f"{row['lateness']:.3f}")
         answers = ("yes" if row[name] else "" for name in ("flagged", "violates")[: 1 + truth])
         rows.append((*numbers, _steps(row), f"{row['end_loss'] + 0.0:.2f}", *answers))
-    columns = ("", "anchors", "key", "target", "late", "fit at step", "loss", "flagged", "violates")
+    columns = ("rank", "anchors", "key", "target", "lateness", "fit step", "loss", "flagged", "violation")
     title = f"the latest {len(rows):,} of {len(audit.mappings):,} mappings"
     tied = [row["tied"] for row in latest]
     if (most := max(tied, default=1)) > 1:
         first = tied.index(most) + 1
-        title += f" ({first:,} to {first + most - 1:,} are equally late: by their loss at the end)"
+        title += f" ({first:,} to {first + most - 1:,} are equally late and ordered by their final loss)"
     strong = [row["flagged"] for row in latest]
     return Table(columns[: 8 + truth], rows, title, (0, 2, 3, 4, 6), strong)
 
@@ -170,7 +180,7 @@ def _latest_groups(audit: Audit) -> Table:
         counts = (f"{row[name]:,}" for name in ("n_flagged", "n_violating")[: 1 + truth])
         anchors, fit = " ".join(map(str, row["group"])), _step(row["median_fit_step"])
         rows.append((anchors, f"{row['n_mappings']:,}", f"{row['lateness']:.3f}", fit, *counts))
-    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violate")[: 5 + truth]
+    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violations")[: 5 + truth]
     title = f"the latest {MOST_GROUPS} of {n_groups:,} groups" if n_groups > MOST_GROUPS else "groups"
     return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
 

@@ -15,7 +15,7 @@ _SEED = 2501
 
 
 class AucInterval(NamedTuple):
-    """An AUC, 0..1, and its 95 % interval; None where it cannot be computed."""
+    """An AUC, 0..1, and its 95% interval; None where it cannot be computed."""
 
     auc: float | None
     low: float | None = None

@@ -44,10 +44,8 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
     names = [plotly_text(reading.name) for reading in shown]
     figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=names, range=[-0.6, len(shown) - 0.4])
     figure.update_xaxes(range=[-0.06, 1.06])
-    figure.update_xaxes(title="AUC (dotted: tells nothing)", row=1, col=2)
-    drawn = styled(
-        figure, "How well each reading tells models apart", width=900, height=190 + 22 * len(shown)
-    )
+    figure.update_xaxes(title="AUC (dotted line: no information)", row=1, col=2)
+    drawn = styled(figure, "How well each reading separates models", width=900, height=190 + 22 * len(shown))
     longest = max(len(name) for name in names)
     return drawn.update_layout(margin_l=40 + 7 * longest, margin_t=80)
 

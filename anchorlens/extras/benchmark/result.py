@@ -51,7 +51,7 @@ class QuestionScore(Record):
     below .5 the yes-models have the smaller values (1 - AUC is not taken). None where a side has no model
     with a value."""
     low: Share | None
-    """Lower end of its 95 % interval, from 2,000 draws of tasks; None where a side has fewer than three
+    """Lower end of its 95% interval, from 2,000 draws of tasks; None where a side has fewer than three
     tasks."""
     high: Share | None
     """Upper end of the interval."""

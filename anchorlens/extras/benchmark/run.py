@@ -47,7 +47,7 @@ def benchmark(
         device: the device of the models.
 
     Returns:
-        For every reading and question the AUC, 0..1, with a 95 % interval that draws tasks, not models; the
+        For every reading and question the AUC, 0..1, with a 95% interval that draws tasks, not models; the
         raw values; and the models that the probe failed on. The result is deterministic if the probe is.
 
     Raises:

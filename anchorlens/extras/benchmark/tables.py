@@ -17,8 +17,9 @@ def overview(result: Benchmark) -> str:
     """Which models were measured, and how to read an AUC."""
     n_tasks = len({model.task for model in result.models})
     return (
-        f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95 % "
-        "interval that draws tasks; .5 tells nothing, below .5 the sign is the other way round."
+        f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95% "
+        f"bootstrap interval over tasks: 0.5 means no information; below 0.5 the reading is larger for "
+        f"the *no* models."
     )
 
 
@@ -32,8 +33,8 @@ def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Ta
     readings = [(reading, "yours") for reading in result.readings]
     columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")
     if reference is not None:
-        readings += [(reading, "ours") for reading in reference.readings]
-        columns += ("whose",)
+        readings += [(reading, "anchorlens") for reading in reference.readings]
+        columns += ("source",)
     readings.sort(key=lambda item: -item[0].telling)
     rows = [(*_row(reading), whose)[: len(columns)] for reading, whose in readings]
     strong = [reference is not None and whose == "yours" for _, whose in readings]
@@ -56,8 +57,11 @@ def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str
         said = "; ".join(f"{safe_text(model)}: {safe_text(why)}" for model, why in shown)
         more = len(result.failures) - len(shown)
         rest = f"; and {more:,} more" if more else ""
-        yield f"It failed on {len(result.failures):,} of {len(result.models):,} models: {said}{rest}."
+        yield f"The probe failed on {len(result.failures):,} of {len(result.models):,} models: {said}{rest}."
     if reference is not None:
         asked = len(reference.models)
         here = "" if asked == len(result.models) else f", on all {asked:,} models"
-        yield f"Ours are the readings of the verdict, and WeightWatcher's alpha{here} (docs/benchmark.md)."
+        yield (
+            f"Rows of the source anchorlens are the readings of the verdict and WeightWatcher's "
+            f"alpha{here} (docs/benchmark.md)."
+        )

@@ -22,11 +22,20 @@ def control_table(control: Control) -> Table:
     """A row for the original run and for every attempt that was started; the best is emphasised."""
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
-    rows = [("as it was", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
+    rows = [("original run", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
     what = _what_chose(control)
-    columns = ("tried", "of", "phase", "train", "ID", "OOD", f"{what} that chose", "minutes")
-    asked = "the half that chose nothing" if control.halves else "the questions that chose, so too high"
-    title = f"before and after; {what} is asked on {asked}"
+    columns = (
+        "intervention",
+        "started from",
+        "phase",
+        "train",
+        "ID",
+        "OOD",
+        f"{what} (selection)",
+        "minutes",
+    )
+    asked = "the half not used for selection" if control.halves else "the selection data, so it is too high"
+    title = f"before and after; {what} is measured on {asked}"
     return Table(columns, rows, title, range(3, 8), [False, *(one is best for one in begun)])
 
 
@@ -37,7 +46,7 @@ def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
 
 def _name(attempt: Attempt) -> tuple[TableCell, str]:
     """What is tried, and of which weights."""
-    return TableCell(attempt.name, code=True), "its start" if attempt.anew else "its end"
+    return TableCell(attempt.name, code=True), "initialisation" if attempt.anew else "final weights"
 
 
 def _row(attempt: Attempt) -> tuple[TableCell | str, ...]:
@@ -65,8 +74,8 @@ def plan_table(control: Control) -> Table:
         )
         for one in control.attempts
     ]
-    columns = ("attempt", "of", "changes", "steps", "minutes", "why")
-    return Table(columns, rows, "nothing is trained; in this order it would be tried", (3, 4))
+    columns = ("intervention", "starts from", "changes", "steps", "minutes", "reason")
+    return Table(columns, rows, "plan; nothing is trained. Attempts in order", (3, 4))
 
 
 def summary(control: Control) -> str:
@@ -74,20 +83,24 @@ def summary(control: Control) -> str:
     best, goal = control.best_attempt, control.goal_in_words
     if best is None or best.answers is None:
         least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
-        shortest = "" if least is None else f" At the speed of the run's log the shortest takes {least:.2g}."
-        return f"Nothing was tried to its end in {control.budget:g} minutes.{shortest}"
+        shortest = (
+            ""
+            if least is None
+            else f" At the speed in the run's log, the shortest would take {least:.2g} minutes."
+        )
+        return f"No attempt was finished within {control.budget:g} minutes.{shortest}"
     if not control.helped:
         return (
-            f"Nothing helped: of {len(control.tried)} tried, none {_reaches(goal)}. {best.name} got "
-            f"furthest: {best.answers.phase.label}."
+            f"No intervention helped: none of {len(control.tried)} {_reaches(goal)}. The best was "
+            f"{best.name}: {best.answers.phase.label}."
         )
     said = f"{best.name} helped: {control.before.phase.label} became {best.answers.phase.label}"
     if _reached(best) < control.goal:
         said = (
-            f"{best.name} {_reaches(goal)} by the questions that chose it and not by the others: no help is "
-            "shown"
+            f"{best.name} {_reaches(goal)} on the selection half only, not on the other half, so there is "
+            f"no evidence that it helped"
         )
-    return f"{said}. Go on with {safe_text(best.out)}."
+    return f"{said}. Its run is in {safe_text(best.out)}."
 
 
 def notes(control: Control) -> Iterator[str]:
@@ -105,31 +118,32 @@ def notes(control: Control) -> Iterator[str]:
         return
     if control.halves:
         yield (
-            "The best was chosen by one half of the left-out questions and is reported on the other. Both "
-            "leave out the same: whether it composes anything else is not said."
+            "The best was selected on one half of the OOD test inputs and is reported on the other half. "
+            "Both halves hold out the same pairs, so the numbers do not show whether the model composes "
+            "anything else."
         )
     else:
         yield (
-            "This task cannot be asked by halves: the best was chosen by the questions that are reported, so "
-            f"that its {_what_chose(control)} is too high by what choosing adds."
+            "The test inputs of this task cannot be split: the best was selected on the reported inputs, "
+            "so its {_what_chose(control)} is biased upwards."
         )
 
 
 def _beside(control: Control, baseline: Attempt) -> str:
     """Whether a cheaper attempt did as well as retraining."""
-    anew, minutes = f"Training anew ({safe_text(baseline.changes)})", baseline.minutes
+    anew, minutes = f"Retraining from scratch ({safe_text(baseline.changes)})", baseline.minutes
     if baseline.answers is None or minutes is None:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
-        return f"{anew} was not tried to its end{about}."
+        return f"{anew} was not finished{about}."
     got = f"{anew} ended in {baseline.answers.phase.label}, in {minutes:.1f} minutes"
     others = [one for one in control.tried if not one.baseline]
     if not others:
-        return f"{got}; nothing else was tried to its end."
+        return f"{got}; no other attempt was finished."
     in_less = [one for one in others if one.answers and one.minutes is not None and one.minutes < minutes]
     cheaper = [one.name for one in in_less if _reached(one) >= _reached(baseline)]
     if not cheaper:
-        return f"{got}; nothing cheaper did as well."
-    return f"{got}; {', '.join(cheaper)} did as well in less."
+        return f"{got}; no cheaper attempt did as well."
+    return f"{got}; {', '.join(cheaper)} did as well in less time."
 
 
 def _reached(attempt: Attempt) -> int:

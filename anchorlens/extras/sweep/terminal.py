@@ -47,7 +47,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
     seconds = [job.seconds for job in plans if job.seconds is not None]
     if len(seconds) < len(plans):
-        console.print("the memory does not hold all of them; try a smaller batch")
+        console.print("not enough memory for all of them; use a smaller batch")
     elif plans:
         at_once = " or ".join(sorted({str(job.at_once) for job in plans}))
         console.print(
@@ -70,8 +70,8 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
         for text_map in maps[:MOST_MAPS]:
             console.print(FittedTable(_phase_table(text_map)))
         if len(maps) > MOST_MAPS:
-            console.print(f"and {len(maps) - MOST_MAPS} more such maps; anchorlens diagram draws all")
-        console.print(f"A sign a seed: {SIGNS}")
+            console.print(f"and {len(maps) - MOST_MAPS} more maps; use anchorlens diagram to see all")
+        console.print(f"One symbol per seed: {SIGNS}")
     failed = [cell for cell in result if cell.status in TROUBLES]
     for cell in failed[:MOST_ROWS]:
         console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
@@ -79,7 +79,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
         console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
     for cell, step in _under_way(result):
         console.print(
-            f"under way: {_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
+            f"in training: {_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
         )
 
 
@@ -106,7 +106,16 @@ def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
     titles = (metric.title for metric in metrics)
     passed = [f"{metric.name}_passed_at" for metric in metrics]
-    columns = ("cell", *result.axes, *titles, "passed at", "by behaviour", "by the probes", "step", "seconds")
+    columns = (
+        "run",
+        *result.axes,
+        *titles,
+        "threshold steps",
+        "by behaviour",
+        "by the probes",
+        "step",
+        "seconds",
+    )
     rows = []
     for cell in result:
         numbers = cell.numbers

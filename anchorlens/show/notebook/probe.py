@@ -48,7 +48,7 @@ def comparison_html(comparison: Comparison) -> str:
     for label, result in list(zip(comparison.labels, results, strict=True))[:MOST_CHECKPOINTS]:
         values = (short(in_view(result.numbers().get(name))) for name in readings)
         rows.append((short(label, 80), *values, short(result.headline())))
-    columns = ("checkpoint", *(TableCell(name, code=True) for name in readings), "in words")
+    columns = ("checkpoint", *(TableCell(name, code=True) for name in readings), "summary")
     return view(
         "comparison.html",
         name=type(results[0]).__name__ if results else "nothing",
@@ -66,7 +66,7 @@ def along_html(found: Along) -> str:
             first, last = (points[0], points[-1]) if points else (None, None)
             ends = ("-" if end is None else f"{number(end.mean)} at {end.step:,}" for end in (first, last))
             rows.append((TableCell(name, code=True), short(group, 80), *ends))
-    columns = ("number", "runs", "at the first step", "at the last step")
+    columns = ("reading", "runs", "first step", "last step")
     return view(
         "along.html",
         n_runs=len({row["run"] for row in found.rows}),

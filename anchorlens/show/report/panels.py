@@ -149,7 +149,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
         if log := verdict.subject.log:
             curves.append(Panel(label, f"{len(log):,} log lines", training_curve(log)))
         else:
-            curves.append(Panel(label, "the run's log (log.jsonl) is not beside the checkpoint"))
+            curves.append(Panel(label, "the run's log (log.jsonl) was not found next to the checkpoint"))
         if points := verdict.trajectory:
             trajectories.append(Panel(label, f"{len(points)} checkpoints", trajectory(points)))
         else:

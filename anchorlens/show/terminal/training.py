@@ -60,7 +60,7 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         f"weights and optimizer {_megabytes(cost.state_bytes)}, data {_megabytes(cost.data_bytes)}, "
         f"activations {_megabytes(cost.activation_bytes)}"
     )
-    a_step, time = "not measured: the memory does not hold it", "unknown"
+    a_step, time = "not measured: not enough memory", "unknown"
     if plan.seconds_per_update is not None and plan.seconds is not None:
         a_step, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", duration(plan.seconds)
     memory = f"{_megabytes(plan.memory_bytes)} of {_megabytes(plan.available_bytes)} free"
@@ -72,10 +72,10 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         ("steps", f"{plan.steps:,}", a_step),
         ("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model"),
         ("time", time, "with the evaluations, if nothing else runs"),
-        *((name, "on the way", words) for name, words in plan.on_the_way.items()),
+        *((name, "during training", words) for name, words in plan.on_the_way.items()),
     ]
-    title = f"nothing is trained; on {plan.device} it would take"
-    Terminal().print(FittedTable(Table(("what", "amount", "of which"), rows, title)))
+    title = f"plan; nothing is trained. Estimated cost on {plan.device}"
+    Terminal().print(FittedTable(Table(("quantity", "amount", "details"), rows, title)))
 
 
 def _megabytes(n_bytes: int) -> str:

@@ -139,8 +139,8 @@ class TestByHand:
         assert content["power"]["auc"] == found.power.auc and content["too_few_to_tell"] is too_few
         told = f"20 wrong mappings planted in one more model are ranked at an AUC of {auc:.2f} ± "
         assert told in (summary(found) if too_few else fit_in_words(found))
-        assert ("Too few to tell" in summary(found)) == ("too few to tell" in repr(found)) == too_few
-        assert ("Nothing stands out." in summary(found)) is not too_few
+        assert ("Too few mappings" in summary(found)) == ("too few mappings" in repr(found)) == too_few
+        assert ("There are no outliers." in summary(found)) is not too_few
         assert (found.flagged == by_hand(with_bad(), BULK).flagged).all()
 
     def test_groups_go_by_their_mappings(self):
@@ -183,7 +183,7 @@ class TestByHand:
         steps = BULK.copy()
         steps[questions.index(((1, 3), 31))] = 70
         steps[[questions.index(q) for q in (((1, 2), 30), ((2, 1), 30))]] = NEVER
-        mirrored = "; the other order is late too, one of both may be right"
+        mirrored = "; the reverse order is also late, and one of the two may be correct"
         assert suspects(by_hand(mappings, steps)) == [
             f"(1, 2) with key 30 -> 32: never fit{mirrored}",
             f"(2, 1) with key 30 -> 32: never fit{mirrored}",

@@ -127,8 +127,8 @@ class TestBadProbes:
         assert all("KeyError: 'no such layer' (line " in why for why in result.failures.values())
         assert result.readings[0].scores["composes"].n_missing == 3
         assert "; no reading of 3)" in repr(result)
-        (said,) = [line for line in notes(result) if line.startswith("It failed")]
-        assert said.startswith("It failed on 3 of 15 models: Phase 3 0: KeyError")
+        (said,) = [line for line in notes(result) if line.startswith("The probe failed")]
+        assert said.startswith("The probe failed on 3 of 15 models: Phase 3 0: KeyError")
 
     @pytest.mark.parametrize(
         ("probe", "message"),

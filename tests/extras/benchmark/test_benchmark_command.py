@@ -60,12 +60,14 @@ def test_a_probe_of_a_file_is_scored_beside_ours(file, tmp_path):
     assert rows == ["number", "place", "stable_rank.w_q", "stable_rank.w_q_normalized"]
     (row,) = [line for line in lines if "│ number" in line]
     assert row.count("1.00 (1.00 to 1.00)") == 2 and "0.00 (0.00 to 0.00)" in row
-    assert lines[-1].startswith("Ours are the readings of the verdict, and WeightWatcher's alpha (docs/")
+    assert lines[-1].startswith(
+        "Rows of the source anchorlens are the readings of the verdict and WeightWatcher's alpha (docs/"
+    )
 
 
 def test_without_a_reference_it_stands_alone(file):
     done = call("benchmark", file, "--probe", "number", "--first", 5)
-    assert "Ours are" not in done.stdout and "1 against 1 models." in done.stdout
+    assert "Rows of the source anchorlens" not in done.stdout and "1 against 1 models." in done.stdout
 
 
 @pytest.mark.parametrize("name", ["number", "several", "abstractly"])

@@ -38,16 +38,17 @@ def test_it_says_what_helped_and_where_to_go_on(start, tmp_path):
     done = call("control", start, "--out", out, "--workers", 1)
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{start}: Phase 2 without commutativity; 0.")
-    assert lines[1] == (f"cure helped: Phase 2 without commutativity became Phase 3. Go on with {out}/cure.")
+    became = "Phase 2 without commutativity became Phase 3"
+    assert lines[1] == f"cure helped: {became}. Its run is in {out}/cure."
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
     assert [row[:3] for row in rows] == [
-        ["as it was", "", "Phase 2 without commutativity"],
-        ["idle", "its end", "Phase 2 without commutativity"],
-        ["cure", "its end", "Phase 3"],
+        ["original run", "", "Phase 2 without commutativity"],
+        ["idle", "final weights", "Phase 2 without commutativity"],
+        ["cure", "final weights", "Phase 3"],
     ]
-    assert "Training anew (gamma 0.8) was not tried to its end; it takes about" in done.stdout
+    assert "Retraining from scratch (gamma 0.8) was not finished; it takes about" in done.stdout
     assert "anew: Phase 3 was reached before it began." in done.stdout
-    assert "chosen by one half of the left-out questions and is reported on the other" in done.stdout
+    assert "selected on one half of the OOD test inputs and is reported on the other" in done.stdout
     assert done.stderr == (f"trying to take {start} to a later phase in at most 20 minutes, into {out}\n")
     again = json.loads(call("control", start, "--out", out, "--workers", 1, "--json").stdout)
     assert again["best"] == str(out / "cure") and again["helped"] == ["cure"] and again["reached"] == 3
@@ -94,7 +95,7 @@ def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):
     done = call("control", start, "--dry-run", columns=300)
     names = [line.split("│")[1].strip() for line in done.stdout.splitlines() if line.startswith("│")]
     assert [name for name in names if name] == [one.name for one in INTERVENTIONS]
-    assert "nothing is trained; in this order it would be tried" in done.stdout and done.stderr == ""
+    assert "plan; nothing is trained" in done.stdout and done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -118,25 +119,26 @@ class TestWords:
     def test_nothing_helped(self):
         found = result((IDLE, 2, 2, 1.0), (ANEW, 2, 2, 2.0))
         assert found.best is None and found.reached is None
-        assert summary(found).startswith("Nothing helped: of 2 tried, none is in Phase 3. idle got furthest:")
+        none = "No intervention helped: none of 2 is in Phase 3. The best was idle:"
+        assert summary(found).startswith(none)
         assert not any(control_table(found).strong)
 
     def test_something_cheaper_than_training_anew(self):
         found = result((IDLE, 2, 2, 0.5), (CURE, 3, 3, 1.0), (ANEW, 3, 3, 2.0))
         assert found.best == "out/cure" and found.helped == ["cure", "anew"]
         assert next(notes(found)) == (
-            "Training anew (x 1) ended in Phase 3, in 2.0 minutes; cure did as well in less."
+            "Retraining from scratch (x 1) ended in Phase 3, in 2.0 minutes; cure did as well in less time."
         )
         assert control_table(found).strong == [False, False, True, False]
 
     def test_nothing_cheaper(self):
         found = result((IDLE, 2, 2, 0.5), (CURE, 3, 3, 5.0), (ANEW, 3, 3, 2.0))
-        assert next(notes(found)).endswith("in 2.0 minutes; nothing cheaper did as well.")
+        assert next(notes(found)).endswith("in 2.0 minutes; no cheaper attempt did as well.")
 
     def test_what_chose_it_and_what_is_reported_may_differ(self):
         found = result((CURE, 3, 2, 1.0))
         assert found.helped == ["cure"] and found.reached == 2
-        assert "cure is in Phase 3 by the questions that chose it and not by the others" in summary(found)
+        assert "cure is in Phase 3 on the selection half only, not on the other half" in summary(found)
 
     def test_from_phase_1_phase_2_helps_and_of_equals_the_first_is_best(self):
         found = result((HURT, 1, 1, 1.0), (IDLE, 2, 2, 1.0), (CURE, 2, 2, 1.0), before=1)
@@ -148,7 +150,7 @@ class TestWords:
         found = result((CURE, 3, 3, 1.0), halves=False)
         assert "on the questions that chose, so too high" in control_table(found).title
         assert list(notes(found))[-1].startswith(
-            "This task cannot be asked by halves: the best was chosen by"
+            "The test inputs of this task cannot be split: the best was selected on"
         )
 
     def test_names_steer_no_terminal(self):
@@ -159,7 +161,7 @@ class TestWords:
         found = result((IDLE, 2, 2, 0.5), (CURE, 3, 3, 1.0))
         html = found._repr_html_()
         assert "cure helped" in html and "<script" not in html
-        assert [text_of(row[0]) for row in control_table(found).rows] == ["as it was", "idle", "cure"]
+        assert [text_of(row[0]) for row in control_table(found).rows] == ["original run", "idle", "cure"]
         planned = replace(found, attempts=tuple(replace(one, outcome="planned") for one in found.attempts))
         assert "nothing is trained" in planned._repr_html_().lower()
 

@@ -133,7 +133,7 @@ class TestContent:
         assert counts == {
             "Phase 1": "1", "Phase 2 without commutativity": "1", "Phase 3": "5", "underfit: no phase": "3",
             "failed or diverged": "1", "not trained yet": "1",
-            "squares whose seeds agree": "1 of 2", "cells whose verdicts agree": "7 of 7",
+            "squares whose seeds agree": "1 of 2", "runs whose verdicts agree": "7 of 7",
         }  # fmt: skip
         assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
 

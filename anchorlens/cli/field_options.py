@@ -82,8 +82,8 @@ def _names(parameter: inspect.Parameter) -> list[str]:
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
     """Name -> option, for the task's kind and every field of the tasks, the models and TrainConfig."""
     first, *others = (task.kind for task in tasks)
-    kinds = ", ".join([f"{first} (if left out)", *others])
-    text = f"What is asked: {kinds}; --task NAME --help shows its options."
+    kinds = ", ".join([f"{first} (default)", *others])
+    text = f"Task: {kinds}. --task NAME --help shows its options."
     option = typer.Option("--task", metavar="NAME", help=text, show_default=False)
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}

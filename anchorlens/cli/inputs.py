@@ -179,6 +179,6 @@ class TrainingData:
         """
         if self._path is not None and self._batch is None:
             raise ValueError(
-                "--train-data is for checkpoints that do not carry their own training data, and every one "
-                "given here does; leave it out"
+                "--train-data is for checkpoints without their own training data, but every given "
+                "checkpoint has its own; omit it"
             )

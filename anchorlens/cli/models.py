@@ -27,7 +27,7 @@ def evaluate_command(
     checkpoint: shared.Checkpoint,
     as_json: shared.AsJson = False,
     n_noise: Annotated[
-        int | None, typer.Option(help="Noise draws for every pair, key and position; 8 if left out.")
+        int | None, typer.Option(help="Noise draws for every pair, key and position. Default: 8.")
     ] = None,
     seed: shared.NoiseSeed = 0,
     device: shared.Device = "auto",
@@ -36,7 +36,7 @@ def evaluate_command(
     config: shared.ConfigOfBare = None,
     tasks: shared.OwnTasks = None,
 ) -> None:
-    """Measure how well a model answers, and name its phase.
+    """Measure the accuracy of a model, and assign its phase.
 
     Examples:
         anchorlens evaluate runs/a/ckpt.pt
@@ -60,20 +60,20 @@ def evaluate_command(
     given = dataclasses.replace(given, task=task, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
-        raise ValueError(f"the task {task.kind} has no noise to draw; leave --n-noise out")
+        raise ValueError(f"the task {task.kind} has no noise to draw; omit --n-noise")
     behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
     print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 
 
 @one_line_errors
 def probe_command(
-    name: Annotated[str | None, typer.Argument(help="The name of a probe; --list prints them all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a probe. --list prints all names.")] = None,
     checkpoints: shared.CheckpointsUnlessList = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the probes and what they measure.")
     ] = False,
     options: Annotated[
-        str, typer.Option(metavar="JSON", help='Options of the probe, {"layer": 1} for example.')
+        str, typer.Option(metavar="JSON", help='Options of the probe, for example {"layer": 1}.')
     ] = "{}",
     as_json: shared.AsJson = False,
     plot: shared.Plot = None,
@@ -81,11 +81,12 @@ def probe_command(
         bool,
         typer.Option(
             "--along",
-            help="Measure every checkpoint of runs, given as their folders or files: numbers against steps.",
+            help="Measure every checkpoint of the given runs (folders or files), and report readings by "
+            "step.",
         ),
     ] = False,
     table: Annotated[
-        Path | None, shared.path_option("With --along: write the numbers as .csv or .parquet.")
+        Path | None, shared.path_option("With --along: write the readings as .csv or .parquet.")
     ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
@@ -93,18 +94,18 @@ def probe_command(
     initial: Annotated[
         Path | None,
         shared.path_option(
-            "For training_regime: a checkpoint of the same model at the start of its run. If left out, the "
+            "For training_regime: a checkpoint of the same model at the start of its run. Default: the "
             "start is drawn again from the seed."
         ),
     ] = None,
     device: shared.Device = "auto",
     data: shared.TaskFiles = None,
 ) -> None:
-    """Measure one thing inside a model, and draw it.
+    """Run one probe on a model, and plot its result.
 
-    Some probes read weights alone: q_condensation, embedding_pca, stable_rank, training_regime. They take any
-    HookedTransformer, whatever it was trained on: give its state dict, and its HookedTransformerConfig as
-    --config. attention_patterns and activation_patching do so too if --options gives tokens.
+    Some probes use only the weights: q_condensation, embedding_pca, stable_rank, training_regime. They accept
+    any HookedTransformer: give its state dict, and its HookedTransformerConfig as --config. With tokens in
+    --options, attention_patterns and activation_patching also accept any HookedTransformer.
 
     Examples:
         anchorlens probe information_flow runs/a/ckpt.pt --plot flow.html
@@ -118,7 +119,7 @@ def probe_command(
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
     if name is None or not checkpoints:
-        raise ValueError("name a probe and a checkpoint, or give --list")
+        raise ValueError("a probe and a checkpoint must be given. Name both, or use --list")
     if len(checkpoints) > 1 and not is_along:
         raise ValueError(
             f"probe takes one checkpoint, got {len(checkpoints)}; with --along it takes the folders of runs"
@@ -129,11 +130,11 @@ def probe_command(
     if table is not None:
         check_can_write(table, "--table", TABLES)
     if not is_along and table is not None:
-        raise ValueError("--table is for the numbers of --along; ask for that too, or for --json")
+        raise ValueError("--table needs --along. Add --along, or use --json")
     if data and not is_along:
-        raise ValueError("--data is for --along, which evaluates every checkpoint; leave it out")
+        raise ValueError("--data needs --along. Add --along, or omit --data")
     if is_along and initial:
-        raise ValueError("--along reads whole runs, which need no --initial")
+        raise ValueError("--along reads whole runs and takes no --initial. Omit --initial")
     check_config(config)
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):

@@ -25,7 +25,7 @@ Checkpoint = Annotated[
 CheckpointsUnlessList = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="A checkpoint: a file or folder of any kind that classify reads. With --along folders of runs.",
+        help="A checkpoint: a file or folder of any kind that classify reads. With --along: folders of runs.",
         readable=False,
     ),
 ]
@@ -33,22 +33,26 @@ CheckpointsUnlessList = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 Device = Annotated[
     str,
-    typer.Option(metavar="auto|cpu|cuda|cuda:N|mps", help="Where to compute. We could not test mps."),
+    typer.Option(
+        metavar="auto|cpu|cuda|cuda:N|mps", help="Device to run on. `mps` is accepted but untested."
+    ),
 ]
-NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise in the questions.")]
+NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise in the test inputs.")]
 Plot = Annotated[Path | None, path_option("Also write the picture: .html, .png, .svg or .pdf.")]
 _OF_YOUR_OWN = (
-    "A Python file with {} of your own, which join the shipped ones. The file is run. May be given more than "
+    "Python file with your own {}, in addition to the shipped ones. The file is run. May be given more than "
     "once."
 )
 OwnProbes = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("probes"), "--probes")]
 OwnTasks = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("tasks"), "--tasks")]
 """`BoundedGroup` reads this option before all others, which may be fields of these tasks."""
-ConfigOfBare = Annotated[Path | None, file_option("A TOML or JSON file that says what a bare state dict is.")]
+ConfigOfBare = Annotated[
+    Path | None, file_option("TOML or JSON file with the configuration of a bare state dict.")
+]
 TrainData = Annotated[
     Path | None,
     file_option(
-        "Training data of checkpoints that do not carry their own: tokens and targets in a .pt, "
+        "Training data of checkpoints without their own: tokens and targets in a .pt, "
         ".safetensors, .npz or .csv file."
     ),
 ]
@@ -57,7 +61,7 @@ TaskFiles = Annotated[
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Where the files of the task lie: the files of text, the folder of cogs. The paths that a "
-        "checkpoint names are never opened. May be given more than once.",
+        help="Files of the task: the files of text, or the folder of cogs. Paths in a checkpoint are "
+        "never opened. May be given more than once.",
     ),
 ]

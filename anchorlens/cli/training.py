@@ -32,31 +32,31 @@ def train_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"The configuration to begin with, quick if left out: {', '.join(_preset_names())}.",
+            help=f"Base configuration: {', '.join(_preset_names())}. Default: quick.",
         ),
     ] = None,
     config: Annotated[
-        Path | None, file_option("TOML file with the tables task, model and train, and a preset if you like.")
+        Path | None, file_option("TOML file with the tables task, model and train, and optionally a preset.")
     ] = None,
     out: Annotated[Path | None, path_option("Folder of the run, for its log and checkpoints.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out; begin it if there is none yet.")
+        bool, typer.Option("--resume", help="Resume the run in --out, or start it if the folder has no run.")
     ] = False,
     tensorboard: Annotated[
-        Path | None, path_option("Folder to write the log to for TensorBoard too (extra logging).")
+        Path | None, path_option("Folder for a TensorBoard log as well (extra logging).")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Train nothing; print parameters, bytes, steps, FLOPs and time."),
+        typer.Option("--dry-run", help="Print parameters, bytes, steps, FLOPs and time; train nothing."),
     ] = False,
     as_json: AsJson = False,
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
-    """Train a model on a task, and measure what it answers.
+    """Train a model on a task, and evaluate it.
 
-    A flag beats the TOML file, and the file beats the preset. With --from CHECKPOINT the run takes its task,
-    model and recipe from that checkpoint; flags and the file change single fields of them.
+    Flags override the TOML file, and the file overrides the preset. With --from CHECKPOINT, the task, model
+    and recipe come from that checkpoint; flags and the file change single fields.
 
     Examples:
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a
@@ -94,7 +94,7 @@ def train_command(
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal shows a progress bar instead
-        say(f"training {run.overview}, into {out}")
+        say(f"training {run.overview} in {out}")
     try:
         result = train(*run, out=out, resume=resume, progress=COMMAND_LINE_SECONDS, on_log=logger)
     except (TrainingDiverged, OnLogError) as error:

@@ -29,8 +29,9 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints: a .pt or .safetensors file; the folder of a run, of the papers' released code "
-            "or of a Hugging Face GPT-2; the ckpt.pt of a nanoGPT; or a bare state dict with --config.",
+            help="Checkpoints to classify: a .pt or .safetensors file; the folder of a run, of the "
+            "papers' released code or of a Hugging Face GPT-2; the ckpt.pt of a nanoGPT; or a bare state "
+            "dict with --config.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],
@@ -38,17 +39,17 @@ def classify_command(
     train_data: shared.TrainData = None,
     data: shared.TaskFiles = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each checkpoint, each on its own line.")
+        bool, typer.Option("--json", help="Print one JSON object per line and checkpoint.")
     ] = False,
     report: Annotated[
         Path | None,
-        shared.path_option("Write a page about all of them: one HTML file that needs no network."),
+        shared.path_option("Write one HTML page about all checkpoints, which works offline."),
     ] = None,
     summary: Annotated[
         Path | None,
         shared.path_option(
-            "Write one A4 page about each, for print: .pdf, or of one checkpoint .svg or .png. Needs "
-            "matplotlib (the extra export)."
+            "Write one A4 page per checkpoint as .pdf, or a single checkpoint as .svg or .png. Needs "
+            "matplotlib (extra export)."
         ),
     ] = None,
     own: shared.OwnProbes = None,
@@ -59,11 +60,11 @@ def classify_command(
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
-    """Say which phase a model is in, by its answers and its inside.
+    """Assign a phase to a model, by its answers and by its internals.
 
     Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. For any other task,
-    or training data without a task (--train-data), its inside says memorised or learnt a rule. If one
-    checkpoint cannot be read, the others are classified all the same, and the exit code is 3.
+    or training data without a task (--train-data), the verdict is memorised or learnt a rule. If one
+    checkpoint cannot be read, the others are still classified, and the exit code is 3.
 
     Examples:
         anchorlens classify runs/a --report report.html
@@ -136,7 +137,7 @@ def demo_command(
     train: Annotated[
         bool,
         typer.Option(
-            "--train", help="Train the four models first (minutes) instead of taking the shipped ones."
+            "--train", help="Train the four models first (minutes) instead of using the shipped models."
         ),
     ] = False,
     out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path(
@@ -153,7 +154,7 @@ def demo_command(
     """
     out.mkdir(parents=True, exist_ok=True)
     page = check_can_write(out / "report.html", "the page", PAGES)
-    first = f"training four small models into {out}, then " if train else ""
+    first = f"training four small models in {out}, then " if train else ""
     say(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
         f"{page}; this takes {'minutes' if train else 'about a minute'}"
@@ -171,7 +172,7 @@ def demo_command(
         say(f"{number} of {len(paths)}: {name}")
         verdicts.append(_titled(classify(path, device="auto"), title))
     printing.print_verdicts(verdicts)
-    say("the report: every probe measures and draws each of them")
+    say("writing the report: every probe runs on each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
     say(f"the report is in {page}")
 

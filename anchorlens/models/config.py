@@ -94,7 +94,7 @@ class ModelConfig(Config):
     """
 
     variant: Variant = "gpt2"
-    """The architecture."""
+    """Architecture."""
     n_layers: int = number(2, minimum=1, maximum=10_000)
     """Transformer blocks."""
     n_heads: int = number(1, **_SIZE)
@@ -116,8 +116,8 @@ class ModelConfig(Config):
     """Activation of the MLPs. gelu is the exact one, gelu_new the tanh form of GPT-2. Unset: the variant's
     own."""
     gamma: float | None = number(0.7, **GAMMA_RANGE)
-    """Initialization rate: a larger gamma makes smaller weights. Their std is d_in^-gamma. None for a model
-    from elsewhere whose gamma is not known: it can be measured, but its weights cannot be drawn anew."""
+    """Initialisation rate: a larger gamma makes smaller weights. Their std is d_in^-gamma. None for a model
+    from elsewhere whose gamma is not known: the model can be measured, but its weights cannot be redrawn."""
     gamma_embedding: float | None = number(None, **GAMMA_RANGE)
     """Gamma of the token and position embedding and of the unembedding. Unset: gamma."""
     gamma_qk: float | None = number(None, **GAMMA_RANGE)
@@ -129,11 +129,12 @@ class ModelConfig(Config):
     num_experts: int | None = number(None, minimum=2, maximum=_MOST_EXPERTS)
     """Experts in each block, for a mixture of experts. Unset: an ordinary MLP."""
     experts_per_token: int | None = number(None, minimum=1, maximum=2)
-    """How many experts read a token, 1 or 2. Unset: 1."""
+    """Number of experts per token, 1 or 2. Unset: 1."""
     gamma_experts: str | None = None
     """Gamma of each expert, separated by spaces (0.3 0.9 for two). Unset: gamma_mlp."""
     init_distribution: Literal["normal", "uniform"] = "normal"
-    """How weights are drawn. normal: N(0, std = d_in^-gamma). uniform: U(-d_in^-gamma, +d_in^-gamma)."""
+    """Distribution of the initial weights. normal: N(0, std = d_in^-gamma). uniform:
+    U(-d_in^-gamma, +d_in^-gamma)."""
     scale_residual_writers: bool | None = None
     """Whether to divide W_O and W_out by sqrt(2 n_layers). Unset: the variant's own (released alone
     divides)."""

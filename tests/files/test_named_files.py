@@ -285,7 +285,7 @@ class TestLinksOutOfAFolder:
         link.unlink(missing_ok=True)
         link.symlink_to(target)
         done = call("status", out, code=3 if what == "sweep.json" else 0, columns=500)
-        assert "98765432" not in done.stdout.replace(",", "") and "under way" not in done.stdout
+        assert "98765432" not in done.stdout.replace(",", "") and "in training" not in done.stdout
         if what != "unfinished":
             assert "which a link leads out of it" in done.output
         if what not in ("unfinished", "sweep.json"):

@@ -180,7 +180,7 @@ class TestCommand:
         ("arguments", "words"),
         [
             (("a", "b"), "probe takes one checkpoint, got 2; with --along"),
-            (("a", "--table", "x.csv"), "--table is for the numbers of --along"),
+            (("a", "--table", "x.csv"), "--table needs --along"),
             (("a", "--along", "--table", "x.txt"), "--table must end in .csv or .parquet"),
         ],
     )

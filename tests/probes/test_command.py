@@ -108,7 +108,7 @@ def test_options_reach_the_probe(checkpoint):
     ("arguments", "code", "message"),
     [
         (["stable_ranks", "CKPT"], 2, "stable_rank"),
-        ([], 2, "name a probe and a checkpoint"),
+        ([], 2, "a probe and a checkpoint must be given"),
         (["stable_rank", "CKPT", "--options", "3"], 2, "must be a JSON object"),
         (["stable_rank", "CKPT", "--options", '{"layer": 1}'], 2, "stable_rank has no option"),
         (["q_condensation", "CKPT", "--options", '{"layer": 7}'], 2, "layer must be in 0..1"),

@@ -116,7 +116,7 @@ class TestOnTheCommandLine:
     def test_where_every_checkpoint_carries_its_own_they_are_refused(self, files, command):
         done = call(command, PHASE1, "--train-data", files / "data.csv")
         assert done.exit_code == 2 and done.stdout == ""
-        assert "every one given here does; leave it out" in done.stderr and done.stderr.count("\n") == 1
+        assert "every given checkpoint has its own; omit it" in done.stderr and done.stderr.count("\n") == 1
 
     def test_evaluate_takes_them(self, files):
         done = call("evaluate", files / "untold.pt", "--n-noise", 2, "--train-data", files / "data.csv")

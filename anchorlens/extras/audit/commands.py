@@ -24,39 +24,37 @@ def audit_command(
     dataset: Annotated[
         Path | None,
         typer.Argument(
-            help="A .csv file with columns key, a1, a2, ..., target (and violates, if you know it), or a "
-            ".toml file with a table task. If left out: the papers' task, whose mappings are all right.",
+            help="A .csv file with columns key, a1, a2, ..., target (and violates, if known), or a "
+            ".toml file with a table task. Default: the papers' task, whose mappings are all correct.",
             readable=False,
         ),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Initialization rate; 0.8 if left out, which makes small weights.")
+        float | None, typer.Option(help="Initialisation rate. Default: 0.8, which makes small weights.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps; 1000 if left out.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps. Default: 1000.")] = None,
     n_samples: Annotated[
         int | None, typer.Option(help="Training sequences to draw from the dataset.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many models to train, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of models to train, with seeds 0, 1, ...")] = 3,
     fit: Annotated[
         float | None,
-        typer.Option(
-            help="A model fits a mapping when it gives the target at least this probability; 0.5 if left out."
-        ),
+        typer.Option(help="Least probability of the target at which a mapping counts as fit. Default: 0.5."),
     ] = None,
     top: Annotated[
-        int, typer.Option(help="How many mappings to list; those fit last come first.", min=0)
+        int, typer.Option(help="Number of mappings to list, in order from the last fit.", min=0)
     ] = 20,
     out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
     plot: Plot = None,
     device: Device = "auto",
-    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the wrong mappings of a dataset.
 
-    Models with small initial weights learn the rule first and exceptions last. A mapping that they fit late
-    is likely to break the rule, or to be noise. If the dataset says which mappings are wrong, the ranking is
-    compared with that.
+    Models with small initial weights learn the rule first and exceptions last. A mapping that is fit late
+    probably breaks the rule or is noise. If the dataset marks the wrong mappings, the ranking is compared
+    with these marks.
 
     Examples:
         anchorlens audit noisy.csv --out audits/a

@@ -21,26 +21,24 @@ from anchorlens.texts import safe_text
 def benchmark_command(
     probe: Annotated[
         str,
-        typer.Argument(
-            help="A Python file with a probe of your own (the file is run), or the name of a shipped probe."
-        ),
+        typer.Argument(help="Python file with your own probe (the file is run), or name of a shipped probe."),
     ],
     name: Annotated[
         str | None,
-        typer.Option("--probe", metavar="NAME", help="Which probe of the file, if it holds several."),
+        typer.Option("--probe", metavar="NAME", help="Name of the probe, if the file has several."),
     ] = None,
     first: Annotated[
-        int | None, typer.Option(help="Use only so many of the models, of each kind equally many.")
+        int | None, typer.Option(help="Use only the first N models, balanced across the kinds.")
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
     device: Device = "auto",
 ) -> None:
-    """Score a probe of your own on 60 models whose solution is known.
+    """Score your own probe on 60 models whose solution is known.
 
     A probe is a function (model, task) whose return annotation is float, a mapping from names to numbers, or
-    a ProbeResult. Each of its readings is scored on three questions by the AUC, beside our own readings and
-    WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
+    a ProbeResult. Each of its readings is scored on three questions by the AUC, next to the readings of the
+    verdict and WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
 
     Examples:
         anchorlens benchmark my_probe.py
@@ -52,7 +50,7 @@ def benchmark_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
     if name is not None and not is_file:
-        raise ValueError("--probe chooses among the probes of a Python file; leave it out, or give the file")
+        raise ValueError("--probe selects a probe of a Python file. Omit it, or give the file")
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
     from anchorlens.extras.benchmark.terminal import print_benchmark

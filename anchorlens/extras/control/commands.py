@@ -20,41 +20,39 @@ def control_command(
     run: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run, or a checkpoint that says how it was trained.", readable=False
+            help="Folder of a run, or a checkpoint with its training configuration.", readable=False
         ),
     ],
     out: Annotated[
-        Path | None, path_option("Folder of the attempts. Attempts that ended there are not trained again.")
+        Path | None, path_option("Folder of the attempts. Finished attempts in it are not trained again.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="How long it may take altogether.")] = 20.0,
+    minutes: Annotated[float, typer.Option(help="Total time budget in minutes.")] = 20.0,
     every: Annotated[
         bool,
-        typer.Option(
-            "--all", help="Try everything that the time allows, even after an attempt reached Phase 3."
-        ),
+        typer.Option("--all", help="Try every attempt that the time allows, even after one reached Phase 3."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Train nothing; print what would be tried, in order.")
+        bool, typer.Option("--dry-run", help="Print the attempts in order; train nothing.")
     ] = False,
     as_json: AsJson = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; one for each core if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
     device: Annotated[
         str | None,
         typer.Option(
             metavar="auto|cpu|cuda|cuda:N|mps",
-            help="Where to train; the device in the run's recipe if left out.",
+            help="Device to train on. Default: the device in the run's recipe.",
         ),
     ] = None,
     seed: NoiseSeed = 0,
     data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
-    """Take a run from Phase 1 or 2 to Phase 3: try what might help.
+    """Try interventions that may take a run from Phase 1 or 2 to Phase 3.
 
-    It says what helped. Some attempts start from the run's checkpoint and rescale, decay or penalise its
-    weights. Others train the run anew with a larger gamma or decay. Cheap and likely ones come first, and the
-    first that reaches Phase 3 ends the search. One half of the left-out questions chooses the best attempt,
-    and the other half judges it. Its folder is a run like any other. The same command again continues.
+    Some attempts start from the run's checkpoint and rescale, decay or penalise its weights. Others retrain
+    from scratch with a larger gamma or decay. Cheap and promising attempts come first, and the search ends
+    when one reaches Phase 3. One half of the OOD test inputs selects the best attempt, and the other half
+    measures it. The same command again resumes.
 
     Examples:
         anchorlens control runs/a --out runs/controlled

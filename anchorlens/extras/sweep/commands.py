@@ -34,37 +34,37 @@ GROUP = "Train many and compare them"
 def sweep_command(
     preset: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The configuration that runs begin with; quick if left out."),
+        typer.Option(metavar="NAME", help="Base configuration of the runs. Default: quick."),
     ] = None,
     config: Annotated[
         Path | None,
         file_option(
-            "TOML file with the tables task, model, train and sweep (the axes), and a preset if you like."
+            "TOML file with the tables task, model, train and sweep (the axes), and optionally a preset."
         ),
     ] = None,
     out: Annotated[
-        Path | None, path_option("Folder of the sweep. Runs that it holds are not trained again.")
+        Path | None, path_option("Folder of the sweep. Finished runs in it are not trained again.")
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
             metavar="ENGINE",
-            help="What trains the runs: serial, local, slurm, or a Dask cluster. local takes all cores or "
-            "GPUs. Name a cluster by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. If left out: "
-            "local if Dask is installed (extra [cluster]), else serial.",
+            help="Engine that trains the runs: serial, local, slurm, or a Dask cluster. local uses all "
+            "cores or GPUs. A cluster is given by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. "
+            "Default: local if Dask is installed (extra [cluster]), else serial.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes of local (one for each core or GPU if left out), or jobs of slurm."),
+        typer.Option(
+            help="Number of processes of local, or of jobs of slurm. Default for local: one per core or GPU."
+        ),
     ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Train runs again that failed before.")
-    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed runs again.")] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Train nothing; list the runs, and print the time and memory they would take."
+            "--dry-run", help="List the runs and print their estimated time and memory; train nothing."
         ),
     ] = False,
     tasks: OwnTasks = None,
@@ -73,11 +73,11 @@ def sweep_command(
     """Train a model for every combination of values.
 
     An option takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma
-    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again continues a
-    sweep that was stopped.
+    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again resumes a
+    stopped sweep.
 
-    A flag beats the TOML file, and the file beats the preset. The folder of a run appears when the run is
-    trained and measured. If a sweep is killed, only the runs under way are lost.
+    Flags override the TOML file, and the file overrides the preset. The folder of a run appears when the run
+    is finished. If a sweep is killed, only the unfinished runs are lost.
 
     Examples:
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
@@ -122,20 +122,20 @@ def sweep_command(
             )
 
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a sweep.", readable=False)]
+Folder = Annotated[Path, typer.Argument(help="Folder of a sweep.", readable=False)]
 
 
 @in_group(GROUP)
 @one_line_errors
 def status_command(
     out: Folder,
-    cells: Annotated[bool, typer.Option("--cells", help="Print a row for every run.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Print one row per run.")] = False,
     as_json: AsJson = False,
     tasks: OwnTasks = None,
 ) -> None:
-    """Show how far a sweep is, and the phases of its runs.
+    """Show the progress of a sweep and the phases of its runs.
 
-    It can be called while the sweep is being trained.
+    You can use it while the sweep runs.
 
     Examples:
         anchorlens status sweeps/a
@@ -152,23 +152,19 @@ def status_command(
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None, path_option("The page to write; diagram.html in the folder of the sweep if left out.")
+        Path | None, path_option("Page to write. Default: diagram.html in the folder of the sweep.")
     ] = None,
     x: Annotated[
         str | None,
-        typer.Option(
-            metavar="FIELD", help="The field on the horizontal axis; gamma if left out and it varies."
-        ),
+        typer.Option(metavar="FIELD", help="Field on the horizontal axis. Default: gamma, if it varies."),
     ] = None,
     y: Annotated[
         str | None,
         typer.Option(
-            metavar="FIELD", help="The field on the vertical axis; weight_decay if left out and it varies."
+            metavar="FIELD", help="Field on the vertical axis. Default: weight_decay, if it varies."
         ),
     ] = None,
-    table: Annotated[
-        Path | None, path_option("Also write a table of all runs and their numbers: .csv or .parquet.")
-    ] = None,
+    table: Annotated[Path | None, path_option("Also write a table of all runs: .csv or .parquet.")] = None,
     reports: Annotated[
         bool,
         typer.Option(

@@ -82,10 +82,10 @@ class CompositeFunction(TaskConfig):
     split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
     """m: training has key x at position i only if x mod m != i mod m. Unset: m is seq_len."""
     noise_obeys_split: bool = False
-    """Whether noise obeys the split too, as in 2501.08537. In the released code only the key does."""
+    """Whether noise tokens also obey the split, as in 2501.08537. In the released code only the key does."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """How many (key, pair) of the trained pairs get a random answer. They get it at every position of the
-    key. They are the same in every run; those of a smaller number are a subset of those of a larger one."""
+    """Number of trained (key, pair) with a random answer. It holds at every position of the key. They are
+    the same in every run; those of a smaller number are a subset of those of a larger one."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

@@ -58,7 +58,7 @@ class TrainConfig(Config):
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
     """Sequences in each step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Optimizer steps. Unset: epochs decide, or it is 1500 if those are unset too."""
+    """Optimizer steps. Unset: set by epochs, or 1500 if epochs is unset too."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Passes over the training set, instead of steps."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
@@ -71,7 +71,7 @@ class TrainConfig(Config):
     lr_decay: Literal["cosine", "linear"] = "cosine"
     """Shape of the decay after the warm-up: half a cosine, or a straight line."""
     warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
-    """Steps of linear warm-up. Unset: warmup_epochs decide, or it is 100 if those are unset too. A run
+    """Steps of linear warm-up. Unset: set by warmup_epochs, or 100 if warmup_epochs is unset too. A run
     shorter than its warm-up never reaches the peak."""
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Epochs of linear warm-up, instead of warmup_steps."""
@@ -92,14 +92,14 @@ class TrainConfig(Config):
     checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
     at its beginning. Unset: weights are drawn."""
     start_sha256: str | None = None
-    """The SHA-256 of that file, 64 hexadecimal digits. It is filled in when a run is made; leave it out if
-    you change `start`. A stored recipe must hold it."""
+    """The SHA-256 of that file, 64 hexadecimal digits. It is set when a run is created; remove
+    it if you change `start`. A stored recipe must hold it."""
     rescale: str | None = None
     """Multiply weight matrices by a factor before an update. all=0.5@0, or qk=2@300 mlp=0.5@300; parts are
     embedding, qk, vo, mlp and all. Optimizer moments stay."""
     weight_noise: str | None = None
     """Add Gaussian noise to weight matrices before an update. W_Q=0.5@300: its standard deviation is half
-    the root mean square of the matrix's entries. The seed decides it."""
+    the root mean square of the matrix's entries. It depends on the seed."""
     penalty: str | None = None
     """Add a penalty to the loss. nuclear:qk=0.001 is 0.001 times the sum of the nuclear norms of all W_Q and
     W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the
@@ -122,13 +122,13 @@ class TrainConfig(Config):
     clip_norm: float = number(1.0, minimum=0)
     """Largest global gradient norm; larger gradients are scaled down to it. 0: no clipping."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Stop if no accuracy changed by more than .01 over this many evaluations in a row, and train accuracy
-    was >= .99 in all of them. Unset: train to the end."""
+    """Stop if no accuracy changed by more than 0.01 over this many evaluations in a row, and train accuracy
+    was >= 0.99 in all of them. Unset: train to the end."""
     stop_at_loss: float | None = number(None, above=0)
     """Stop at the first log line at which the mean loss of the last five lines is at most this, in nats.
     Unset: train to the end."""
     device: str = "auto"
-    """Where to train: auto (CUDA if there is one), cpu, cuda or cuda:N."""
+    """Device to train on: auto (CUDA if available), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of weights and arithmetic."""
     matmul: Literal["float32", "tf32", "bf16"] = "float32"

@@ -94,7 +94,7 @@ def test_a_shipped_probe_by_its_name():
     [
         (["FILE"], "plain.py holds 3 probes; choose one: --probe number or several or abstractly"),
         (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
-        (["stable_rank", "--probe", "number"], "--probe chooses among the probes of a Python file"),
+        (["stable_rank", "--probe", "number"], "--probe selects a probe of a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
         (["no.py"], "must be in a Python file, my_probe.py for example, got no.py, which is not there"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),

@@ -141,11 +141,11 @@ def ranked(found: Mapping[str, Any], own: Mapping[str, str]) -> int:
     )
 
 
-def blind_spots() -> list[tuple[str, str]]:
-    """Each probe, and what its docstring says it cannot see."""
+def limitations() -> list[tuple[str, str]]:
+    """Each probe, and the limitations in its docstring."""
     found = []
     for probe in PROBES:
-        said = re.search(r"Blind to: (.+?)(?:\n\n|$)", inspect.getdoc(probe) or "", flags=re.DOTALL)
+        said = re.search(r"Limitations: (.+?)(?:\n\n|$)", inspect.getdoc(probe) or "", flags=re.DOTALL)
         found.append((probe.__name__, " ".join(said[1].split()) if said else ""))
     return found
 
@@ -165,7 +165,7 @@ def written(template: Path = TEMPLATE) -> str:
         "weakest": weakest,
         "ranked": ranked,
     }
-    environment.globals |= {"blind": blind_spots(), "columns": EXPECTED["columns"], "close": CLOSE}
+    environment.globals |= {"limitations": limitations(), "columns": EXPECTED["columns"], "close": CLOSE}
     environment.globals |= {"kinds": {"causal": ["causal"], "other": ["attention", "geometry", "training"]}}
     environment.globals |= measured("compiled") | measured("imposed")
     environment.filters |= {"number": numerals.number, "percent": numerals.percent, "joined": numerals.joined}

@@ -91,9 +91,10 @@ def expert_use(
     the answer is read. An expert is ablated at every position: its weight is set to 0 after the router's
     softmax and the other weights are divided by their sum, so its inputs go to the next best expert.
 
-    Blind to: what an expert computes, and the use of an expert at other positions if the answer survives
-    without it. After the ablation, experts get inputs and weights that never occurred in training, so the
-    accuracy lost is that of this model, not of a model trained without the expert.
+    Limitations: The probe does not show what an expert computes. It does not detect the use of an expert at
+    other positions if the answer survives without it. After the ablation, experts get inputs and weights that
+    never occurred in training, so the lost accuracy is that of this model, not of a model trained without the
+    expert.
 
     Args:
         model: a HookedTransformer with `num_experts`; it is only read.

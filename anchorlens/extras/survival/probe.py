@@ -122,8 +122,8 @@ def survival(
     The probe does not use unseen pairs. The model is only read: copies of its weights are trained, 5 to 20 s
     on one core for a model of `quick` size.
 
-    Blind to: the rule by which the model answers a pair, and what a group lacks that few other pairs support:
-    it comes back less, whatever the model does.
+    Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
+    pairs support comes back less, whatever the model does.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

@@ -119,8 +119,9 @@ def activation_patching(
     `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The patch setter is that of
     `transformer_lens.patching`; its loop is not used, since its progress bar cannot be silenced.
 
-    Blind to: what a place holds (g(x; a), or key and anchor side by side), what several places carry only
-    together, and, in its readings, every layer but the input of the last one.
+    Limitations: The probe does not show what a location holds: g(x; a), or key and anchor next to each other.
+    It does not detect information that several locations carry only together. Its readings cover only the
+    input of the last layer.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.

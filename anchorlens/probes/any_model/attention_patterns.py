@@ -88,7 +88,8 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Read the attention of every layer and head on one sequence.
 
-    Blind to: whether the model uses what it attends to; a head without effect attends somewhere too.
+    Limitations: The probe does not show whether the model uses what it attends to; a head without effect also
+    attends to something.
 
     Args:
         model: any HookedTransformer; it is only read.

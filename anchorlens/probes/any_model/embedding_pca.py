@@ -123,8 +123,8 @@ def embedding_pca(
 ) -> EmbeddingPCA:
     """Measure where token embeddings lie and, in a two-anchor task, whether they carry the rules' order.
 
-    Blind to: routes and answers, since the probe reads the embedding alone. One-hot embeddings have no order
-    even if the model composes.
+    Limitations: The probe does not show routes or answers, since it uses only the embedding. One-hot
+    embeddings have no order even if the model composes.
 
     Args:
         model: any HookedTransformer with these tokens in its vocabulary; it is only read.

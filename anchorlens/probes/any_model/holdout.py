@@ -149,9 +149,9 @@ def holdout(
     Accuracy is over scored tokens, each after the right tokens before it. Chance is subtracted: how often the
     commonest target after the last token alone is right. Equal sequences count once.
 
-    Does not detect: which rule, and whether it holds outside the training data. The ratio of random labels is
-    not 0 but up to .5, and a model that memorised can read the same whether it answers held-out data or not,
-    so the ratio is not an estimate of held-out accuracy.
+    Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
+    training data. The ratio of random labels is not 0 but up to 0.5. A model that memorised can have the same
+    ratio whether or not it answers held-out data, so the ratio is not an estimate of held-out accuracy.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

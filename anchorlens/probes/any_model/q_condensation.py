@@ -81,8 +81,8 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
     A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, heads merged;
     its input weights are the d_model numbers of that column.
 
-    Blind to: routes and answers, since the probe reads weights alone. One-hot weights share no direction,
-    whatever they compute.
+    Limitations: The probe does not show routes or answers, since it uses only weights. One-hot weights share
+    no direction, whatever they compute.
 
     Args:
         model: any HookedTransformer; it is only read.

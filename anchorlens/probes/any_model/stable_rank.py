@@ -66,7 +66,8 @@ class StableRank(ProbeResult):
 def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
-    Blind to: routes and answers, since it counts the directions of a matrix, not what they do.
+    Limitations: The probe does not show routes or answers: it counts the directions of a matrix, not what
+    they do.
 
     Args:
         model: any HookedTransformer (its heads are merged), or the U-Net of Concept Graphs (each convolution

@@ -81,7 +81,8 @@ def training_regime(
 ) -> TrainingRegime:
     """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
 
-    Blind to: what the model learnt. The numbers mean nothing unless `initial` is the start of the same run.
+    Limitations: The probe does not show what the model learnt. Its readings are meaningful only if `initial`
+    is the start of the same run.
 
     Args:
         model: the model at a later moment of the run; it is only read.

@@ -78,7 +78,8 @@ def first_layer_tsne(
     Sequences are drawn with random keys, positions and noise from the pairs of different anchors; the
     vector is `hook_resid_mid` of layer 0 at the last position.
 
-    Blind to: anchors that are brought together in a later layer, and whether the answer uses them.
+    Limitations: The probe does not detect anchors that a later layer brings together. It does not show
+    whether the answer uses them.
 
     Args:
         model: any HookedTransformer; it is only read.

@@ -141,9 +141,9 @@ def fusion_similarity(
     The vector is the residual stream of the last position after the last attention layer (after its
     LayerNorm in `postnorm`), before the last MLP.
 
-    Blind to: a model whose last MLP combines separate codes for g and the second anchor, above all one-hot
-    ones: before that MLP, inputs with equal targets are not similar. Also whether the model uses a
-    similarity, since the probe ablates nothing.
+    Limitations: The probe does not detect a model whose last MLP combines separate codes for g and the second
+    anchor, above all one-hot codes: before that MLP, inputs with equal targets are not similar. It does not
+    show whether the model uses a similarity, since it ablates nothing.
 
     Args:
         model: any HookedTransformer; it is only read.

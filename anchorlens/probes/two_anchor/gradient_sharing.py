@@ -84,9 +84,9 @@ def gradient_sharing(
 
     The probe does not use unseen pairs.
 
-    Blind to: a decoder with separate neurons for each (g, anchor), which two pairs without a common anchor
-    never share, so that a compiled composer reads 0. Also how the model computes the target, if pairs share
-    the weights that decode it.
+    Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor): two pairs
+    without a common anchor never share such neurons, so a compiled composer has the value 0. It does not show
+    how the model computes the target if pairs share the weights that decode it.
 
     Args:
         model: any HookedTransformer; it is only read, and its gradients are unchanged.

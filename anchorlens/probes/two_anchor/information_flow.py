@@ -167,9 +167,10 @@ def information_flow(
     different layers. A model scores 0 on all three routes if it uses another way, for example over a noise
     position, or two ways of which each is enough.
 
-    Blind to: what an edge carries (a table of pairs and a composition over the same edges read alike), a
-    route other than these three (all scores are then 0; `merged_effects` shows the edges), a second anchor
-    at the last position, and, with frozen patterns, edges that only affect where later layers attend.
+    Limitations: The probe does not show what an edge carries: a table of pairs and a composition over the
+    same edges have the same scores. It does not detect a route other than these three; all scores are then 0,
+    and `merged_effects` shows the edges. It does not handle a second anchor at the last position. With frozen
+    patterns, it does not detect edges that only affect where later layers attend.
 
     Args:
         model: any HookedTransformer of two layers or more whose attention hooks are alive.

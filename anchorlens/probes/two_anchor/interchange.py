@@ -105,9 +105,9 @@ def interchange(
     in some form; for `equal`, that the answer depends on the place through g alone; for `unseen`, that the
     rest of the model applies the rule.
 
-    Blind to: g(x; a) that is spread over several places, and the form in which a place holds it: a table of
-    (key, first anchor) has accuracy 1 too, and only `unseen_accuracy` tells the two apart. Also positions of
-    the key other than the one measured.
+    Limitations: The probe does not detect g(x; a) that is spread over several locations. It does not show the
+    form in which a location holds g(x; a): a table of (key, first anchor) also has accuracy 1, and only
+    `unseen_accuracy` separates the two. It measures one position of the key.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive.

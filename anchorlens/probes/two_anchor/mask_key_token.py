@@ -106,8 +106,9 @@ def mask_key_token(
     Attention to the key token is set to zero after the softmax, without renormalising, for held-out
     keys with every pair of different anchors; every pair gets the same keys.
 
-    Blind to: a circuit that finds the anchors by the key before them, since without the key it gives no
-    answer to compare. Also the route by which clusters come about.
+    Limitations: The probe does not work for a circuit that finds the anchors by the key before them, since
+    without the key such a circuit gives no answer to compare. It does not show the route by which clusters
+    form.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.

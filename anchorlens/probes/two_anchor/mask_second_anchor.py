@@ -146,8 +146,8 @@ def mask_second_anchor(
     Attention to every anchor after the first is set to zero after the softmax, without renormalising. Keys
     and first anchors vary so that each first anchor reaches each g(x; a) once; the noise is the same.
 
-    Blind to: a circuit that gives no answer without its second anchor, and where g(x; a) is held, since
-    the probe compares the logits alone.
+    Limitations: The probe does not work for a circuit that gives no answer without its second anchor. It does
+    not show where g(x; a) is held, since it compares only the logits.
 
     Args:
         model: any HookedTransformer whose attention hooks are alive.

@@ -146,8 +146,9 @@ def nearest_neighbours(
     has the same result. For the target at the last position, trained pairs show whether different pairs have
     a common representation, and unseen pairs whether it extends beyond training. The probe uses no answers.
 
-    Blind to: whether the model uses the similarity, since the probe ablates nothing. Also codes, such as
-    one-hot ones, in which different values are equally far apart, so that chance decides which is nearest.
+    Limitations: The probe does not show whether the model uses the similarity, since it ablates nothing. It
+    does not work for codes, such as one-hot codes, in which different values are equally far apart, so that
+    chance decides which input is nearest.
 
     Args:
         model: any HookedTransformer whose residual hooks are alive; it is only read.

@@ -90,7 +90,8 @@ def v_similarity(
     u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. Later tokens have no
     effect on it, since attention is causal.
 
-    Blind to: g(x; a) in other layers and at other positions, and whether the model uses the value.
+    Limitations: The probe does not detect g(x; a) in other layers or at other positions. It does not show
+    whether the model uses the value.
 
     Args:
         model: any HookedTransformer of two layers or more; it is only read.

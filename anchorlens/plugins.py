@@ -49,8 +49,8 @@ def defined_in(
         cause = safe_text(getattr(error, "strerror", None) or error)
         raise ValueError(f"{safe_text(file)}: {cause}; give a Python file with {what}s") from None
     if file.suffix != ".py" or not is_file:
-        got = f"{safe_text(file)}, which is {'none' if exists else 'not there'}"
-        raise ValueError(f"{what}s of your own must be in a Python file, my_{what}.py for example, got {got}")
+        got = f"{safe_text(file)}{'' if exists else ', which was not found'}"
+        raise ValueError(f"your own {what}s must be in a Python file such as my_{what}.py, got {got}")
     if not os.access(resolved, os.R_OK):
         raise ValueError(f"{safe_text(file)}: Permission denied; give a Python file with {what}s")
     module = _run(resolved, str(file), what)

@@ -105,7 +105,7 @@ def test_only_ordinary_files_of_bounded_size_are_read(tmp_path):
         read_bytes(tmp_path / "file", 99)
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(ValueError, match="no ordinary file"):
+        with pytest.raises(ValueError, match="not an ordinary file"):
             read_bytes(path)
     with pytest.raises(OSError, match="Is a directory"):
         read_bytes(tmp_path)

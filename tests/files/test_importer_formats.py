@@ -167,7 +167,7 @@ class TestHookedTransformer:
         [
             ("model.n_heads = 1", "n_heads is 1 there, but the weights have 2"),
             ("model.variant = 'rnn'", "variant must be one of gpt2, postnorm, released"),
-            ("model.variant = 'postnorm'", "'ln_final.w' is no parameter"),
+            ("model.variant = 'postnorm'", "'ln_final.w' is not a parameter"),
             ("model.colour = 1", "ModelConfig has no field 'colour'"),
             ("task.seq_len = 12", "the task needs n_ctx >= 12, got 9"),
             ("task = 3", "task must be a table of fields, got 3"),
@@ -179,15 +179,15 @@ class TestHookedTransformer:
             ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
             ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be"),
             ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "LNPre' there, but the weights have norms"),
-            ('{"act_fn": "gelu", "normalization_type": "RMS"}', "'blocks.0.ln1.b' is no parameter"),
-            ('{"act_fn": "gelu", "attn_only": true}', "'blocks.0.mlp.W_in' is no parameter"),
+            ('{"act_fn": "gelu", "normalization_type": "RMS"}', "'blocks.0.ln1.b' is not a parameter"),
+            ('{"act_fn": "gelu", "attn_only": true}', "'blocks.0.mlp.W_in' is not a parameter"),
             (
                 '{"act_fn": "gelu", "gated_mlp": true}',
-                "blocks.0.mlp.W_gate must have shape [8, 12], got no such",
+                "blocks.0.mlp.W_gate must have shape [8, 12], got no weight",
             ),
             (
                 '{"act_fn": "gelu", "positional_embedding_type": "rotary"}',
-                "'pos_embed.W_pos' is no parameter",
+                "'pos_embed.W_pos' is not a parameter",
             ),
             ("model.eps = 1e-6\ntrain.seed = 3", "eps must be 1e-05, got 1e-06 in a model of anchorlens"),
             ("model.variant = 'gpt2'\nmodel.parallel_attn_mlp = true", "leave variant, train and preset out"),
@@ -278,7 +278,7 @@ class TestHuggingFace:
             ({"n_inner": None}, "must have shape [8, 32], got [8, 12]"),
             ({"tie_word_embeddings": False}, "lm_head.weight is missing"),
             ({"tensors": {"lm_head.weight": torch.ones(110, 8)}}, "lm_head.weight must equal wte.weight"),
-            ({"tensors": {"transformer.h.0.moon": torch.ones(1)}}, "'h.0.moon' is no parameter"),
+            ({"tensors": {"transformer.h.0.moon": torch.ones(1)}}, "'h.0.moon' is not a parameter"),
             ({"vocab_size": 50}, "wte.weight must have shape [50, 8]"),
         ],
     )

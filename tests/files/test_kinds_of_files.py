@@ -240,7 +240,7 @@ def test_tensors_of_other_kinds(tmp_path):
 def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
     with pytest.raises(
-        CheckpointError, match=r"unsafe: it asks to run torch.*torch\.save\(model\.state_dict\(\)"
+        CheckpointError, match=r"unsafe: it would run torch.*torch\.save\(model\.state_dict\(\)"
     ):
         open_checkpoint(tmp_path / "module.pt")
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
@@ -254,7 +254,7 @@ def test_what_is_no_table_of_weights(tmp_path):
     weights = initial_weights(TINY, 0)
     for content, words in (
         (optimiser.state_dict(), "the state of an optimiser or of its schedule"),
-        ([weights], "no dict into it, but a list; save the weights by name: torch.save(model.state_dict()"),
+        ([weights], "it must hold a dict, got list; save the weights by name: torch.save(model.state_dict()"),
         (
             {"state_dicts": [weights, weights]},
             "a list of 2 under 'state_dicts'; save one: torch.save(ckpt['state",
@@ -287,7 +287,7 @@ def test_folders_and_parts_name_what_to_give(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "checkpoint-500").mkdir()
     (tmp_path / "checkpoint-500/config.json").write_text("{}")
-    assert why_not(tmp_path).endswith("model in it, such as 'checkpoint-500', 'model.safetensors'")
+    assert why_not(tmp_path).endswith("file or folder in it, such as 'checkpoint-500', 'model.safetensors'")
     assert "Is a directory; name a file in it" in why_not(tmp_path, read_training_data)
     weights = {"transformer.h.1.mlp.c_fc.weight": torch.ones(2)}
     for name, words in {

@@ -120,7 +120,9 @@ class Parallel(nn.Module):
 def test_other_logits_are_an_error():
     gpt = nano()
     gpt.transformer["h"] = nn.ModuleList(Parallel(block) for block in gpt.transformer["h"])
-    with pytest.raises(ValueError, match=r"logits differ from such a model's by .* evaluate\(gpt, task\)"):
+    with pytest.raises(
+        ValueError, match=r"logits differ from those of a GPT-2 with its weights by .* evaluate\(gpt, task\)"
+    ):
         hooked_from(gpt)
 
 

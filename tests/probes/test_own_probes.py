@@ -96,7 +96,7 @@ class TestFile:
         ("name", "text", "message"),
         [
             ("no.py", None, r"must be in a Python file, my_probe.py for example, got .*no.py, which is not"),
-            ("probe.txt", "", "probe.txt, which is none"),
+            ("probe.txt", "", "such as my_probe.py, got probe.txt"),
             (
                 "probe.py",
                 "x = 1",
@@ -326,7 +326,7 @@ class TestCommandLine:
                 "survival, attention_breadth, got",
             ),
             (("classify", "CKPT", "--probes", "FILE"), "--probes adds pictures to the report; give --report"),
-            (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which is not there"),
+            (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which was not found"),
             (
                 (
                     "probe",

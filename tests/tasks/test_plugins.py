@@ -177,7 +177,7 @@ class TestFile:
         empty = tmp_path / "empty.py"
         empty.write_text("x = 1\n")
         for path, message in (
-            ("no.py", "which is not there"),
+            ("no.py", "which was not found"),
             (empty, "empty.py holds no task; one is a fro"),
         ):
             called = call("status", tmp_path, "--tasks", path, code=2)

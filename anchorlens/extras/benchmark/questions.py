@@ -34,7 +34,7 @@ QUESTIONS: Mapping[str, BenchmarkQuestion] = {
         "does it compose the rules for unseen pairs (Phase 3 against Phase 2)?", ("Phase 2",), ("Phase 3",)
     ),
     "inferential": BenchmarkQuestion(
-        "where the training data conflict with the rules: does it compose them all the same (the inferential "
+        "where the training data conflict with the rules: does it compose them nevertheless (the inferential "
         "solution against all others)?",
         ("another solution",),
         ("inferential solution",),

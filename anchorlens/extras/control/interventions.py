@@ -170,7 +170,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     ),
     Intervention(
         "anew_parts",
-        "A smaller embedding and smaller MLPs at the start; attention as it was.",
+        "A smaller embedding and smaller MLPs at the start; attention is unchanged.",
         "gamma by part; figure k3",
         added={"gamma_embedding": 0.3, "gamma_mlp": 0.3},
         anew=True,

@@ -34,8 +34,8 @@ def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> 
         Metric(
             "ood_without_end",
             "OOD, no end",
-            "OOD exact match, the end mark not asked",
-            "the same, right but for the end mark",
+            "OOD exact match without the end mark",
+            "OOD exact match, ignoring the end mark",
             in_tables=False,
         ),
     )

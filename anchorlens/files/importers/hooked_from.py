@@ -86,8 +86,8 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     if differences[nearest] <= tolerance:
         return model_of({**fields, "act_fn": nearest}, weights).to(str(device_of(gpt)), print_details=False)
     raise ValueError(
-        f"{what} whose logits differ from such a model's by {differences[nearest]:.2g} or more, with any of "
-        f"the activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
+        f"{what} whose logits differ from those of a GPT-2 with its weights by {differences[nearest]:.2g} "
+        f"or more, with any of the activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
     )
 
 

@@ -178,6 +178,6 @@ def refused_name(name: str) -> str:
             what, way = kind.split("; ", 1)
             return f"it holds {what} ({safe_text(name)}); {way}"
     return (
-        f"unsafe: it would run {safe_text(name)}. Nothing was run. If you made the file, save the "
+        f"unsafe: it would run {safe_text(name)}; refused, nothing ran; if you made the file, save the "
         f"weights alone: {_WEIGHTS}, and describe them with --config"
     )

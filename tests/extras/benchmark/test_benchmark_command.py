@@ -96,7 +96,7 @@ def test_a_shipped_probe_by_its_name():
         (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
         (["stable_rank", "--probe", "number"], "--probe selects a probe of a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
-        (["no.py"], "must be in a Python file, my_probe.py for example, got no.py, which is not there"),
+        (["no.py"], "must be in a Python file such as my_probe.py, got no.py, which was not found"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),
         (["FILE", "--probe", "number", "--plot", "a.txt"], "--plot must end in .html"),
         (

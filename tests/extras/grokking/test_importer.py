@@ -98,7 +98,12 @@ class TestTheDemo:
         del content["checkpoint_epochs"]
         opened = open_checkpoint(save(tmp_path / "without.pth", content))
         (note,) = (note for note in opened.notes if "the steps of its checkpoints are not given" in note)
-        assert note.endswith("evenly spaced up to 14") and list(opened.trajectory) == [0, 7, 14, 20]
+        assert note.endswith("evenly spaced steps up to 14 are assumed") and list(opened.trajectory) == [
+            0,
+            7,
+            14,
+            20,
+        ]
 
     def test_without_a_log_of_accuracies_its_course_is_that_of_its_checkpoints(self, tmp_path):
         assert "By its checkpoints, it fits after" in classify(grokked_demo(tmp_path)).explanation
@@ -205,7 +210,7 @@ class TestOtherLayouts:
         logits = runs.model_of(network())(ALL)[:, -1]
         assert torch.allclose(opened.checkpoint.fast_model()(ALL)[:, -1], logits, atol=1e-4)
         assert [one for one in opened.trajectory if one != 29] == steps and opened.checkpoint.step == step
-        assert any("which pairs were trained" in note for note in opened.notes)
+        assert any("its training pairs are not given" in note for note in opened.notes)
         assert opened.checkpoint.training_set() is None
 
     def test_losses_become_a_log(self, tmp_path, files):

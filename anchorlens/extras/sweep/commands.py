@@ -55,8 +55,7 @@ def sweep_command(
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(help="Processes of local (default: one per core or GPU), or jobs of slurm."),
+        int | None, typer.Option(help="Processes of local (default: one per core or GPU), or jobs of slurm.")
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed runs again.")] = False,
     dry_run: Annotated[

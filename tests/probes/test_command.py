@@ -200,7 +200,7 @@ class TestAnyHookedTransformer:
             ({"n_layers": 10**9}, "n_layers is 1000000000 there, but the weights have 3"),
             ({"num_experts": 10**9}, "experts_per_token must be"),
             ({"d_mlp": 10**9}, "d_mlp is 1000000000 there, but the weights have 48"),
-            ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no such weight"),
+            ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no weight of that name"),
             ({"attn_only": True}, "'blocks.0.ln2.w' is no parameter of the model that the configuration"),
             ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),

@@ -54,7 +54,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
-        got = f"{safe_repr(others[0])} too" if others else "no such table"
+        got = f"{safe_repr(others[0])} too" if others else "no table of that name"
         raise ValueError(
             f"{path}: must hold the table [task] alone, got {got}; the audit brings its own model"
         )

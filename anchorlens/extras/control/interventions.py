@@ -94,10 +94,7 @@ class Intervention:
         if unknown:
             raise ValueError(f"{self.name} changes {unknown[0]}, which this model does not have")
         if model and not self.anew:
-            raise ValueError(
-                f"{self.name} changes the model ({', '.join(model)}), so it must train from scratch: anew "
-                f"must be True"
-            )
+            raise ValueError(f"{self.name} changes the model ({', '.join(model)}), so `anew` must be True")
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
         )

@@ -241,6 +241,6 @@ def _damage(weights: object, last: Mapping[str, Tensor]) -> str | None:
     for name, tensor in last.items():
         found = weights.get(name)
         if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
-            got = f"{list(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else "no such weight"
+            got = f"{list(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else "none"
             return f"{name} must have shape {list(tensor.shape)} of {tensor.dtype}, got {got}"
     return None

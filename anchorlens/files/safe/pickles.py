@@ -110,7 +110,7 @@ def _check_key(key: object) -> None:
         for part in parts
     ):
         return
-    what = {tuple: "such a tuple", int: "so large an integer"}.get(kind, "an object")
+    what = {tuple: "a tuple of other things", int: "so large an integer"}.get(kind, "an object")
     raise ValueError(unread(f"a dict with {what} as a key"))
 
 

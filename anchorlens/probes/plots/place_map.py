@@ -25,7 +25,7 @@ def place_map(
     chain_length: int,
     colorbar: str = "share",
     scale: Mapping[str, Any] = SHARE,
-    nothing: str = "no such<br>inputs",
+    nothing: str = "no inputs<br>of this kind",
 ) -> go.Figure:
     """Panels side by side, with one heatmap each.
 

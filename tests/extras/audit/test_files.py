@@ -196,8 +196,8 @@ class TestTaskFile:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            ("", r"must hold the table \[task\] alone, got no such table"),
-            ("task = 3", "got no such table"),
+            ("", r"must hold the table \[task\] alone, got no table of that name"),
+            ("task = 3", "got no table of that name"),
             ("[task]\n[model]\ngamma = 0.5\n", "got 'model' too"),
             ("[task]\ncomplexity = 9\n", "complexity must be"),
             ("[task]\ncomplexty = 1\n", "did you mean 'complexity'"),

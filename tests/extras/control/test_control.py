@@ -259,7 +259,7 @@ class TestTheList:
             Intervention(**{"name": "a", "why": "a", "source": "b", **fields})
 
     def test_a_model_is_changed_anew_alone(self, start):
-        with pytest.raises(ValueError, match="changes the model .gamma., so anew must be True"):
+        with pytest.raises(ValueError, match="changes the model .gamma., so .anew. must be True"):
             Intervention("a", "a", "b", {"gamma": 0.7}).applied(RunConfig(*preset()), str(start))
 
 

@@ -1,0 +1,147 @@
+"""Plain words: archaic and private words do not come back into pages, templates, captions, help and messages."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.needs()  # it is about every text
+
+ROOT = Path(__file__).parents[1]
+WORDS = (
+    *("anew", "alike", "all the same", "in the mean", "foretells?", "for want of", "beside", "behind"),
+    *("at hand", "on the way", "by itself", "as it was", "so many", "as ever", "such a", "no such"),
+)
+"""Archaic or vague words, as regular expressions."""
+PRIVATE = (
+    *("(its|the|their|whose) inside", "speaks? for", "hyperparameters alone", "named rightly", "the zoo"),
+    *("blind to", "a sign a seed", "not asked", "left-out questions", "is none", "are none", "not there"),
+)
+"""Words that only the authors use, as regular expressions."""
+FORBIDDEN = re.compile(rf"\b({'|'.join((*WORDS, *PRIVATE))})\b", re.IGNORECASE)
+
+TO_REWRITE = {
+    "README.md",
+    "docs/audit.md",
+    "docs/benchmark.md",
+    "docs/complexity_control.md",
+    "docs/control.md",
+    "docs/extending.md",
+    "docs/gallery.md",
+    "docs/grokking.md",
+    "docs/ground_truth.md",
+    "docs/index.md",
+    "docs/interventions.md",
+    "docs/presets.md",
+    "docs/probes.md",
+    "docs/replication.md",
+    "docs/replication/c2.md",
+    "docs/replication/c4.md",
+    "docs/replication/c6_j8a.md",
+    "docs/replication/c7.md",
+    "docs/replication/j10.md",
+    "docs/replication/j4c.md",
+    "docs/replication/j4d.md",
+    "docs/replication/j5b.md",
+    "docs/replication/j5c.md",
+    "docs/replication/j6.md",
+    "docs/replication/j7a.md",
+    "docs/replication/j7b.md",
+    "docs/replication/j7c.md",
+    "docs/replication/j7d.md",
+    "docs/replication/j7e.md",
+    "docs/replication/j8b.md",
+    "docs/replication/method.md",
+    "docs/replication/training.md",
+    "docs/science.md",
+    "docs/security.md",
+    "docs/speed.md",
+    "docs/sweeps.md",
+    "docs/verdict.md",
+    "docs/watching.md",
+    "docs/your_own_checkpoint.md",
+}
+"""Pages that still have such words. A page that has none leaves the list."""
+IN_THE_PROGRAM = {
+    "files/importers/opened.py": "the operating system says 'No such file or directory'",
+    "show/terminal/verdict.py": "to be rewritten with the verdicts",
+    "verdict/calibration.py": "to be rewritten with the verdicts",
+    "verdict/explanation.py": "to be rewritten with the verdicts",
+    "verdict/readings.py": "to be rewritten with the verdicts",
+}
+"""File of the package -> why a message in it still has such a word."""
+
+
+def plain(text):
+    """A text without code, markup, links and the expressions of templates."""
+    blocks = r"```.*?```|\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|<!--.*?-->|<script.*?</script>|<style.*?</style>"
+    text = re.sub(blocks, " ", text, flags=re.DOTALL)
+    text = re.sub(r"`[^`\n]*`|<[^>]*>|\]\([^)]*\)", " ", text)
+    return re.sub(r"\\?\s+", " ", text)
+
+
+def messages(source):
+    """The texts of several words in a module that are not docstrings."""
+    tree = ast.parse(source)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield plain(node.value) if " " in node.value else ""
+
+
+def found(*texts):
+    """The forbidden words in these texts."""
+    return [match[0] for text in texts for match in FORBIDDEN.finditer(text)]
+
+
+def pages():
+    """Every page of the documentation, and the README."""
+    return ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_has_plain_words(page):
+    has = found(plain((ROOT / page).read_text(encoding="utf-8")))
+    if page in TO_REWRITE:
+        assert has, f"{page} has plain words now: take it from TO_REWRITE"
+    else:
+        assert not has
+
+
+def test_every_page_to_rewrite_exists():
+    assert set(pages()) >= TO_REWRITE
+
+
+def test_templates_and_captions_have_plain_words():
+    files = [*(ROOT / "anchorlens").rglob("*.html"), *(ROOT / "anchorlens").rglob("captions.toml")]
+    assert len(files) > 30
+    assert {str(file): has for file in files if (has := found(plain(file.read_text("utf-8"))))} == {}
+
+
+def test_help_has_plain_words():
+    """The frozen help of every command, which the referee compares with the program's."""
+    helps = json.loads((ROOT / "tests/referee/help_texts.json").read_text(encoding="utf-8"))
+    assert len(helps) > 10
+    texts = {name: " ".join(" ".join(lines).split()) for name, lines in helps.items()}
+    assert {name: has for name, text in texts.items() if (has := found(text))} == {}
+
+
+def test_messages_have_plain_words():
+    has = {}
+    for file in sorted((ROOT / "anchorlens").rglob("*.py")):
+        if words := found(*messages(file.read_text(encoding="utf-8"))):
+            has[str(file.relative_to(ROOT / "anchorlens"))] = words
+    assert has.keys() == IN_THE_PROGRAM.keys(), has
+
+
+@pytest.mark.parametrize("text", ["Which is none?", "Train it anew.", "Its inside looks like that."])
+def test_the_words_are_found(text):
+    assert found(text)
+
+
+def test_code_is_no_prose():
+    assert not found(
+        plain("Set `anew` to true.\n```python\nnot there\n```\n<p class='beside'>{{ beside }}</p>")
+    )

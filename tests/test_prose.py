@@ -1,4 +1,4 @@
-"""Plain words: archaic and private words do not come back into pages, templates, captions, help and messages."""
+"""Plain words: pages, templates, captions, help and messages do not use archaic or private words."""
 
 import ast
 import json

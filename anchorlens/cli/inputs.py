@@ -116,7 +116,8 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
         return task
     if "data" not in places(task):
         raise ValueError(
-            f"--data says where the files of a task lie (text, cogs), but the task {task.kind} has no files; omit it"
+            f"--data says where the files of a task lie (text, cogs), but the task {task.kind} has no "
+            f"files; omit it"
         )
     return dataclasses.replace(task, data=os.pathsep.join(data))
 

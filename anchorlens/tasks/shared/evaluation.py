@@ -164,7 +164,8 @@ class Evaluation(Record):
         return Phase.undecided(
             "answered by symmetry",
             f"{asks['ood'] or 'left-out data'}: all of them are trained in another order on the same target, "
-            f"and a model that ignores the order is also correct (accuracy {self.by_symmetry}); hold out every order",
+            f"and a model that ignores the order is also correct (accuracy {self.by_symmetry}); hold out "
+            f"every order",
         )
 
     def _of_data(self, train: Accuracy, asks: Mapping[str, str]) -> Phase | None:

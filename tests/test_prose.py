@@ -26,6 +26,7 @@ TO_REWRITE = {
     "README.md",
     "docs/audit.md",
     "docs/benchmark.md",
+    "docs/calibration.md",
     "docs/complexity_control.md",
     "docs/control.md",
     "docs/extending.md",
@@ -59,7 +60,7 @@ TO_REWRITE = {
     "docs/security.md",
     "docs/speed.md",
     "docs/sweeps.md",
-    "docs/verdict.md",
+    "docs/trust.md",
     "docs/watching.md",
     "docs/your_own_checkpoint.md",
 }

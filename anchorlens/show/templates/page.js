@@ -11,5 +11,5 @@ document.getElementById("unfold")?.addEventListener("click", ({ target }) => {
   const details = [...document.querySelectorAll("details")];
   const open = !details.every((one) => one.open);
   for (const one of details) one.open = open;
-  target.textContent = open ? "Fold again" : "Unfold everything, to print it too";
+  target.textContent = open ? "Collapse" : "Expand all (for printing)";
 });

@@ -59,7 +59,7 @@
     chosen = id;
     opener = from;
     const both = async () => [await ofRun(id, "runs"), await ofRun(id, "curves")];
-    const unread = '<h2 tabindex="-1">This browser cannot unpack it</h2>';
+    const unread = '<h2 tabindex="-1">This browser cannot unpack the data</h2>';
     const [run, traces] = await ready.then(both).catch(() => [unread, []]);
     if (chosen !== id) return; // another was asked for meanwhile
     clear();
@@ -106,7 +106,7 @@
 
   const ready = start();
   ready.catch(() => {
-    for (const place of document.querySelectorAll("[data-figure]")) place.textContent = "This browser cannot unpack it";
+    for (const place of document.querySelectorAll("[data-figure]")) place.textContent = "This browser cannot unpack the data";
   });
   for (const button of document.querySelectorAll("[data-cell]")) {
     button.addEventListener("click", () => open(button.dataset.cell, button));

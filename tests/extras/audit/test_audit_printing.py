@@ -48,9 +48,11 @@ def test_what_stands_out_comes_first(printed):
     audit = found(late(mappings.group_of == broken), late(mappings.group_of == broken, 90))
     text, words = printed(audit, top=3)
     assert text.startswith("task: 1,280 mappings in 16 groups; gamma 0.8, 100 steps, 2 seeds\n")
-    assert "80 of 1,280 mappings stand out: they are fit late, or never. Most of (1, 2) do." in words
+    assert (
+        "80 of 1,280 mappings are outliers: they are fit late or never. Most mappings of (1, 2) are" in words
+    )
     assert "80 were never fit by some model (censored)" in words
-    assert "│ 1 │ 1 2" in text and "│ 3 │ 1 2" in text and "│ 4 │ 1 2" not in text
+    assert "│ 1 │ 1 2" in words and "│ 3 │ 1 2" in words and "│ 4 │ 1 2" not in words
     assert "never, 90" in text
     # AUC: 80 violating last, 80 like the 1,120 that obey: (80 + 80 / 2) / 160 = .75
     assert "0.750 ± 0.0" in words and "│ 1.00" in text and "│ 0.50" in text
@@ -69,14 +71,14 @@ def test_mirrors_are_named(printed):
     mappings = mappings_of(AnchorTask(complexity=1))
     row = next(k for k in range(1280) if mappings.mirror[k] >= 0)
     _, words = printed(found(late([row, mappings.mirror[row]])))
-    assert "2 of them are mirrors of each other" in words
+    assert "2 of them form reversed pairs" in words
 
 
 def test_models_that_have_not_fit_rank_nothing(printed):
     text, words = printed(found(late(slice(0, 700))))
     assert "No result" in words and "the latest" not in text
     _, words = printed(found(late(slice(0, 700)), late([5])))
-    assert "1 of 2 models have not fit their data and do not count" in words
+    assert "1 of 2 models have not fit their data and are excluded" in words
 
 
 def test_too_few_steps_are_said_first(printed):
@@ -86,17 +88,21 @@ def test_too_few_steps_are_said_first(printed):
     assert text.splitlines()[1].startswith(
         "The steps are too few: 47 of 1,280 mappings were never fit by some"
     )
-    assert "1 of 2 fences lie beyond the last step (at 140) and flag nothing. Take more than 100." in words
-    assert "Nothing is flagged. Fit later than step 60 (a fence" in words
+    assert "1 of 2 thresholds lie after the last step (at 140)" in words
+    assert "flag no mapping. Train for more than 100 steps." in words
+    assert "No mapping is flagged. Mappings fit later than step 60 (one threshold" in words
     _, words = printed(found(late(slice(0, 256)), late(slice(0, 256))))
-    assert "few: 256 of 1,280 mappings were never fit by some model. Take more than 100. 256 of" in words
+    assert (
+        "few: 256 of 1,280 mappings were never fit by some model. Train for more than 100 steps. 256 of"
+        in words
+    )
 
 
 def test_ties_are_counted_and_ordered_by_the_loss(printed):
     audit = found(late([5, 6, 7]), late([5, 6, 7]))
     audit.right[:, -1, [5, 6, 7]] = 0.25, 0.125, 0.5**10
     text, words = printed(audit, top=2)
-    assert "the latest 2 of 1,280 mappings (1 to 3 are equally late: by their loss at the end)" in words
+    assert "the latest 2 of 1,280 mappings (1 to 3 are equally late and ordered by their final loss)" in words
     assert "never │ 6.93" in " ".join(text.split()) and "never, never" not in text and "1.39" not in text
     assert "equally late" not in printed(found(late([5])), top=1)[1]
 

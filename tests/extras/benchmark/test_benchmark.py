@@ -260,8 +260,8 @@ class TestShown:
         table = benchmark_table(mine, ours)
         assert [row[0].text for row in table.rows] == ["ours", "place"] and table.strong == [False, True]
         alone = ("reading", "generalises?", "composes?", "inferential?", "no value")
-        assert table.columns == (*alone, "whose")
-        assert table.rows[0][1:] == ("1.00 (1.00 to 1.00)",) * 2 + ("0.00 (0.00 to 0.00)", "", "ours")
+        assert table.columns == (*alone, "source")
+        assert table.rows[0][1:] == ("1.00 (1.00 to 1.00)",) * 2 + ("0.00 (0.00 to 0.00)", "", "anchorlens")
         assert table.rows[1][-1] == "yours" and benchmark_table(mine).columns == alone
         assert not any(benchmark_table(mine).strong)
         assert overview(mine).startswith(f"place: 15 models of {len(TASKS)} tasks. AUC")

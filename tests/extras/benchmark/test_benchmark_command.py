@@ -55,7 +55,7 @@ def test_a_probe_of_a_file_is_scored_beside_ours(file, tmp_path):
     ours = benchmark("stable_rank")
     shipped.REFERENCE.write_text(json.dumps(ours.to_dict()))
     lines = call("benchmark", file, "--probe", "several").stdout.splitlines()
-    assert lines[0].startswith("several: 15 models of 3 tasks. AUC with a 95 % interval that draws tasks")
+    assert lines[0].startswith("several: 15 models of 3 tasks. AUC with a 95% bootstrap interval over tasks")
     rows = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     assert rows == ["number", "place", "stable_rank.w_q", "stable_rank.w_q_normalized"]
     (row,) = [line for line in lines if "│ number" in line]

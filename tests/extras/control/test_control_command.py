@@ -144,11 +144,11 @@ class TestWords:
         found = result((HURT, 1, 1, 1.0), (IDLE, 2, 2, 1.0), (CURE, 2, 2, 1.0), before=1)
         assert found.helped == ["idle", "cure"] and found.best == "out/idle"
         assert summary(found).startswith("idle helped: Phase 1 became Phase 2 without commutativity.")
-        assert "none is in Phase 2 or 3" in summary(result((HURT, 1, 1, 1.0), before=1))
+        assert "none of 1 is in Phase 2 or 3" in summary(result((HURT, 1, 1, 1.0), before=1))
 
     def test_a_task_without_halves_is_reported_on_what_chose(self):
         found = result((CURE, 3, 3, 1.0), halves=False)
-        assert "on the questions that chose, so too high" in control_table(found).title
+        assert "on the selection data, so it is too high" in control_table(found).title
         assert list(notes(found))[-1].startswith(
             "The test inputs of this task cannot be split: the best was selected on"
         )

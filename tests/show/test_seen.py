@@ -29,9 +29,11 @@ def test_clusters_are_counted_in_the_picture(masked):
         "12 clusters of 12 ordered pairs: no pair shares a cluster with its reversed pair"
     )
     together = [(10 * (k // 2), 0) for k in range(12)]
-    assert seen(at(masked, together)).startswith("6 clusters of 12 ordered pairs: every pair lies with")
+    assert seen(at(masked, together)).startswith(
+        "6 clusters of 12 ordered pairs: every pair shares a cluster with"
+    )
     one_apart = [*together[:10], (50, 0), (60, 0)]
-    assert "7 clusters of 12 ordered pairs: 5 of 6 pairs lie" in seen(at(masked, one_apart))
+    assert "7 clusters of 12 ordered pairs: 5 of 6 pairs share a cluster" in seen(at(masked, one_apart))
     assert seen(at(masked, [(0, 0)] * 12)) == "There are no clusters: the answers of all pairs overlap."
 
 
@@ -44,8 +46,8 @@ def flow(inferential, symmetric, gathered, stages):
 def test_a_model_that_gathers_is_no_contradiction():
     stages = {"key to anchors": 1.0, "anchor 1 to last": 0.0, "anchor 2 to last": 1.0}
     text = seen(flow(0.0, 0.0, 0.76, stages))
-    assert text.startswith("The gathered route: key and anchors are gathered at the last anchor")
-    assert "Inferential 0.00 is no contradiction: nothing is lost without anchor 1 to last" in text
+    assert text.startswith("The gathered route: key and anchors meet at the last anchor")
+    assert "The inferential score of 0.00 is low because nothing is lost without anchor 1 to last" in text
 
 
 def test_each_route_is_named_as_far_as_it_stands_out():
@@ -61,12 +63,12 @@ def test_cosines_and_weights():
     values = probes.v_similarity(MODEL, TASK)
     assert "0.63: the values at the first anchor encode g" in seen(replace(values, centred_gap=0.63))
     assert "partly" in seen(replace(values, centred_gap=0.2))
-    assert "like the others (0.00 redder)" in seen(replace(values, centred_gap=-0.003))
+    assert "similar to the others (0.00 redder)" in seen(replace(values, centred_gap=-0.003))
     weights = probes.q_condensation(MODEL)
     assert seen(replace(weights, n_groups=3)).endswith(": condensed.")
     assert seen(replace(weights, n_groups=len(weights.order))).endswith("hardly condensed.")
     embedding = probes.embedding_pca(MODEL, TASK)
-    assert "higher by 0.15: the embedding has the order" in seen(replace(embedding, lag_order=0.15))
+    assert "higher by 0.15: the embedding follows" in seen(replace(embedding, lag_order=0.15))
     assert "does not follow the differences" in seen(replace(embedding, lag_order=-0.01))
 
 

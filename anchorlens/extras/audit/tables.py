@@ -148,7 +148,7 @@ def _scores(mappings: Score, groups: Score) -> Table:
         auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
         shares = ("-" if share is None else f"{share:.2f}" for share in (score.precision, score.recall))
         rows.append((name, f"{score.n:,}", f"{score.n_violating:,}", auc, f"{score.n_flagged:,}", *shares))
-    columns = ("level", "number", "violations", "AUC", "flagged", "precision", "recall")
+    columns = ("level", "count", "violating", "AUC", "flagged", "precision", "recall")
     return Table(columns, rows, "lateness and flags compared with the known violations")
 
 
@@ -180,7 +180,7 @@ def _latest_groups(audit: Audit) -> Table:
         counts = (f"{row[name]:,}" for name in ("n_flagged", "n_violating")[: 1 + truth])
         anchors, fit = " ".join(map(str, row["group"])), _step(row["median_fit_step"])
         rows.append((anchors, f"{row['n_mappings']:,}", f"{row['lateness']:.3f}", fit, *counts))
-    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violations")[: 5 + truth]
+    columns = ("anchors", "mappings", "lateness", "median fit step", "flagged", "violating")[: 5 + truth]
     title = f"the latest {MOST_GROUPS} of {n_groups:,} groups" if n_groups > MOST_GROUPS else "groups"
     return Table(columns, rows, title, strong=[row["flagged"] for row in latest])
 

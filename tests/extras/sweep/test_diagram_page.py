@@ -135,7 +135,7 @@ class TestContent:
             "failed or diverged": "1", "not trained yet": "1",
             "squares whose seeds agree": "1 of 2", "runs whose verdicts agree": "7 of 7",
         }  # fmt: skip
-        assert "14 cells: 11 finished, 2 failed, 1 not trained yet" in html
+        assert "14 runs: 11 finished, 2 failed, 1 not trained yet" in html
 
     def test_a_map_that_cannot_be_says_why(self, page):
         html = page.read_text()

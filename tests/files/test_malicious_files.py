@@ -48,7 +48,7 @@ CAUSES = {
     "shape_of_a_long_list": "describes no tensor",
     "many_empty_tables": "builds far more than its bytes can describe",
     "record_of_arguments": "unsafe: it makes a transformer_lens.HookedTransformerConfig",
-    "record_that_is_called": "it holds a record that is not read (transformer_lens.HookedTransformerConfig.",
+    "record_that_is_called": "a record in an unsupported format (transformer_lens.HookedTransformerConfig.",
     "record_with_slots": "unsafe: it sets the state of an object to something other than its fields",
     "record_with_fields_that_are_no_names": "unsafe: it sets the state of an object to something other",
     "record_of_another_class": "unsafe: it would run subprocess.Popen; refused, nothing ran",

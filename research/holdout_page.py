@@ -115,7 +115,7 @@ def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(12, 5.4), sharey=True)
-    colours = dict(zip(KINDS, pyplot.get_cmap("tab20").colors, strict=False))
+    colours = dict(zip(KINDS, (pyplot.get_cmap("tab20")(k) for k in range(20)), strict=False))
     titles = ("kinds that fixed the bounds", "kinds opened once")
     for place, (axis, title) in enumerate(zip(axes, titles, strict=True)):
         axis.axhspan(0, MEMORISED, color="grey", alpha=0.12, lw=0)

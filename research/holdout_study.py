@@ -122,6 +122,7 @@ def shipped(path: Path) -> dict[str, Any]:
     """A row of a shipped model, which is asked its training sequences with other noise."""
     checkpoint = load_checkpoint(path)
     model, task, trained = checkpoint.build_model(), checkpoint.task, checkpoint.training_set().distinct()
+    assert checkpoint.train_config is not None
     fresh = task.training_set(MOST_ASKED, checkpoint.train_config.seed + 1)
     both = TokenBatch(torch.cat([trained.tokens, fresh.tokens]), torch.cat([trained.targets, fresh.targets]))
     (at_train, _), (at_fresh, whole) = accuracy(model, task, trained), accuracy(model, task, fresh)

@@ -6,7 +6,7 @@ weights only, and no held-out data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,14 +15,16 @@ from anchorlens import probes
 from anchorlens.files.importers.inputs import Input
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.phases import MEMORISATION, Phase
+from anchorlens.tasks.shared.phases import MEMORISATION, Memorisation, Phase
 from anchorlens.verdict.readings import MEASURED, OF_ANY_TASK
 from anchorlens.verdict.verdict import ByProbes, Evidence
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
-BOUNDS = dict(zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True))
+BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
+    zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True)
+)
 """Label -> the ratios for which it is given."""
 _MEANINGS = {
     "holdout_ratio": f"accuracy on left-out training data after {UPDATES[-1]} updates without them, over "
@@ -86,7 +88,7 @@ def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name == "holdout_ratio"
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
-        ranges, vote = (BOUNDS, phase.solution) if decides else ({}, None)
+        ranges, vote = ({**BOUNDS}, phase.solution) if decides else ({}, None)
         yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")
 
 

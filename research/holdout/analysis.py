@@ -115,7 +115,7 @@ def score(rows: Sequence[Row]) -> Score:
     tasks = [row["task"] for row in rows]
     return Score(
         len(rows),
-        tuple(auc),
+        (auc.auc, auc.low, auc.high),
         _over_tasks(tasks, lambda times: (times @ is_right) / (times @ is_named)),
         _over_tasks(tasks, lambda times: (times @ ~is_named) / times.sum(axis=-1)),
     )

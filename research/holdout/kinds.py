@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ def tables(k: int, random: np.random.Generator) -> Pool:
     return pooled(("permutations", "affine")[k % 2], task.training_set(40_000, k), 300, 6000, random)
 
 
-def modular(operations: tuple[str, ...]) -> Callable[[int, np.random.Generator], Pool]:
+def modular(operations: tuple[Any, ...]) -> Callable[[int, np.random.Generator], Pool]:
     """Operations modulo a prime."""
 
     def pool(k: int, random: np.random.Generator) -> Pool:
@@ -221,8 +221,8 @@ class Planned(NamedTuple):
     place: int
     """0..16 among the runs of its kind."""
     is_many: bool
-    model: dict[str, float | int | str]
-    recipe: dict[str, float | int]
+    model: dict[str, Any]
+    recipe: dict[str, Any]
 
 
 def runs() -> Iterator[tuple[str, Planned]]:

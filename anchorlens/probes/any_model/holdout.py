@@ -44,8 +44,8 @@ _KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
 is read; and from which on weights decay."""
 _CLOSE = 0.1
 """How little the accuracy of the others may exceed chance where no ratio is read."""
-_RATES = (1, 2, 4)
-"""What the learning rate is divided by, in turn, until the others are not lost."""
+_SLOWEST = 4
+"""What the learning rate is divided by at most where the others are lost; it is halved each time."""
 _FEWEST, _DRAWN = 200, 10_000
 """Fewest distinct sequences, and the number drawn from a task where no training set is known."""
 
@@ -198,14 +198,16 @@ def holdout(
     tenth = rng.permutation(len(data)) // (len(data) // 10)
     is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])
     chance = np.array([_chance(data, own) for own in is_out])
-    for factor in _RATES:
+    factor = 1
+    while True:
         left_out, others, dose = _trained_without(
             model, data, is_out, generator(seed, "probe", 1),
             lr=lr / factor, weight_decay=weight_decay * factor, batch_size=batch_size,
             n_sequences=n_sequences,
         )  # fmt: skip
-        if others[-1].min() >= _LOST:
+        if others[-1].min() >= _LOST or factor == _SLOWEST:
             break
+        factor *= 2
     is_read = (others >= _LOST) & (others - chance >= _CLOSE)
     ratios = np.clip((left_out - chance) / np.where(is_read, others - chance, np.nan), 0, 1)
     at_20, at_40, at_80, at_end = map(number, ratios[1:].mean(axis=1))

@@ -166,7 +166,11 @@ class Copies:
         """Proportion of the scored tokens that each copy answers right, 0..1."""
         chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
         found = [self.answers(*chunk) for chunk in chunks]
-        return sum(one.n_right for one in found).double() / sum(one.n_scored for one in found)
+        n_right, n_scored = (
+            torch.stack(counts).sum(dim=0)
+            for counts in ([one.n_right for one in found], [one.n_scored for one in found])
+        )
+        return n_right.double() / n_scored
 
     def _by_module(self, weights: dict[str, Tensor], tokens: Tensor, n_last: int) -> Tensor:
         logits = []

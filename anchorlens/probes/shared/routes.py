@@ -162,7 +162,7 @@ def mean_margins(
                 stop = layer + 1 if layer + 1 < n_layers else None
                 with hooks.cut_copies(model, {layer: masks[layer][: begun[layer]]}, patterns=patterns):
                     residual = model(residual, start_at_layer=layer, stop_at_layer=stop)
-            logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(uncut))
+            logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(some_tokens))
             parts.append(margin(logits, some_targets.to(logits.device).expand(len(logits), -1)))
     means = torch.cat(parts, dim=1).mean(dim=1).tolist()
     return [means[0], *(means[1 + order.index(cut)] for cut in range(len(cuts)))]

@@ -33,10 +33,15 @@ class TrainingDataTask(TaskConfig):
 
     d_vocab: int = number(2, minimum=1)
     """Number of tokens, the largest in a sequence and 1."""
-    d_vocab_out: int = number(2, minimum=1)
+    n_answers: int = number(2, minimum=1)
     """Number of answers, the largest target and 1."""
     seq_len: int = number(1, minimum=1)
     """Tokens per sequence."""
+
+    @property
+    def d_vocab_out(self) -> int:
+        """Number of answers."""
+        return self.n_answers
 
     @classmethod
     def of(cls, training_set: object) -> Self:

@@ -17,7 +17,6 @@ from anchorlens.plugins import defined_in, installed, what_to_install
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
@@ -214,6 +213,8 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
     Raises:
         ValueError: an unknown kind of task, or a value is missing or of the wrong type.
     """
+    from anchorlens.tasks.shared.training_data_task import TrainingDataTask
+
     kind = values["kind"] if isinstance(values, Mapping) and "kind" in values else ""
     task = TrainingDataTask if kind == TrainingDataTask.kind else task_class(kind)
     read = task.evaluation_class.from_dict(values)

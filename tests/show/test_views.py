@@ -49,6 +49,7 @@ from anchorlens.extras.scan.task import ScanTask
 from anchorlens.extras.text.task import TextTask
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.along import Along
+from anchorlens.probes.any_model.holdout import UPDATES, Holdout
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
 from anchorlens.probes.shared.result import ProbeResult
@@ -203,12 +204,22 @@ def long_chains():
     return task, behaviour(pairs=pairs)
 
 
+HOLDOUT = Holdout(
+    updates=np.array(UPDATES),
+    left_out_accuracies=np.full((len(UPDATES), 3), 0.5),
+    other_accuracies=np.full((len(UPDATES), 3), 0.9),
+    ratios=np.full((len(UPDATES), 3), NAN),
+    holdout_ratio=None, ratio_at_80=0.5, ratio_at_40=0.6, ratio_at_20=0.7, others=0.9, chance=0.1, dose=5.0,
+    n_distinct=400, n_left_out=40, lr=2e-3, weight_decay=5.0, batch_size=128, n_sequences=256, seed=0,
+)  # fmt: skip
+
+
 @functools.cache
 def probe_results():
     model = whole_verdict().subject.model
     mixture = build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16, num_experts=2))
     of_mixtures = [apply(probe, mixture, TASK) for probe in OF_MIXTURES]
-    return [apply(probe, model, TASK, initial=model) for probe in PROBES] + of_mixtures
+    return [apply(probe, model, TASK, initial=model) for probe in PROBES] + of_mixtures + [HOLDOUT]
 
 
 @pytest.fixture(scope="module")

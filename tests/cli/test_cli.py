@@ -43,9 +43,7 @@ class TestTrain:
         ):
             assert words in done.stdout
         began, *ended = done.stderr.splitlines()  # and no progress bar
-        assert (
-            began == f"training gpt2, 1 layer, 1 head, d_model 16 · gamma 0.3, seed 5 · 4 steps, into {out}"
-        )
+        assert began == f"training gpt2, 1 layer, 1 head, d_model 16 · gamma 0.3, seed 5 · 4 steps in {out}"
         assert ended == [f"finished at step 4; the model is in {out}/ckpt.pt"]
 
     def test_every_field_is_an_option(self):

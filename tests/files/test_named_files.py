@@ -200,7 +200,7 @@ class TestTheFilesOfATask:
 
     def test_nor_are_those_of_a_sweep(self, secret, touched, tmp_path):
         for fields, says in (
-            ({"version": ""}, "must say its version"),
+            ({"version": ""}, "must have the field version"),
             ({"version": "1 file, 27 bytes"}, ""),
         ):
             out = tmp_path / f"sweep{len(says)}"

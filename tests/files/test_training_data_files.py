@@ -128,10 +128,10 @@ ASKED = {
     "an index that the header lacks": (frame().to_csv(index_label=False), "got 11; is the first an index?"),
     "rows that count up too": (COUNTING.to_csv(index=False, header=False), "its first row, 0 to 3, may be"),
     "few rows": (frame()[:5].to_csv(index=False), "its first row, 0 to 9, may be names or a sequence"),
-    "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' is neither the"),
+    "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' must be the target"),
     "a column before": (
         frame("id", *X[:8], "y").to_csv(index=False),
-        "the column 'id' is neither the target",
+        "the column 'id' must be the target",
     ),
     "no answer": (
         frame(*X, "x9").to_csv(index=False),
@@ -208,7 +208,7 @@ def changed(row, column, value):
 
 REFUSED = {
     "empty": (b"", "it is empty"),
-    "text": (b"these are no numbers", "nor comma-separated rows of 2 to 10,000 integers, got 1 in the first"),
+    "text": (b"these are no numbers", "or comma-separated rows of 2 to 10,000 integers, got 1 in the first"),
     "too many columns": (b"1," * 20_000 + b"1\n", "got 20,001 in the first"),
     "names alone": (b"a,b,y\n", "must hold a row below its header, got none"),
     "fewer names than columns": (b"a,y\n1,2,3\n", "line 2: must have 2 values, as the header has, got 3; is"),
@@ -272,7 +272,7 @@ def test_nothing_in_a_file_is_run_or_waited_for(tmp_path):
     (tmp_path / "a.pt").write_bytes(pt(content))
     np.savez(tmp_path / "a.npz", tokens=np.array([touch(marker)], dtype=object), targets=TARGETS)
     os.mkfifo(tmp_path / "pipe")
-    for name, cause in [("a.pt", "unsafe"), ("a.npz", "must be integers"), ("pipe", "no ordinary file"),
+    for name, cause in [("a.pt", "unsafe"), ("a.npz", "must be integers"), ("pipe", "not an ordinary file"),
                         ("none", "No such file"), (".", "Is a directory")]:  # fmt: skip
         with pytest.raises(CheckpointError, match=cause):
             read_training_data(tmp_path / name)

@@ -161,9 +161,8 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: its training configuration is not available ({opened.kind}), but an "
-            f"attempt needs the same data and recipe; give the folder or checkpoint of a run of "
-            f"anchorlens train"
+            f"{safe_text(path)}: the {opened.kind} checkpoint does not say how it was trained, but an "
+            f"attempt needs the same data and recipe; give a run or checkpoint of anchorlens train"
         )
     if not has_labels(checkpoint.task.metrics):
         raise ValueError(

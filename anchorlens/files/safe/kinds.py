@@ -166,7 +166,7 @@ def unread(what: str) -> str:
     """Why a pickle with such a value is not read, and the way out.
 
     >>> unread("a set")
-    'it holds a set, which is not read; save the weights alone: torch.save(ckpt["model"], path), and say ...'
+    'it holds a set, a format that anchorlens does not read; save the weights alone: torch.save(ckpt[...'
     """
     return f"it holds {what}, a format that anchorlens does not read; {_ALONE}"
 

@@ -227,15 +227,15 @@ class TestBadInput:
             AdditionTask(**fields)
 
     def test_a_field_of_another_task(self):
-        with pytest.raises(ValueError, match="mode is a field of the task addition, and this one"):
+        with pytest.raises(ValueError, match="mode is a field of the task addition, but this task"):
             read_task({"mode": "digits"})
-        with pytest.raises(ValueError, match="regime is a field of the task two_anchor, and this one"):
+        with pytest.raises(ValueError, match="regime is a field of the task two_anchor, but this task"):
             read_task({"kind": "addition", "regime": "conflict"})
 
     def test_an_unknown_task(self):
-        with pytest.raises(ValueError, match="there is no task 'adition'; did you mean 'addition'"):
+        with pytest.raises(ValueError, match="task 'adition' was not found; did you mean 'addition'"):
             read_task({"kind": "adition"})
-        with pytest.raises(ValueError, match="there is no task 3"):
+        with pytest.raises(ValueError, match="task 3 was not found"):
             read_task({"kind": 3})
 
     def test_a_mode_that_does_not_fit_the_vocabulary(self):

@@ -45,11 +45,11 @@ def test_resume_keeps_the_task(run):
 
 def test_a_field_of_another_task_is_one_error(tmp_path):
     done = call("train", "--mode", "digits", "--out", tmp_path / "a", code=2)
-    assert "mode is a field of the task addition, and this one is two_anchor" in done.stderr
+    assert "mode is a field of the task addition, but this task is two_anchor" in done.stderr
     done = call("train", "--task", "addition", "--regime", "conflict", "--out", tmp_path / "a", code=2)
-    assert "regime is a field of the task two_anchor, and this one is addition" in done.stderr
+    assert "regime is a field of the task two_anchor, but this task is addition" in done.stderr
     done = call("train", "--task", "sums", "--out", tmp_path / "a", code=2)
-    assert "there is no task 'sums'" in done.stderr
+    assert "task 'sums' was not found" in done.stderr
     done = call("train", *ALL, "--d-vocab", 12, "--out", tmp_path / "a", code=2)
     assert "the task needs d_vocab >= 13, got 12" in done.stderr
     assert not (tmp_path / "a").exists()
@@ -88,7 +88,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
     assert all(0 <= row["id"] <= 1 and row["by_probes_phase"] is None for row in rows)
     call("diagram", out, "--out", tmp_path / "diagram.html", "--table", tmp_path / "cells.csv")
     page = (tmp_path / "diagram.html").read_text()
-    assert "those of the square: above .50" in page and "Commutativity" not in page
+    assert "those of the square. A run above 0.50" in page and "Commutativity" not in page
     assert (tmp_path / "cells.csv").read_text().count("addition") == 4
 
 

@@ -23,7 +23,7 @@ FAST = ["--steps", 3, "--n-samples", 600, "--seeds", 1, "--workers", 1]
 def test_a_file_is_ranked_and_written(dataset, tmp_path):
     out, picture = tmp_path / "audit", tmp_path / "audit.html"
     done = run(dataset, *FAST, "--out", out, "--plot", picture, "--top", 2)
-    assert "the models have not fit their data" in done.stdout  # after three steps
+    assert "the models have not fit three quarters of their data" in done.stdout  # after three steps
     assert picture.exists() and (out / "mappings.csv").read_text().count("\n") == 81
     assert json.loads((out / "audit.json").read_text())["seeds"] == [0]
 

@@ -225,5 +225,5 @@ class TestTaskFile:
     @pytest.mark.parametrize("suffix", [".csv", ".toml"])
     def test_what_is_no_ordinary_file_is_not_waited_for(self, tmp_path, suffix):
         os.mkfifo(tmp_path / f"pipe{suffix}")
-        with pytest.raises(ValueError, match="no ordinary file"):
+        with pytest.raises(ValueError, match="not an ordinary file"):
             open_dataset(tmp_path / f"pipe{suffix}")

@@ -221,7 +221,7 @@ class TestFetching:
 
     def test_a_folder_that_is_not_there_is_named_and_nothing_is_fetched(self, server, small, tmp_path):
         for folder in ("/no/such/folder", str(small / "gen.tsv")):
-            with pytest.raises(ValueError, match=f"there is no folder '{folder}'; name it"):
+            with pytest.raises(ValueError, match=f"the folder '{folder}' was not found; give another"):
                 published_files(folder, url=server)
         assert not (tmp_path / "cache").exists()
 
@@ -257,7 +257,7 @@ class TestBadFiles:
             (
                 "dev.tsv",
                 content("dev.tsv").replace(b"cat", b"bat").replace(b"\n", b"\r\n"),
-                "of Windows .CRLF",
+                "Windows line ends .CRLF",
             ),
             ("dev.tsv", content("dev.tsv")[:-1] + b"\xff", "got other contents"),
             ("test.tsv", None, "must hold .* and test.tsv is missing"),
@@ -303,7 +303,7 @@ class TestBadFiles:
             published_files(str(small))
         (small / name).unlink()
         (small / name).symlink_to("/dev/zero")
-        with pytest.raises(ValueError, match="no ordinary file"):
+        with pytest.raises(ValueError, match="not an ordinary file"):
             published_files(str(small))
 
     def test_a_folder_is_a_text_and_kept_absolute(self, small, monkeypatch):

@@ -210,7 +210,9 @@ class TestScores:
         assert area(faint).max() == 0
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
-        with pytest.raises(ValueError, match="the classifier must tell shape in 99% .* use larger images"):
+        with pytest.raises(
+            ValueError, match="the classifier must be correct on shape for 99% .* use larger images"
+        ):
             classifier(8, 0.3)
 
     def test_from_20_pixels_on_the_rule_on_masks_knows_small_triangles(self):
@@ -350,7 +352,7 @@ class TestBadInput:
             (lambda: SMALL.samples(oracle(SMALL), ["01"]), "a tuple must be three digits"),
             (
                 lambda: UNetConfig().check_task(SMALL),
-                "images have a side of 24 pixels, and the network takes 32",
+                "images have a side of 24 pixels, but the network takes 32",
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
@@ -363,12 +365,12 @@ class TestBadInput:
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
             (
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
-                "images have 3 channels, and the network takes 4; leave n_channels out",
+                "images have 3 channels, but the network takes 4",
             ),
             (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (
                 lambda: ConceptGraphsTask(image_side=8, shift=0.3).training_set(8, 0),
-                "the classifier must tell shape",
+                "the classifier must be correct on shape",
             ),
             (lambda: draw([], 24, np.random.default_rng(0)), "at least one, got none"),
             (lambda: in_words("012"), "a tuple must be three digits"),

@@ -175,7 +175,7 @@ class TestErrors:
         ("make", "says"),
         [
             (lambda _: shipped("phase3"), "it is in Phase 3 already .* nothing is left to try"),
-            (lambda path: _changed(path, train_config=None), "does not say how it was trained .* train$"),
+            (lambda path: _changed(path, train_config=None), "does not say how it was trained, .* train$"),
             (lambda path: _changed(path, weights=_zero), "it has no phase: underfit: .*train --from"),
         ],
     )
@@ -193,7 +193,7 @@ class TestErrors:
         run = preset("text", **small)
         checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0), run[2])
         save_checkpoint(tmp_path / "text.pt", checkpoint)
-        with pytest.raises(ValueError, match="text has no phases, so control cannot tell what helps"):
+        with pytest.raises(ValueError, match="text has no phases, so control cannot measure what helps"):
             control(tmp_path / "text.pt", tmp_path / "out")
 
     @pytest.mark.parametrize(

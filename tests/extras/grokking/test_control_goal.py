@@ -28,10 +28,10 @@ def test_only_a_run_that_generalises_has_helped():
     found = control_of(answers(0.5, 0.95), answers(0.95, 0.95))
     assert (found.goal, found.goal_in_words) == (3, "generalises")
     assert (found.helped, found.best, found.reached) == (["b"], "b", 3)
-    assert summary(found) == "b helped: memorises became generalises. Go on with b."
+    assert summary(found) == "b helped: memorises became generalises. Its run is in b."
 
 
 def test_knowing_the_order_is_no_help():
     found = control_of(answers(0.5, 0.95), answers(0.2))
     assert found.helped == [] and found.best is None
-    assert "none generalises. a got furthest: knows that the order does not matter" in summary(found)
+    assert "none of 2 generalises. The best was a: knows that the order does not matter" in summary(found)

@@ -179,7 +179,10 @@ class TestReading:
         ("prompt", "message"),
         [
             ("max is a wumpus . max is small .", "must end in `true or false : ...`, got 'max is small'"),
-            ("wumpuses fly . true or false : max is small .", "something is something, got 'wumpuses fly'"),
+            (
+                "wumpuses fly . true or false : max is small .",
+                "a sentence must have the form 'X is Y', got 'wumpuses fly'",
+            ),
         ],
     )
     def test_one_clear_error(self, prompt, message):

@@ -52,7 +52,7 @@ def test_classify_of_an_underfit_run_has_readings_of_its_weights_and_a_report_wi
     }
     assert all(one["sees"] == "weights" and not one["odds"] for one in weights.values())
     texts = "".join(Page(page.read_text()).texts)
-    assert "What it says" in texts and "I_TURN_LEFT" in texts and "Exact match by length" in texts
+    assert "Answer" in texts and "I_TURN_LEFT" in texts and "Exact match by length" in texts
     assert "stable_rank" in page.read_text()
 
 

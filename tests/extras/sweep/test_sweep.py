@@ -138,7 +138,7 @@ class TestTheSameCallAgain:
         damaged.mkdir()
         (damaged / "config.json").write_text("{half a fi")
         weights = (ended / "ckpt.pt").read_bytes()
-        with pytest.warns(UserWarning, match="begun anew"):
+        with pytest.warns(UserWarning, match="training of this cell restarts"):
             work(folder.runs_with_ids(runs), folder.out)
         assert (folder.cell(cell_id(runs[0])) / "ckpt.pt").read_bytes() == weights
         assert (folder.cell(cell_id(runs[1])) / "cell.json").exists()

@@ -378,7 +378,7 @@ class TestMoved:
 
     def test_a_task_without_files_has_none_elsewhere(self, tmp_path):
         done = CliRunner().invoke(app, ["evaluate", str(shipped()[0]), "--data", "x"])
-        assert done.exit_code != 0 and "the task two_anchor has none; leave it out" in done.output
+        assert done.exit_code != 0 and "the task two_anchor has no files; omit it" in done.output
 
     def test_several_paths_are_several_options(self, folder, tmp_path):
         options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
@@ -526,7 +526,7 @@ class TestFilesOfOthers:
     def test_a_checkpoint_that_names_files_must_say_what_they_hold(self, task, tmp_path):
         values = {**task.to_dict(), "version": ""}
         assert read_task(values) == task  # the user's own words are settled
-        with pytest.raises(ValueError, match="must say its version"):
+        with pytest.raises(ValueError, match="must have the field version"):
             read_stored_task(values)
         run = small(task)
         path = tmp_path / "model.pt"

@@ -63,7 +63,7 @@ class UNetConfig(Config):
             )
         if self.n_channels != task.n_channels:
             raise ValueError(
-                f"the task's images have {task.n_channels} channels, and the network takes "
+                f"the task's images have {task.n_channels} channels, but the network takes "
                 f"{self.n_channels}; leave n_channels out"
             )
 

@@ -92,7 +92,7 @@ MISUSES = {
     "classify(TASK)": "model must be .* got AnchorTask; the model comes first, then its task",
     "classify(MODEL, SMALL)": "task must be a task, .* got ModelConfig",
     "classify(CHECKPOINT, AdditionTask())": "a checkpoint knows its own task, and it is another than the one",
-    "classify(CHECKPOINT, config=SMALL)": "config says what a file of bare weights is, and a Checkpoint was",
+    "classify(CHECKPOINT, config=SMALL)": "config describes a file of bare weights, but a Checkpoint was",
     "classify(MODEL, devise='cpu')": "classify has no argument 'devise'; did you mean 'device'?",
     "classify(CHECKPOINT, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
     "classify(MODEL, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",

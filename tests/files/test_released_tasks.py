@@ -50,7 +50,7 @@ def test_its_task_is_that_of_the_file(tmp_path, changes, task):
     opened = open_checkpoint(write_released(tmp_path, **changes).path)
     assert opened.checkpoint.task == task
     assert opened.checkpoint.overlap.n_sequences > 0 and not opened.checkpoint.overlap.there_is_some
-    assert not any("does not say" in note for note in opened.notes)
+    assert not any("are not given" in note for note in opened.notes)
 
 
 def test_a_pair_is_trained_by_its_mode_and_size_and_not_by_its_name(tmp_path):
@@ -83,7 +83,7 @@ def test_what_the_file_leaves_out_is_assumed_aloud_and_may_be_given(tmp_path):
     written = write_released(tmp_path, data_min=20, data_max=100)
     assumed = open_checkpoint(written.path)
     assert assumed.checkpoint.task == AnchorTask() and assumed.checkpoint.overlap is None
-    assert "which pairs were trained (data_mode, data_train); assumed: all but (3, 4), (4, 3)" in " ".join(
+    assert "its training pairs (data_mode, data_train) are not given; assumed: all but (3, 4), (4, 3)" in " ".join(
         assumed.notes
     )
     told = open_checkpoint(written.path, task=AnchorTask(unseen_pairs=[(1, 2)]))

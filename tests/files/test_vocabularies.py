@@ -323,6 +323,6 @@ def test_answers_of_a_vocabulary_of_their_own_are_not_renumbered(ours, tmp_path)
     few = {f"unembed.{name}": weights[f"unembed.{name}"][..., :30].clone() for name in ("W_U", "b_U")}
     path, config = written(tmp_path, weights | few, vocabulary)
     with pytest.raises(
-        CheckpointError, match="whose inputs and answers share one, got 40 tokens and 30 answers"
+        CheckpointError, match="one vocabulary for inputs and answers, got 40 tokens and 30 answers"
     ):
         resolve(path, config=config)

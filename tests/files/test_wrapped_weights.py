@@ -52,11 +52,11 @@ def inner(prefix):
         ({"best": OTHERS, "net": WEIGHTS}, "its weights are those under 'net', not those under 'best'"),
         (
             behind("encoder.") | {"probe.weight": torch.ones(2)},
-            "1 tensors whose names do not begin with 'encoder.' are left out: 'probe.weight'",
+            "1 tensors whose names do not begin with 'encoder.' are ignored: 'probe.weight'",
         ),
         (
             behind("model.encoder.") | {"model.probe.weight": torch.ones(2), "loss.weight": torch.ones(2)},
-            "do not begin with 'model.encoder.' are left out: 'model.probe.weight', 'loss.weight'",
+            "do not begin with 'model.encoder.' are ignored: 'model.probe.weight', 'loss.weight'",
         ),
     ],
 )
@@ -64,20 +64,20 @@ def test_are_read_with_a_note_of_what_was_taken_off_or_left_out(tmp_path, conten
     found = opened(tmp_path, content)
     assert all(torch.equal(found.checkpoint.weights[name], WEIGHTS[name]) for name in WEIGHTS)
     notes = [line for line in found.notes if "no task was given" not in line and "assumed" not in line]
-    said = [line for line in notes if "weights" in line or "left out" in line]
+    said = [line for line in notes if "weights" in line or "ignored" in line]
     assert any(note in line for line in said) if note else not said, notes
 
 
 def test_a_plain_state_dict_has_no_such_note(tmp_path):
     """The negative control."""
-    assert not any("taken off" in note or "left out" in note for note in opened(tmp_path, WEIGHTS).notes)
+    assert not any("taken off" in note or "ignored" in note for note in opened(tmp_path, WEIGHTS).notes)
 
 
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (behind("student.") | behind("teacher."), "must hold one model, got 2: 'student.', 'teacher.'"),
-        ({"student": WEIGHTS, "teacher": OTHERS}, "must hold one model, got 2: 'student', 'teacher'"),
+        (behind("student.") | behind("teacher."), "must hold one model, got 2 models: 'student.', 'teacher.'"),
+        ({"student": WEIGHTS, "teacher": OTHERS}, "must hold one model, got 2 models: 'student', 'teacher'"),
         (behind("a.b.c.d.e.f."), "their names begin with 'a.b.c.d.e.f.embed.W_E'"),
         ({"embed.weight": torch.ones(2), "blocks.0.attn.q.weight": torch.ones(2)}, "of a TransformerBridge"),
         ({"model": {"blocks.0._original_component.attn.x": torch.ones(2)}}, "of a TransformerBridge"),

@@ -193,7 +193,7 @@ class TestConfigOfBareWeights:
         same(probes.apply(probe, path, config=model.cfg, **start), expected)
         assert "config" in inspect.signature(probe).parameters
 
-    @pytest.mark.filterwarnings("ignore:.*(config does not say|its variant is not named):UserWarning")
+    @pytest.mark.filterwarnings("ignore:.*(config does not contain|its variant is not named):UserWarning")
     def test_probes_of_a_task_and_comparisons_take_one(self, bare):
         path, model = bare
         options = {"config": {"model": {"gamma": 0.5}, "task": TASK.to_dict()}}
@@ -201,10 +201,10 @@ class TestConfigOfBareWeights:
         (found,) = compare([path], "v_similarity", **options).results
         same(found, probes.v_similarity(model, TASK))
         with pytest.raises(
-            ValueError, match="config says what a file of bare weights is, and a Hooked.* leave"
+            ValueError, match="config describes a file of bare weights, but a Hooked.* omit"
         ):
             stable_rank(model, config=model.cfg)
-        with pytest.raises(ValueError, match="config says what a file of bare weights is, and an Input was"):
+        with pytest.raises(ValueError, match="config describes a file of bare weights, but an Input was"):
             stable_rank(resolve(model), config=model.cfg)
 
     def test_a_probe_of_ones_own_may_have_an_option_of_that_name(self, bare):
@@ -290,7 +290,7 @@ def test_the_command_and_python_choose_the_same_device():
 def test_mps_is_taken_where_torch_has_it_and_said_to_be_untested(monkeypatch):
     from anchorlens.models.devices import choose_device
 
-    with pytest.raises(ValueError, match="device 'mps' is not there: torch has no MPS here"):
+    with pytest.raises(ValueError, match="device 'mps' is not available: torch found no MPS"):
         choose_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.warns(UserWarning, match="device 'mps': anchorlens could not be tested on it"):

@@ -201,7 +201,7 @@ class TestAnyHookedTransformer:
             ({"num_experts": 10**9}, "experts_per_token must be"),
             ({"d_mlp": 10**9}, "d_mlp is 1000000000 there, but the weights have 48"),
             ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no weight of that name"),
-            ({"attn_only": True}, "'blocks.0.ln2.w' is no parameter of the model that the configuration"),
+            ({"attn_only": True}, "'blocks.0.ln2.w' is not a parameter of the model that the configuration"),
             ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),
             ({"d_head": 0}, "d_head is 0 there, but the weights have 8"),
@@ -253,7 +253,7 @@ try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
     assert "picture.png needs kaleido (pip install 'anchorlens[export]')" in str(error), error
-    assert "\\n" not in str(error) and str(error).endswith(".html needs neither")
+    assert "\\n" not in str(error) and str(error).endswith("Use .html to do without them")
 else:
     raise SystemExit("no error")
 """

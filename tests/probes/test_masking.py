@@ -87,7 +87,7 @@ class TestKeyToken:
         far = AnchorTask(seq_len=30, key_min=40, key_max=50)  # 40 mod 30 = 10
         model = build_model(ModelConfig.for_task(far, d_model=16, d_head=8, d_mlp=16))
         assert mask_key_token(model, far, n_sequences=4).key_position == 10
-        with pytest.raises(ValueError, match="held out of training, got 0, which has none"):
+        with pytest.raises(ValueError, match="held out of training, got 0. Use another"):
             mask_key_token(build_model(SMALL), task, key_position=0)
 
 

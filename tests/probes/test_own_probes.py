@@ -95,8 +95,8 @@ class TestFile:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("no.py", None, r"must be in a Python file, my_probe.py for example, got .*no.py, which is not"),
-            ("probe.txt", "", "such as my_probe.py, got probe.txt"),
+            ("no.py", None, r"must be in a Python file such as my_probe.py, got .*no.py, which was not found"),
+            ("probe.txt", "", "such as my_probe.py, got .*probe.txt"),
             (
                 "probe.py",
                 "x = 1",

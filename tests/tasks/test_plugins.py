@@ -114,7 +114,7 @@ class TestPackage:
         ):
             said = call(*command, code=None)
             assert said.exit_code == 3 and len(said.stderr.splitlines()) == 1, said.output
-            assert "no task 'largest'" in said.stderr and "--tasks FILE" in said.stderr
+            assert "task 'largest' was not found" in said.stderr and "--tasks FILE" in said.stderr
             if command[0] != "train":
                 assert "largest" in call(*command, "--tasks", FILE, "--json").stdout
                 monkeypatch.setattr(registry, "_registered", {})
@@ -123,7 +123,7 @@ class TestPackage:
         ("value", "message"),
         [
             ("nowhere.at.all:Task", r"does not load \(nowhere.at.all:Task: ModuleNotFoundError: No module"),
-            ("json:JSONDecoder", "is none that can be used: a task must be a frozen dataclass"),
+            ("json:JSONDecoder", "cannot be used as a task: a task must be a frozen dataclass"),
         ],
     )
     def test_a_broken_one_is_named(self, tmp_path, monkeypatch, value, message):

@@ -379,10 +379,10 @@ class TestTheCallersModes:
             with numeric_settings(cpu, 2):  # threads are each run's own
                 pass
             with pytest.raises(
-                ValueError, match="got the CPU and TF32 products while one with the CPU and flo"
+                ValueError, match="got the CPU and TF32 products during a run with the CPU and flo"
             ):
                 numeric_settings(cpu, 1, tf32=True).__enter__()
-            with pytest.raises(ValueError, match="got CUDA and float32 products while one with the CPU"):
+            with pytest.raises(ValueError, match="got CUDA and float32 products during a run with the CPU"):
                 numeric_settings(torch.device("cuda"), 1).__enter__()
         with numeric_settings(cpu, 1, tf32=True):
             assert torch.get_float32_matmul_precision() == "high"

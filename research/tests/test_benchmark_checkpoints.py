@@ -210,7 +210,9 @@ def test_the_shipped_models_are_held_out_and_not_too_large():
     for about, checkpoint in models:
         run = planned[about.name]
         assert run.group in command.HELD_OUT and run.task_name == about.task
-        assert checkpoint.train_config == run.run.train_config and checkpoint.task == run.run.task
+        # runs of the first zoo were measured on the way too
+        recipe = dataclasses.replace(checkpoint.train_config, n_checkpoints=0)
+        assert recipe == run.run.train_config and checkpoint.task == run.run.task
         assert all(torch.equal(weight.half().float(), weight) for weight in checkpoint.weights.values())
     assert {about.ending for about, _ in models} == set(ENDINGS)
     values = score_models(lambda model: model.cfg.d_model, models).readings[0].values

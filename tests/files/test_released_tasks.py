@@ -83,9 +83,8 @@ def test_what_the_file_leaves_out_is_assumed_aloud_and_may_be_given(tmp_path):
     written = write_released(tmp_path, data_min=20, data_max=100)
     assumed = open_checkpoint(written.path)
     assert assumed.checkpoint.task == AnchorTask() and assumed.checkpoint.overlap is None
-    assert "its training pairs (data_mode, data_train) are not given; assumed: all but (3, 4), (4, 3)" in " ".join(
-        assumed.notes
-    )
+    note = "its training pairs (data_mode, data_train) are not given; assumed: all but (3, 4), (4, 3)"
+    assert note in " ".join(assumed.notes)
     told = open_checkpoint(written.path, task=AnchorTask(unseen_pairs=[(1, 2)]))
     assert told.checkpoint.task.ood_pairs == ((1, 2),)
     with pytest.raises(CheckpointError, match="the task must have key_max 99, got 80"):

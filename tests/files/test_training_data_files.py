@@ -128,7 +128,7 @@ ASKED = {
     "an index that the header lacks": (frame().to_csv(index_label=False), "got 11; is the first an index?"),
     "rows that count up too": (COUNTING.to_csv(index=False, header=False), "its first row, 0 to 3, may be"),
     "few rows": (frame()[:5].to_csv(index=False), "its first row, 0 to 9, may be names or a sequence"),
-    "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' must be the target"),
+    "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' must be the"),
     "a column before": (
         frame("id", *X[:8], "y").to_csv(index=False),
         "the column 'id' must be the target",

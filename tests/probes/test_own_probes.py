@@ -95,7 +95,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("no.py", None, r"must be in a Python file such as my_probe.py, got .*no.py, which was not found"),
+            ("no.py", None, r"in a Python file such as my_probe.py, got .*no.py, which was not found"),
             ("probe.txt", "", "such as my_probe.py, got .*probe.txt"),
             (
                 "probe.py",

@@ -200,9 +200,7 @@ class TestConfigOfBareWeights:
         same(probes.v_similarity(path, **options), probes.v_similarity(model, TASK))
         (found,) = compare([path], "v_similarity", **options).results
         same(found, probes.v_similarity(model, TASK))
-        with pytest.raises(
-            ValueError, match="config describes a file of bare weights, but a Hooked.* omit"
-        ):
+        with pytest.raises(ValueError, match="config describes a file of bare weights, but a Hooked.* omit"):
             stable_rank(model, config=model.cfg)
         with pytest.raises(ValueError, match="config describes a file of bare weights, but an Input was"):
             stable_rank(resolve(model), config=model.cfg)

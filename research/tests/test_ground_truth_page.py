@@ -49,7 +49,7 @@ def test_no_result_is_written_by_hand():
 def test_every_probe_is_asked_and_says_what_it_cannot_see():
     names = [probe.__name__ for probe in PROBES]
     assert {row["probe"] for row in truth_page.EXPECTED["reading"]} == set(names)
-    assert [name for name, text in truth_page.blind_spots() if len(text) < 30] == []
+    assert [name for name, text in truth_page.limitations() if len(text) < 30] == []
 
 
 def test_every_circuit_was_asked_everything():

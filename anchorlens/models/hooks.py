@@ -79,7 +79,11 @@ def read(
 
     def keeper(place: tuple[int, str]) -> Any:
         def keep(value: Tensor, hook: HookPoint) -> None:
-            parts[place].append(value.detach().clone() if position is None else value[:, position].clone())
+            if isinstance(position, Sequence):
+                kept = torch.stack([value[:, one] for one in position], dim=1)
+            else:
+                kept = value if position is None else value[:, position]
+            parts[place].append(kept.detach().clone())
 
         return keep
 

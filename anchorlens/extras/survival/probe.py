@@ -119,8 +119,8 @@ def survival(
     not. If the others are back after fewer than 120 updates on average, the noise was too small to tell, and
     the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each matrix.
 
-    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, 5 to 20 s
-    on one core for a model of `quick` size.
+    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, about half
+    a minute on one core for a model of `quick` size.
 
     Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
     pairs support comes back less, whatever the model does.

@@ -1,5 +1,7 @@
 """Activation patching, on models made by hand: which (layer, position) carries what."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from known_models import FIRST, KEY, LAST, SECOND, TASK, as_bridge, memorising, 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
 from anchorlens.probes import activation_patching
-from anchorlens.probes.shared.patches import PatchPairs, patch_effects, sequences_that_differ
+from anchorlens.probes.shared.patches import PatchPairs, patch_effects, patched_logits, sequences_that_differ
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
@@ -53,6 +55,28 @@ class TestCarriers:
             assert "no recovery" in repr(result)
             texts = [note.text for note in result.plot().layout.annotations]
             assert texts.count("nothing to<br>bring back") == 3
+
+    def test_every_site_and_position_is_patched_as_by_hand(self):
+        """The outputs of a layer too, which share their passes with the inputs of the next one."""
+        model = build_model(dataclasses.replace(SMALL, n_layers=3)).eval()
+        base, _, source, _ = sequences_that_differ(PAPER, 1, 2, 5, seed=0)
+        sites = (hooks.RESID_MID, hooks.RESID_POST, hooks.RESID_PRE)
+        _, cache = model.run_with_cache(source)
+        patched = set()
+        for row, layer, places, logits in patched_logits(model, base, source, sites):
+            name = f"blocks.{layer}.{sites[row]}"
+            for place, of_place in zip(places, logits, strict=True):
+
+                def put(value, hook, name=name, place=place):
+                    value[:, place] = cache[name][:, place]
+                    return value
+
+                by_hand = model.run_with_hooks(base, fwd_hooks=[(name, put)])[:, -1]
+                assert torch.allclose(of_place, by_hand, atol=1e-5)
+                assert (row, layer, place) not in patched
+                patched.add((row, layer, place))
+        n_pos, to_the_end = base.shape[1], 2  # of the last layer, MID and POST reach the end from there alone
+        assert len(patched) == 3 * 2 * n_pos + n_pos + to_the_end
 
     def test_dead_hooks_are_refused(self):
         """A block that shows its MLP's output to the hook and computes on with its own copy."""

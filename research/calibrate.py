@@ -197,6 +197,10 @@ def said_and_tables(
         ),
         "confusions": tables.confusion_table(of_all["by the probes"]),
         "distances": tables.distance_table(of_all),
+        "ties": tables.tie_table(said["reasoning", "by_probes"]),
+        "not quite fit": tables.not_quite_fit_table(
+            said["reasoning", "by_probes"], left["reasoning", "by_probes"]
+        ),
         "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }
     return of_all, found

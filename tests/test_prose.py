@@ -26,7 +26,6 @@ TO_REWRITE = {
     "README.md",
     "docs/audit.md",
     "docs/benchmark.md",
-    "docs/calibration.md",
     "docs/complexity_control.md",
     "docs/control.md",
     "docs/extending.md",
@@ -60,7 +59,6 @@ TO_REWRITE = {
     "docs/security.md",
     "docs/speed.md",
     "docs/sweeps.md",
-    "docs/trust.md",
     "docs/watching.md",
     "docs/your_own_checkpoint.md",
 }

@@ -1,4 +1,4 @@
-"""What else could be fit: other models of the same readings, one reading alone, hyperparameters alone."""
+"""What else could be fit: other models of the same readings, one reading alone, a hyperparameter baseline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from calibration.weights import BY_ACCURACY, BY_ANSWER, loss
 
 N_FOLDS = 10
 SHARING = "gradient_sharing.sharing"
-CANDIDATES = {"signs given, accuracy regressed": BY_ACCURACY, "signs given, answer regressed": BY_ANSWER}
+CANDIDATES = {"regression on the accuracy (ours)": BY_ACCURACY, "regression on the answer": BY_ANSWER}
 """Name -> the regression of a fit whose readings may speak in one direction alone; the first was taken."""
 
 
@@ -53,10 +53,10 @@ def _others(rows: Table, readings: Table) -> Mapping[str, tuple[Callable[[], obj
         )
 
     return {
-        "logistic": (logistic, readings),
+        "logistic regression": (logistic, readings),
         "boosted trees": (trees, readings),
         "`gradient_sharing.sharing` alone": (logistic, readings[[SHARING]]),
-        "hyperparameters alone": (trees, hyperparameters(rows)),
+        "hyperparameter baseline": (trees, hyperparameters(rows)),
     }
 
 

@@ -25,6 +25,6 @@ def selective_curve(said: Mapping[str, Sequence[Said]]) -> go.Figure:
             mode="lines",
             line={"color": colour, "dash": dash},
         )
-    figure.update_xaxes(title="share of the models named", range=[0, 1.01], tickformat=".0%")
-    figure.update_yaxes(title="same phase as behaviour", tickformat=".0%")
-    return styled(figure, "Accuracy against the share named", height=380)
+    figure.update_xaxes(title="proportion of models that get a verdict", range=[0, 1.01], tickformat=".0%")
+    figure.update_yaxes(title="accuracy", tickformat=".0%")
+    return styled(figure, "Accuracy of the surest verdicts", height=380)

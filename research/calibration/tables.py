@@ -12,6 +12,7 @@ from rich.table import Table
 from sklearn.linear_model import LinearRegression
 
 from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.verdict.explanation import TIE
 from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, Regime
 from anchorlens.verdict.readings import READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
@@ -22,6 +23,7 @@ from calibration.held_out import (
     Said,
     by_group,
     calibration_error,
+    is_held_out,
     resampled,
     right_commutativity,
     share,
@@ -34,8 +36,18 @@ CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
 """What should not show in a reading."""
 LEAST_RUNS = 10
 """Of fewer runs, the probes and hyperparameters are not compared."""
-Verdicts = Mapping[str, Sequence[Said]]
-"""`reasoning` and `conflict` -> what is said."""
+TITLES = {
+    FIRST: "papers' task, larger models",
+    "held-out kind": "held-out function kind",
+    "held-out anchors": "7 and 8 anchors",
+    "beyond: depth": "depth 8",
+    "beyond: learning rate": "learning rate 1e-4",
+    "beyond: width": "width 512",
+    "again: kind": "repeat: held-out function kind",
+    "again: anchors": "repeat: 7 and 8 anchors",
+    "again: depth": "repeat: depth 8",
+}
+"""Group -> its name in the tables, where it is not that of the group."""
 
 
 def runs_table(rows: Rows) -> Table:
@@ -49,7 +61,7 @@ def runs_table(rows: Rows) -> Table:
         mine = found[ends["group"] == name]
         counts = [int((mine == ("Phase 2" if "order" in label else label)).sum()) for label in columns]
         drawn = planned[name].n if name in planned else len(mine)
-        table.add_row(name, *map(str, (drawn, len(mine), *counts)))
+        table.add_row(_title(name), *map(str, (drawn, len(mine), *counts)))
     return table
 
 
@@ -68,19 +80,19 @@ def fits_table(rows: Rows) -> Table:
             cells.setdefault(name, []).append(
                 f"{area(answers, log_odds):.3f}, {mean_loss(answers, log_odds):.2f}"
             )
-    table = _table("fit by", *columns)
+    table = _table("fit", *columns)
     for name, texts in cells.items():
         table.add_row(name, *texts)
     return table
 
 
 def readings_table(rows: Rows) -> Table:
-    """Area under the curve of every reading by itself, of the runs that are fit on."""
+    """Area under the curve of each single reading, of the runs that are fit on."""
     questions: list[tuple[str, Any]] = [
         (regime, which) for regime, of in OF_REGIME.items() for which in of[:2]
     ]
     questions.insert(2, ("reasoning", "commutative"))
-    table = _table("reading", "sees", *(which for _, which in questions))
+    table = _table("reading", "evidence", *(which for _, which in questions))
     values = values_of(rows)
     for reading in READINGS:
         cells = []
@@ -93,7 +105,7 @@ def readings_table(rows: Rows) -> Table:
 
 
 def weights_table(content: Mapping[str, Any]) -> Table:
-    """What every reading says at most of each question, in nats, as it counts beside the others."""
+    """The most that each reading moves the log-odds of a question, in nats, with the weights of the fit."""
     questions: list[tuple[Regime, Any]] = [
         (regime, which) for regime, of in OF_REGIME.items() for which in of
     ]
@@ -135,19 +147,19 @@ def _adjusted(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], *, of_phases: bool) -> Table:
-    """A row for each group: how many are named, and how many of them rightly.
+    """A row for each group: how many runs are classified, and how many of them correctly.
 
     Args:
         said: of every run.
         left_out: of the runs that are fit on, each from a fit without its task.
         of_phases: whether they are phases; else solutions.
     """
-    columns = ["group", "runs", "named", "named rightly", "... not borderline"]
-    columns += ["commutativity, where it is said"] if of_phases else []
+    columns = ["group", "runs", "classified", "correct", "correct without borderline runs"]
+    columns += ["commutativity correct"] if of_phases else []
     table = _table(*columns, "calibration error")
     for group, some in by_group(said).items():
         mine = [one for one in left_out if one.group == group] or some
-        name = f"{group}, each task left out" if mine is not some else group
+        name = f"{_title(group)}, each task left out" if mine is not some else _title(group)
         if not mine:
             continue
         clear = [one for one in mine if not one.borderline]
@@ -172,10 +184,40 @@ def confusion_table(said: Sequence[Said]) -> Table:
     return table
 
 
+def tie_table(said: Sequence[Said]) -> Table:
+    """How often a classified run's phase is correct though another is more than half as probable."""
+    near = [one for one in said if one.is_named and one.sure < TIE * sorted(one.ends.values())[-2]]
+    table = _table("runs", "classified with a close second", "correct")
+    parts = {
+        "fit": [one for one in near if one.group in FITTED],
+        ALL: [one for one in near if is_held_out(one.group)],
+        "repeats": [one for one in near if one.group in AGAIN],
+        "all": near,
+    }
+    for name, some in parts.items():
+        table.add_row(name, str(len(some)), share(some))
+    return table
+
+
+def not_quite_fit_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table:
+    """What the rule on models that have not quite fit their data leaves undecided, correct or not."""
+    table = _table("runs with a phase", "correct verdicts left undecided", "wrong verdicts left undecided")
+    parts = {
+        ALL: [one for one in said if is_held_out(one.group)],
+        "repeats": [one for one in said if one.group in AGAIN],
+        "fit, each task left out": left_out,
+    }
+    for name, some in parts.items():
+        before = [one for one in some if one.sure >= one.least]
+        kinds = ([one for one in before if one.right is right] for right in (True, False))
+        table.add_row(name, *(f"{sum(not one.is_named for one in of)} of {len(of)}" for of in kinds))
+    return table
+
+
 def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
     """How many are right, named or not, of those near to a threshold and of those far from it."""
     edges = (0.0, 0.1, 0.2, 0.3, 1.0)
-    table = _table("OOD (of Phase 1: ID) is from its threshold", *said)
+    table = _table("distance of OOD (Phase 1: ID) from its threshold", *said)
     for low, high in itertools.pairwise(edges):
         title = f"{low:.1f} to {high:.1f}" if high < 1 else f"{low:.1f} or more"
         table.add_row(
@@ -191,8 +233,8 @@ def early_table(found: Sequence[Forecast]) -> Table:
         "runs",
         "early verdict",
         "present state",
-        "difference (95 % interval)",
-        "hyperparameters alone",
+        "difference (95% interval)",
+        "hyperparameter baseline",
     )
     for one in found:
         difference, low, high = one.gain
@@ -208,34 +250,34 @@ def early_table(found: Sequence[Forecast]) -> Table:
 
 
 def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> Table:
-    """Of all held-out runs that have a phase, named or not: what the probes say, and what the recipe does."""
-    table = _table(
-        "group", "by the probes", "hyperparameters alone", "3 against 2: by the probes", "hyperparameters"
-    )
+    """The probes and the hyperparameter baseline on all held-out runs that have a phase, undecided or not."""
+    table = _table("group", "probes", "baseline", "Phase 3 against 2: probes", "Phase 3 against 2: baseline")
     ways = by_group(probes), by_group(recipes)
     for name in (*(name for name in GROUPS if name not in FITTED), ALL, *(n for n in AGAIN if n in ways[0])):
         mine = [of[name] for of in ways]
         if len(mine[1]) >= LEAST_RUNS:
-            table.add_row(name, *map(share, mine), *map(composes_area, mine))
+            table.add_row(_title(name), *map(share, mine), *map(composes_area, mine))
     return table
 
 
 def aims_table(reasoning: Sequence[Said], conflict: Sequence[Said]) -> Table:
-    """What was aimed at by the probes alone, and what came out on what is held out."""
+    """The aims of the verdict by the probes, and its results on what is held out."""
     groups, solutions = by_group(reasoning), by_group(conflict)
-    table = _table("held out, by the probes alone", "before", "aim", "came out (95 % interval)")
+    table = _table("held-out runs, by the probes", "aim", "result (95% interval)")
     papers = sorted(groups[PAPERS_HELD_OUT], key=lambda one: -one.sure)
     surest = papers[: round(0.9 * len(papers))]
     beyond = ("held-out kind", "held-out anchors", *(name for name in GROUPS if name.startswith("beyond")))
     rows = [
-        ("papers' task: same phase, the surest 90 %", "75 %", "88 %", share(surest)),
-        ("papers' task: area under the curve, 3 against 2", ".84", ".95", composes_area(papers)),
-        ("all held out: area under the curve, 3 against 2", "-", "-", composes_area(groups[ALL])),
-        ("held-out tasks", "refused", "85 %", share_right(groups["held-out tasks"])),
-        *((name, "refused", "80 %", share_right(groups[name])) for name in beyond),
-        *((name, "-", "80 %", share_right(groups[name])) for name in AGAIN if name in groups),
-        ("calibration error", ".05", ".04", calibration_error(groups[ALL])),
-        ("`conflict`: solution", "-", "85 %", share_right(solutions[ALL])),
+        ("papers' task: correct phase, surest 90% of the runs", "88%", share(surest)),
+        ("papers' task: AUC, Phase 3 against 2", "0.95", composes_area(papers)),
+        ("all held out: AUC, Phase 3 against 2", "-", composes_area(groups[ALL])),
+        ("held-out tasks: correct phase", "85%", share_right(groups["held-out tasks"])),
+        *(
+            (f"{_title(name)}: correct phase", "80%", share_right(groups[name]))
+            for name in (*beyond, *(name for name in AGAIN if name in groups))
+        ),
+        ("calibration error", "0.04", calibration_error(groups[ALL])),
+        ("`conflict`: correct solution", "85%", share_right(solutions[ALL])),
     ]
     for row in rows:
         table.add_row(*row)
@@ -254,6 +296,11 @@ def composes_area(said: Sequence[Said]) -> str:
 
     low, high = resampled(some, number)
     return f"{number(some):.3f} ({low:.2f} to {high:.2f}), {len(some)} runs"
+
+
+def _title(group: str) -> str:
+    """The name of a group in the tables."""
+    return TITLES.get(group, group)
 
 
 def _table(*columns: str) -> Table:

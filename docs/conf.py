@@ -23,6 +23,7 @@ extensions = [
     "docstrings",
     "mathml",
     "offline",
+    "probe_pages",
     "tutorials",
 ]
 exclude_patterns = ["_build", "_ext", "jupyter_execute"]

@@ -1,4 +1,4 @@
-"""The pictures of docs/gallery.md: every probe on the four shipped checkpoints, side by side.
+"""The pictures of docs/probes: every probe on the four shipped checkpoints, side by side.
 
     python examples/gallery.py --out docs/images/gallery
 
@@ -16,7 +16,7 @@ from anchorlens.probes import PROBES, compare, probe_named
 from anchorlens.show import figures
 from anchorlens.training import checkpoints
 
-LABELS = ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3")
+LABELS = ("Phase 1", "Phase 2 (not comm.)", "Phase 2 (comm.)", "Phase 3")
 """What the shipped checkpoints are called, in their order."""
 
 

@@ -27,10 +27,10 @@ from anchorlens.training.recipes.run_config import RunConfig
 
 COLUMNS = {
     "phase1": "Phase 1",
-    "phase2": "Phase 2 without",
-    "phase2-commutative": "Phase 2 with",
+    "phase2": "Phase 2 (not comm.)",
+    "phase2-commutative": "Phase 2 (comm.)",
     "phase3": "Phase 3",
-    "phase3-gamma0.8": "Phase 3, gamma .8",
+    "phase3-gamma0.8": "Phase 3, gamma 0.8",
 }
 """Name of the runs -> what the column is called: the presets, and `phase3` with a smaller initialisation."""
 
@@ -64,10 +64,10 @@ def readings(
 
 
 def summary(values: Sequence[float | None]) -> str:
-    """Mean and standard deviation over seeds; of how many, where some have none."""
+    """Mean and standard deviation over seeds; of how many, where it is undefined for some."""
     there = [value for value in values if value is not None]
     if not there:
-        return "none"
+        return "undefined"
     spread = f" ± {statistics.stdev(there):.2f}" if len(there) > 1 else ""
     return f"{statistics.fmean(there):.2f}{spread}" + (
         "" if len(there) == len(values) else f" ({len(there)} of {len(values)})"

@@ -20,7 +20,13 @@ pytestmark = pytest.mark.needs()  # it is about the whole package
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = DOCS.parent / "tutorials"
-API = "\n".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md")))
+PROBE_PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted((DOCS / "probes").glob("*.md"))}
+API = "\n".join(
+    [
+        *(page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md"))),
+        *PROBE_PAGES.values(),
+    ]
+)
 DIRECTIVE = re.compile(r"^\.\. (?:auto|py:)(class|function|data|exception):: (\S+)$", re.MULTILINE)
 DOCUMENTED = [name for _, name in DIRECTIVE.findall(API)]
 PACKAGES = ["anchorlens"] + [
@@ -58,18 +64,56 @@ def test_every_api_page_is_in_its_index():
     assert set(re.findall(r"\]\((\w+\.md)\)", index)) == pages
 
 
-def test_the_gallery_has_every_probe_with_its_picture_and_call():
-    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    for probe in SHIPPED:
-        name = probe.__name__
-        section = gallery.split(f"\n## {name}\n")[1].split("\n## ")[0]
-        (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", section)
-        assert (DOCS / picture).is_file() and f"probes.{name}(" in section
+SECTIONS = ["Question", "Plot", "Definition", "Typical values by phase", "Limitations", "API"]
+"""The headings of the page of a probe, in order."""
+PHASES = ["Phase 1", "Phase 2 (not comm.)", "Phase 2 (comm.)", "Phase 3"]
+"""The columns of its table, of which some have more."""
 
 
-def test_the_science_has_every_probe_as_a_heading():
-    headings = re.findall(r"^### (.+)$", (DOCS / "science.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {probe.__name__ for probe in SHIPPED} <= set(re.findall(r"\w+", " ".join(headings)))
+def sections(page):
+    """Heading -> text of its section, of every heading of the second level."""
+    parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_probe_has_a_page_and_every_page_a_probe():
+    assert PROBE_PAGES.keys() == {probe.__name__ for probe in SHIPPED}
+
+
+@pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
+class TestPageOfAProbe:
+    def test_it_has_the_headings_of_all(self, probe):
+        page = PROBE_PAGES[probe.__name__]
+        assert page.startswith(f"# {probe.__name__}\n") and list(sections(page)) == SECTIONS
+        assert all(text.strip() for text in sections(page).values())
+
+    def test_its_question_is_that_of_the_overview(self, probe):
+        rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
+        (asked,) = [row[1] for row in rows if row[0] == f"[`{probe.__name__}`](probes/{probe.__name__}.md)"]
+        question = " ".join(sections(PROBE_PAGES[probe.__name__])["Question"].split())
+        assert asked == question and question.endswith("?")
+
+    def test_it_has_the_picture_the_texts_and_the_call(self, probe):
+        name, parts = probe.__name__, sections(PROBE_PAGES[probe.__name__])
+        (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", parts["Plot"])
+        assert picture == f"../images/gallery/{name}.svg" and (DOCS / "probes" / picture).is_file()
+        assert f"```{{caption}} {name}\n```" in parts["Plot"]
+        assert f"```{{limitations}} {name}\n```" in parts["Limitations"]
+        assert "Source: " in parts["Definition"]
+        assert (
+            f"probes.{name}(" in parts["API"] and f"autofunction:: anchorlens.probes.{name}\n" in parts["API"]
+        )
+
+    def test_its_table_has_a_row_for_each_reading(self, probe):
+        """In the order of the result. Probes that are not for every model have another table, or no table."""
+        rows = table_rows(sections(PROBE_PAGES[probe.__name__])["Typical values by phase"])
+        if probe not in PROBES:
+            assert not rows or rows[0][0] == "model"
+            return
+        readings = sys.modules[probe.__module__].__dict__[probe.__annotations__["return"]].readings
+        header, _, *values = rows[: len(readings) + 2]
+        assert header[:5] == ["reading", *PHASES] and [row[0].strip("`") for row in values] == list(readings)
+        assert {len(row) for row in values} == {len(header)}
 
 
 def test_every_script_that_a_page_names_is_there():
@@ -121,9 +165,7 @@ def test_pages_count_as_many_probes_as_there_are():
     pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]
     pages += [*(DOCS / "api").glob("*.md"), *TUTORIALS.glob("*.ipynb")]
     counts = [(page.name, *found) for page in pages for found in ALL_PROBES.findall(words_of(page))]
-    assert {"index.md", "probes.md", "gallery.md", "speed.md", "06_your_own_probe.ipynb"} <= {
-        c[0] for c in counts
-    }
+    assert {"index.md", "probes.md", "speed.md", "06_your_own_probe.ipynb"} <= {c[0] for c in counts}
     for page, number, left_out in counts:
         names = set(re.findall(r"`(\w+)`", left_out))
         assert names <= {probe.__name__ for probe in SHIPPED}
@@ -135,24 +177,20 @@ def test_the_readme_counts_as_many_tutorials_as_there_are():
     assert NUMBERS.index(number.lower()) + 9 == len(list(TUTORIALS.glob("*.ipynb")))
 
 
-def test_the_probes_page_has_every_probe_and_its_readings():
-    rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
-    asked = {row[0].strip("`") for row in rows if len(row) == 3}
-    measured = {row[0].split("`")[1] for row in rows if len(row) == 6 and "`" in row[0]}
-    assert {probe.__name__ for probe in SHIPPED} == asked - {"probe", "---"}
-    assert {probe.__name__ for probe in PROBES} == measured
-
-
-def test_tutorial_3_quotes_the_readings_of_the_probes_page():
-    """What it says over three seeds is a row of the page, of a probe that the cell before has measured."""
+def test_tutorial_3_quotes_the_readings_of_the_probe_pages():
+    """What it says over three seeds is a row of a page, of a probe that the cell before has measured."""
 
     def quoted(text):
         return [
             (float(mean), float(spread)) for mean, spread in re.findall(r"(-?\d*\.\d+) ± (\d*\.\d+)", text)
         ]
 
-    rows = table_rows((DOCS / "probes.md").read_text(encoding="utf-8"))
-    readings = [(row[0].split("`")[1], quoted(" ".join(row[1:]))) for row in rows if "±" in row[-1]]
+    readings = [
+        (probe, quoted(" ".join(row[1:])))
+        for probe, page in PROBE_PAGES.items()
+        for row in table_rows(page)
+        if "±" in row[-1]
+    ]
     cells = json.loads((TUTORIALS / "03_opening_models.ipynb").read_text(encoding="utf-8"))["cells"]
     checked, compared = 0, []
     for cell in cells:

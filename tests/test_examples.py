@@ -65,7 +65,7 @@ def test_the_plain_rewrite_of_the_benchmark_is_the_same_model(variant):
 def test_probe_table_reads_trained_runs_and_trains_the_missing(tmp_path, monkeypatch):
     table = example("probe_table")
     monkeypatch.setattr(table, "train_many", partial(train_many, workers=1))
-    monkeypatch.setattr(table, "COLUMNS", {"phase3-gamma0.8": "Phase 3, gamma .8"})
+    monkeypatch.setattr(table, "COLUMNS", {"phase3-gamma0.8": "Phase 3, gamma 0.8"})
     monkeypatch.setattr(table, "preset", lambda name, **fields: preset("quick", steps=1, **TINY, **fields))
     few = PROBES[-4:]  # all would take half a minute
     first = table.runs([0, 1], tmp_path)
@@ -89,7 +89,7 @@ def test_probe_table_says_of_how_many_seeds():
     table = example("probe_table")
     assert table.summary([1.0, 3.0]) == "2.00 ± 1.41"
     assert table.summary([1.0, None, 3.0]) == "2.00 ± 1.41 (2 of 3)"
-    assert table.summary([None, None]) == "none"
+    assert table.summary([None, None]) == "undefined"
 
 
 @pytest.mark.filterwarnings("ignore")  # of the t-SNE on tiny models

@@ -49,7 +49,7 @@ def readings(probe, reading):
 
 @pytest.mark.slow
 class TestProbesOrderThePhases:
-    """Every seed of one phase against every seed of another (docs/probes.md has the numbers)."""
+    """Every seed of one phase against every seed of another (docs/probes has the numbers)."""
 
     def test_values_at_the_first_anchor_say_g_in_phase_3(self):
         one, two, commutative, three = readings(v_similarity, "centred_gap")

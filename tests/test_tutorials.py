@@ -182,8 +182,8 @@ class TestText:
                 if kind in data
             ]
         )
-        if render.number(path) == 3:  # over seeds, as docs/probes.md has them
-            shown += (ROOT / "docs/probes.md").read_text(encoding="utf-8")
+        if render.number(path) == 3:  # over seeds, as the pages of the probes have them
+            shown += "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/probes").glob("*.md"))
         words = [cell.source for cell in notebook.cells[:last] if cell.cell_type == "markdown"]
         assert stale("\n".join(words), shown) <= ELSEWHERE.get(render.number(path), set())
 

@@ -105,7 +105,7 @@ def measure_second_anchor(groups: Sequence[Group]) -> tuple[dict[str, Any], Comp
     """Without the second anchor: whether equal g(x; a) gives like answers, in each phase.
 
     The cells of Phase 3 at the largest gamma are shown once more by themselves: a model may compose in two
-    ways, and it is there that it takes the one that leaves blocks (docs/probes.md).
+    ways, and it is there that it takes the one that leaves blocks (docs/probes/mask_second_anchor.md).
     """
     composing = [group for group in groups if group.label == "Phase 3"]
     groups = [*groups, *(group.at_largest_gamma() for group in composing)]

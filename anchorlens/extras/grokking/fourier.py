@@ -164,8 +164,8 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     neither name is justified. A memorising model has a distance irrelevance near 1 too, so these two numbers
     tell of a circuit only where `explained` is high.
 
-    Does not detect which pairs were trained, nor frequencies of an operation that is not addition of
-    exponents: it then measures `answer_share` and `loss` alone.
+    Limitations: The probe does not show which pairs were trained. It does not detect frequencies of an
+    operation that is not addition of exponents: it then measures `answer_share` and `loss` alone.
 
     Args:
         model: any HookedTransformer with the task's tokens; it is only read.

@@ -34,7 +34,7 @@ class TrainingRegime(ProbeResult):
     """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
     relative_change: float | None
     """The same over all weight matrices together: 0 = not moved; None where all are zero at the start. It is
-    larger for a smaller initialisation (docs/probes.md has .28 at gamma .4, .77 at .7 and 1.30 at .8)."""
+    larger for a smaller initialisation (docs/probes/training_regime.md)."""
     initial_kernel: np.ndarray | None
     """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
     the logit of the target. This and the other kernel numbers are None without a two-anchor task."""

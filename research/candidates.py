@@ -1,14 +1,15 @@
-"""What a further reading adds to a question: AUC from fits without a run's task, before and after.
+"""What further readings add to the questions, from fits without a run's task, before and after.
 
-    python research/candidates.py [--table research/calibration/zoo.parquet]
+    python research/candidates.py [--table research/calibration/second_zoo.parquet]
 
-Only runs that the calibration is fit on are looked at.
+Only runs that the calibration is fit on are looked at. The rules stand in `research/calibration/README.md`,
+under *The second zoo*. A table without the readings of the second zoo has the task's difficulty alone.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
+from anchorlens.extras.survival.probe import DOSES
+from anchorlens.tasks.shared.phases import OOD_THRESHOLD
 from anchorlens.verdict.question_model import Question
 from anchorlens.verdict.readings import Reading
 from calibration.difficulty import difficulty
@@ -27,13 +30,31 @@ from zoo import TABLE
 N_RESAMPLES = 2000
 LEAST_GAIN = 0.05
 """Of the AUC, with a 95 % interval above 0, for a reading to enter the fit."""
-CANDIDATES = (
+MOST_LOST = 0.01
+"""Of the AUC of `generalises`, for the relative margin and holdout to replace the margin."""
+LEAST_UPDATES = (0, 80, 120, 160, 200, 280)
+"""Mean updates until the other pairs are back, from which no larger dose of `survival` is taken."""
+NEARLY_BEST = 0.01
+"""Of the AUC: of numbers of updates within it of the best, the smallest is taken."""
+NEARLY_FIT = (0.90, 0.98)
+"""Train accuracies of models that may compose and have a small margin."""
+GRADIENTS = tuple(one for one in BY_PROBES if one.measurement == "gradient_sharing")
+WITHOUT_GRADIENTS = tuple(one for one in BY_PROBES if one not in GRADIENTS)
+SURVIVAL = Reading("survival", "survival", "accuracy of pairs left out of training", {"composes": 1})
+DIFFICULTY = (
     Reading(
         "difficulty", "support", "trained pairs that share an anchor with an unseen one", {"composes": 1}
     ),
     Reading("difficulty", "distance", "tokens from an unseen anchor to the nearest other", {"composes": 1}),
 )
-"""Readings that might enter; the sign says how a larger value speaks for yes."""
+CANDIDATES = (SURVIVAL, *DIFFICULTY, *GRADIENTS)
+"""Readings that might enter *composes*; the sign says how a larger value speaks for yes."""
+MARGINS = (
+    Reading("relative", "margin", "margin on fresh sequences over training sequences", {"generalises": 1}),
+    Reading("holdout", "holdout_ratio", "accuracy of training data left out", {"generalises": 1}),
+)
+"""What might replace the margin in *generalises*."""
+MARGIN = "information_flow.margin"
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,87 @@ def with_difficulty(rows: Table) -> Table:
     return rows.join(pd.DataFrame([numbers.get(name, {}) for name in rows["name"]], index=rows.index))
 
 
+def survival_at(rows: Table, least_updates: float) -> pd.Series:
+    """Survival of each run at the first dose after which the other pairs take so many updates on average.
+
+    Where none does, that at the largest dose that was measured; NaN where there is none.
+    """
+    found = pd.Series(np.nan, rows.index)
+    enough = pd.Series(False, rows.index)
+    for dose in DOSES:
+        updates = rows[f"survival at {dose:g}.mean_updates"]
+        taken = ~enough & updates.notna()
+        found[taken] = rows.loc[taken, f"survival at {dose:g}.survival"]
+        enough |= updates >= least_updates
+    return found
+
+
+def auc_within_tasks(rows: Table, which: Question, values: pd.Series) -> float:
+    """Mean over the tasks with both answers of the AUC of one reading, of the runs that have it."""
+    of, yes = asked(rows, which)
+    there = of & values.notna().to_numpy()
+    tasks = rows["task"].to_numpy()
+    each = [
+        _auc(yes, values.to_numpy(), some)
+        for task in np.unique(tasks[there])
+        if len(np.unique(yes[some := np.flatnonzero(there & (tasks == task))])) == 2
+    ]
+    return float(np.mean(each)) if each else float("nan")
+
+
+def chosen_updates(rows: Table) -> tuple[int, dict[int, float]]:
+    """The number of updates that decides the dose of `survival`, and the AUC of each that was tried."""
+    found = {least: auc_within_tasks(rows, "composes", survival_at(rows, least)) for least in LEAST_UPDATES}
+    best = max(found.values())
+    return min(least for least, auc in found.items() if auc >= best - NEARLY_BEST), found
+
+
+def entering(
+    rows: Table, which: Question, added: Sequence[Reading], base: Sequence[Reading]
+) -> Iterator[tuple[Reading, Gain]]:
+    """The readings that enter a question one by one, the largest gain first, then the best that does not."""
+    base, left = tuple(base), [one for one in added if one.name in rows]
+    while left:
+        gains = [gain(rows, which, (one,), base) for one in left]
+        found = max(gains, key=lambda one: one.after)
+        best = left.pop(gains.index(found))
+        yield best, found
+        if not found.enters:
+            break
+        base = (*base, best)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the relative margin and holdout make of *generalises*, against the margin."""
+
+    before: float
+    """AUC of 1 against the rest from fits without a run's task."""
+    after: float
+    wrong_before: int
+    """Composing runs of train .90 to .98 that are named Phase 1."""
+    wrong_after: int
+    n: int
+    """Such runs."""
+
+    @property
+    def enter(self) -> bool:
+        """Whether they replace the margin."""
+        return self.after >= self.before - MOST_LOST and self.wrong_after < self.wrong_before
+
+
+def margins(rows: Table, base: Sequence[Reading] = BY_PROBES) -> Margins:
+    """Compare *generalises* by the margin with that by the relative margin and holdout."""
+    of, yes = asked(rows, "generalises")
+    other = (*(one for one in base if one.name != MARGIN), *MARGINS)
+    odds = [fit_question(rows, of_trained(rows, some), "generalises")[1] for some in (base, other)]
+    some = np.flatnonzero(of)
+    low, high = NEARLY_FIT
+    nearly = of & yes.astype(bool) & (rows["ood"] > OOD_THRESHOLD) & rows["train"].between(low, high)
+    aucs = (_auc(yes, one, some) for one in odds)
+    return Margins(*aucs, *(int((one[nearly] < 0).sum()) for one in odds), n=int(nearly.sum()))
+
+
 def main() -> None:
     """Read the command line, print what each candidate adds."""
     parser = argparse.ArgumentParser(
@@ -101,11 +203,19 @@ def main() -> None:
     rows = with_difficulty(rows.reset_index(drop=True))
     of, _ = asked(rows, "composes")
     print(f"{int(of.sum())} runs of {rows['task'][of].nunique()} tasks")
-    for some in (*((one,) for one in CANDIDATES), CANDIDATES):
-        found = gain(rows, "composes", some)
-        names = ", ".join(one.name for one in some)
+    base = BY_PROBES
+    if f"survival at {DOSES[0]:g}.survival" in rows:
+        base = WITHOUT_GRADIENTS
+        least, aucs = chosen_updates(rows)
+        print("updates:", ", ".join(f"{tried}: AUC {auc:.3f}" for tried, auc in aucs.items()), "->", least)
+        rows["survival.survival"] = survival_at(rows, least)
+        rows["relative.margin"] = rows["fresh.margin"] / rows["training.margin"].where(
+            rows["training.margin"] > 0
+        )
+        print(margins(rows))
+    for one, found in entering(rows, "composes", [one for one in CANDIDATES if one not in base], base):
         ends = f"[{found.low:+.3f}, {found.high:+.3f}]"
-        print(f"{names}: {found.before:.3f} -> {found.after:.3f} {ends}, enters: {found.enters}")
+        print(f"{one.name}: {found.before:.3f} -> {found.after:.3f} {ends}, enters: {found.enters}")
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ PROGRAMS = {
         wrong_by_key,
     ),
     "composer_with_an_end": Program(
-        "the composer; a second anchor at the end of the sequence composes by itself",
+        "the composer; a second anchor that is the last token composes there",
         composer_with_an_end,
         [(0, "anchor 1", "key"), (1, "last", "anchor 1"), (1, "last", "anchor 2")],
     ),

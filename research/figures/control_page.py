@@ -3,7 +3,7 @@
     python research/figures/control_page.py            # writes it
     python research/figures/control_page.py --check    # fails where it differs
 
-The template has the words, every result is an expression. A claim whose figure has no JSON was not asked.
+The template has the words, every result is an expression. A claim whose figure has no JSON was not tested.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def bound(claim: Mapping[str, Any]) -> str:
     """What would confirm a claim, in words.
 
     >>> bound({"at_least": 0.1}), bound({"at_most": -1}), bound({"within": 0.05})
-    ('at least .1', 'at most -1', 'within .05 of 0')
+    ('at least 0.1', 'at most -1', 'within 0.05 of 0')
     """
     if "within" in claim:
         return f"within {numerals.number(claim['within'], None)} of 0"

@@ -3,7 +3,7 @@
     python research/figures/grokking_page.py            # writes it
     python research/figures/grokking_page.py --check    # fails where it differs
 
-The template has the words, every result is an expression. A claim whose figure has no JSON was not asked.
+The template has the words, every result is an expression. A claim whose figure has no JSON was not tested.
 """
 
 from __future__ import annotations

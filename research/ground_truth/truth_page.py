@@ -34,7 +34,7 @@ PAGE = HERE.parents[1] / "docs/ground_truth.md"
 EXPECTED = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))
 CLOSE = 0.05
 """How far from what was expected a reading may lie; 1 and 0 are bounds: at least .95, at most .05."""
-WORDS = {"-": "", "above": "> .05"}
+WORDS = {"-": "", "above": "> 0.05"}
 
 
 so = sentences_of(TEMPLATE)
@@ -81,7 +81,7 @@ def cell(expected: float | str, value: float | None) -> str:
     """A reading beside what was expected; bold where it is another.
 
     >>> cell(1, 1.0), cell(0, 0.06), cell("-", 0.3), cell("above", 0.4), cell(0, None)
-    ('1.00 (1)', '**.06** (0)', '.30', '.40 (> .05)', '- (0)')
+    ('1.00 (1)', '**0.06** (0)', '0.30', '0.40 (> 0.05)', '- (0)')
     """
     text = numerals.number(value)
     text = f"**{text}**" if as_expected(expected, value) is False else text
@@ -91,7 +91,7 @@ def cell(expected: float | str, value: float | None) -> str:
 
 def table(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> str:
     """Rows of readings, a column for each circuit: what is read (what was expected)."""
-    lines = [f"| | {' | '.join(f'`{name}`' for name in found)} |", "|---" * (len(found) + 1) + "|"]
+    lines = [f"| reading | {' | '.join(f'`{name}`' for name in found)} |", "|---" * (len(found) + 1) + "|"]
     for row, read in rows(group, found):
         if row["kind"] in kinds:
             cells = (cell(expected_of(group, row, name), value) for name, value in read.items())
@@ -126,7 +126,7 @@ def weakest(stages: Mapping[str, float | None]) -> str:
     """The stage of a route without which the least is lost, and what is lost there.
 
     >>> weakest({"key to anchors": 1.0, "anchor 1 to last": 0.4})
-    'anchor 1 to last .40'
+    'anchor 1 to last 0.40'
     """
     stage, lost = min(stages.items(), key=lambda each: 1.0 if each[1] is None else each[1])
     return f"{stage} {numerals.number(lost)}"

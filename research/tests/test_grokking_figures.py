@@ -95,7 +95,7 @@ class TestPage:
 
     def test_a_claim_that_was_not_asked_says_so(self):
         page = grokking_page.written({})
-        assert page.count("**not asked**") == len(LISTED) and "**confirmed**" not in page
+        assert page.count("**not tested**") == len(LISTED) and "**confirmed**" not in page
 
     def test_each_claim_has_its_fields_and_one_bound(self):
         for name, claim in LISTED.items():

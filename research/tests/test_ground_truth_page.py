@@ -17,11 +17,11 @@ from anchorlens.probes import PROBES
 from shared.sentences import Stale
 
 ALLOWED = (
-    r"at least \.95|at most \.05|\(> \.05\)|within \.05",  # the bounds
-    r"gamma\s+\.5",
+    r"at least 0\.95|at most 0\.05|\(> 0\.05\)|above 0\.05|within 0\.05",  # the bounds
+    r"gamma\s+0\.5",
     r"2[34]\d\d\.\d+",  # papers
 )
-RESULT = re.compile(r"\d*\.\d+|\d+ %|\b\d+ of \d+")
+RESULT = re.compile(r"\d*\.\d+|\d+ ?%|\b\d+ of \d+")
 COMPILED, IMPOSED = truth_page.measured("compiled"), truth_page.measured("imposed")
 
 
@@ -43,7 +43,7 @@ def test_the_page_is_what_its_template_gives():
 
 def test_no_result_is_written_by_hand():
     assert typed(truth_page.TEMPLATE.read_text(encoding="utf-8")) == []
-    assert typed("it reads .94 in 3 of 6, {{ x }} 71 %") == [".94", "3 of 6", "71 %"]
+    assert typed("it is 0.94 in 3 of 6, {{ x }} 71%") == ["0.94", "3 of 6", "71%"]
 
 
 def test_every_probe_is_asked_and_says_what_it_cannot_see():

@@ -107,7 +107,7 @@ def mask_key_token(
     keys with every pair of different anchors; every pair gets the same keys.
 
     Limitations: The probe does not work for a circuit that finds the anchors by the key before them, since
-    without the key such a circuit gives no answer to compare. It does not show the route by which clusters
+    without the key this circuit gives no answer to compare. It does not show the route by which clusters
     form.
 
     Args:

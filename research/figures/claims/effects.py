@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 LARGE_INIT, SMALL_INIT = 0.5, 0.8
 """The two initialisations that 2405.05409 compares."""
 DECAY = 0.01
-"""Weight decay of the rows along gamma: cells of one seed at 0, .01 and .1 are no runs of their own."""
+"""Weight decay of the rows along gamma: cells of one seed at 0, 0.01 and 0.1 are no runs of their own."""
 EQUIVALENT = 1.25
 """Times that are within this factor are about as long."""
 LARGE_RATE = 8e-4
@@ -69,10 +69,10 @@ def solutions(numbers: Numbers) -> Effect:
     return Effect(
         worse,
         [
-            ("symmetric at gamma .5", symmetric[0]),
-            ("at .8", symmetric[1]),
-            ("inferential at .5", inferential[0]),
-            ("at .8", inferential[1]),
+            ("symmetric at gamma 0.5", symmetric[0]),
+            ("at 0.8", symmetric[1]),
+            ("inferential at 0.5", inferential[0]),
+            ("at 0.8", inferential[1]),
             ("the smaller change", worse),
         ],
     )
@@ -136,7 +136,7 @@ def condensed(numbers: Numbers) -> Effect:
         for name, by_seed in cosines.items()
     }
     small, large = of_gamma(fit, SMALL_INIT), of_gamma(fit, LARGE_INIT)
-    return Effect(minus(small, large), [("mean \\|cosine\\| at gamma .5", large), ("at .8", small)])
+    return Effect(minus(small, large), [("mean \\|cosine\\| at gamma 0.5", large), ("at 0.8", small)])
 
 
 def growth(times: Sequence[Time]) -> float | None:
@@ -158,12 +158,12 @@ def times(numbers: Numbers) -> Effect:
         }
 
     small, large = by_seed(SMALL_INIT), by_seed(LARGE_INIT)
-    shown = [("times as long at gamma .8", small), ("at .5", large)]
+    shown = [("times as long at gamma 0.8", small), ("at 0.5", large)]
     return Effect(minus(small, large), shown, holds=about_as_long(of(LARGE_INIT)))
 
 
 def about_as_long(times: Sequence[Time]) -> bool:
-    """Whether the 95 % interval of the growth of time lies within a quarter of 1."""
+    """Whether the 95% interval of the growth of time lies within a quarter of 1."""
     line = slope(times)
     most = max((time.complexity for time in times), default=0)
     return line is not None and 1 / EQUIVALENT <= line.low**most <= line.high**most <= EQUIVALENT
@@ -176,7 +176,7 @@ def eigenvalues(numbers: Numbers) -> Effect:
         seed: None if few is None or seed not in large else 1 - few / large[seed]
         for seed, few in small.items()
     }
-    return Effect(saved, [("eigenvalues at gamma .5", large), ("at .8", small)])
+    return Effect(saved, [("eigenvalues at gamma 0.5", large), ("at 0.8", small)])
 
 
 def over_training(numbers: Numbers) -> Effect:
@@ -186,7 +186,7 @@ def over_training(numbers: Numbers) -> Effect:
         {seed: course["least"] for seed, course in rank[f"{gamma:g}"].items()}
         for gamma in (SMALL_INIT, LARGE_INIT)
     )
-    return Effect(minus(large, small), [("lowest rank at gamma .5", large), ("at .8", small)])
+    return Effect(minus(large, small), [("lowest rank at gamma 0.5", large), ("at 0.8", small)])
 
 
 def learning_rate(numbers: Numbers) -> Effect:
@@ -357,7 +357,7 @@ def concept_graphs(numbers: Numbers) -> Effect:
         pytorchs[seed] = next((cell["failure"] for cell in own if cell["gamma"] == PYTORCHS), None)
         fewest[seed] = min(drawing, default=None)
         circles[seed] = max(cell["circles"] for cell in own)
-    shown = [("triangles at gamma .5", pytorchs), ("most circles at any gamma", circles)]
+    shown = [("triangles at gamma 0.5", pytorchs), ("most circles at any gamma", circles)]
     return Effect(minus(pytorchs, fewest), shown)
 
 
@@ -414,7 +414,7 @@ def addition(numbers: Numbers) -> Effect:
         }
         before[seed] = next(iter(own.values()), None)
         after[seed] = own.get(SMALL_INIT)
-    shown = [("the square at the smallest gamma that adds elsewhere", before), ("at .8", after)]
+    shown = [("the square at the smallest gamma that adds elsewhere", before), ("at 0.8", after)]
     return Effect(minus(after, before), shown)
 
 
@@ -430,7 +430,7 @@ def text(numbers: Numbers) -> Effect:
         }
 
     pytorchs, smaller = at(PYTORCHS), at(SMALL_INIT)
-    return Effect(minus(pytorchs, smaller), [("bits at gamma .5", pytorchs), ("at .8", smaller)])
+    return Effect(minus(pytorchs, smaller), [("bits at gamma 0.5", pytorchs), ("at 0.8", smaller)])
 
 
 EFFECTS: Mapping[str, Callable[[Numbers], Effect]] = {

@@ -16,9 +16,9 @@ from typing import Any
 
 from scipy.stats import t
 
-REPLICATED, IN_DIRECTION, NOT = "replicated", "in direction", "not"
-NOT_REACHED, NOT_ASKED = "not reached", "not asked"
-WORDS = (REPLICATED, IN_DIRECTION, NOT, NOT_REACHED, NOT_ASKED)
+REPLICATED, RIGHT_DIRECTION, NOT = "replicated", "right direction", "not replicated"
+NOT_REACHED, NOT_TESTED = "not reached", "not tested"
+WORDS = (REPLICATED, RIGHT_DIRECTION, NOT, NOT_REACHED, NOT_TESTED)
 """From the best to what says nothing."""
 LIST = Path(__file__).with_suffix(".toml")
 """The main claims, and the rules in words."""
@@ -75,7 +75,7 @@ class Answer:
     """The figure's JSON."""
     effect: Effect
     word: str
-    """One of `WORDS`, never *not asked*."""
+    """One of `WORDS`, never *not tested*."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Outcome:
     @property
     def asked(self) -> bool:
         """Whether the word says something of the claim."""
-        return self.word in (REPLICATED, IN_DIRECTION, NOT)
+        return self.word in (REPLICATED, RIGHT_DIRECTION, NOT)
 
 
 def read(path: Path = LIST) -> dict[str, Claim]:
@@ -103,16 +103,16 @@ def read(path: Path = LIST) -> dict[str, Claim]:
 def word_of(effect: Effect, claim: Claim) -> str:
     """The word of one network.
 
-    >>> claim = read()["C2"]  # dead zone .1, size .5
+    >>> claim = read()["C2"]  # dead zone 0.1, size 0.5
     >>> [word_of(Effect({"0": 0.7, "1": one}, []), claim) for one in (0.5, 0.2, 0.1, None)]
-    ['replicated', 'in direction', 'not', 'not reached']
+    ['replicated', 'right direction', 'not replicated', 'not reached']
     """
     found = effect.reached
     if len(found) < FEWEST_SEEDS:
         return NOT_REACHED
     if effect.holds and min(found) >= claim.size:
         return REPLICATED
-    return IN_DIRECTION if min(found) > claim.zone else NOT
+    return RIGHT_DIRECTION if min(found) > claim.zone else NOT
 
 
 def is_own(claim: Claim, numbers: Mapping[str, Any]) -> bool:
@@ -134,10 +134,10 @@ def outcome(claim: Claim, answers: Sequence[Answer]) -> Outcome:
     if claim.network == OURS:
         reached = [answer for answer in own if answer.word != NOT_REACHED]
         chosen = max(reached, key=lambda answer: WORDS.index(answer.word)) if reached else _most_seeds(own)
-        return Outcome(chosen.word if reached else NOT_ASKED, chosen, _without(answers, chosen))
+        return Outcome(chosen.word if reached else NOT_TESTED, chosen, _without(answers, chosen))
     if not own:
         chosen = _most_seeds(answers)
-        return Outcome(NOT_ASKED, chosen, _without(answers, chosen))
+        return Outcome(NOT_TESTED, chosen, _without(answers, chosen))
     widest = sorted(own, key=lambda answer: -max(answer.numbers["network"]["d_model"]))
     chosen = next((answer for answer in widest if answer.word != NOT_REACHED), None)
     chosen = chosen or max(widest, key=lambda answer: len(answer.effect.shown))  # what there is to see
@@ -167,9 +167,9 @@ def one_sided(values: Sequence[float]) -> float:
 def holm(p_values: Mapping[str, float], level: float = LEVEL) -> list[str]:
     """The names whose p stays below the level by Holm's correction for all of them.
 
-    >>> holm({"a": 0.03, "b": 0.001, "c": 0.024})  # against .05 / 3, .05 / 2 and .05
+    >>> holm({"a": 0.03, "b": 0.001, "c": 0.024})  # against 0.05 / 3, 0.05 / 2 and 0.05
     ['b', 'c', 'a']
-    >>> holm({"a": 0.03, "b": 0.001, "c": 0.026})  # .026 is above .05 / 2, and what comes after it falls too
+    >>> holm({"a": 0.03, "b": 0.001, "c": 0.026})  # 0.026 is above 0.05 / 2, and later ones fall too
     ['b']
     """
     kept = []

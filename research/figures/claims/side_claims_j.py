@@ -160,8 +160,8 @@ def addition(numbers: Numbers) -> list[Reading]:
             if (split, decay) == ("square", 0.0) and value < OOD and ("square", 1.0, g) in ood
         ]
     return [
-        Reading("pairs left out at random are added at every gamma (.90)", control),
-        Reading("where weight decay 0 leaves a hole, 1 fills it (above .50)", filled),
+        Reading("pairs left out at random are added at every gamma (0.90)", control),
+        Reading("where weight decay 0 leaves a hole, 1 fills it (above 0.50)", filled),
     ]
 
 
@@ -180,7 +180,7 @@ def marked_pairs(numbers: Numbers) -> list[Reading]:
                 slowed[str(run["seed"])] = (
                     [] if others is None else [one > others for one in own if one is not None]
                 )
-        where = f"to {threshold:.0%}".replace("%", " %")
+        where = f"to {threshold:.0%}"
         words = f"{where}: each of the four is slowed more than the mean of the twelve, against the control"
         readings.append(Reading(words, slowed))
     return readings

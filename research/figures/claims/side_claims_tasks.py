@@ -17,7 +17,7 @@ PYTORCHS = 0.5
 DRAWN = 0.95
 """Share of trained tuples of figure 6 that must be right."""
 CHANCE = 0.55
-"""Share of fresh questions of figure 7E below which answers are as good as chance (.5)."""
+"""Share of fresh questions of figure 7E below which answers are as good as chance (0.5)."""
 KNOWN = 0.99
 """ID accuracy from which on both settings of figure 7B know what they were trained on."""
 
@@ -51,7 +51,7 @@ def cogs(numbers: Numbers) -> list[Reading]:
             "at every size small initial weights with decay answer more of the 21 cases than large ones "
             "without": _more("ood"),
             "the same of the 18 lexical cases": _more("lexical"),
-            "both answer .99 of the ID test, where the paper compares them": lambda rows: [
+            "both answer 0.99 of the ID test, where the paper compares them": lambda rows: [
                 _both_know(large, small) for large, small in by_size(rows)
             ],
             "also with the best of several learning rates for each": _at_the_best_rate,
@@ -190,7 +190,7 @@ def concept_graphs(numbers: Numbers) -> list[Reading]:
             "the larger gamma, the fewer": lambda rows: [
                 in_order((row["gamma"], -row["failure"]) for row in rows)
             ],
-            ".95 of what was trained is drawn right, at every gamma": lambda rows: [
+            "0.95 of what was trained is drawn right, at every gamma": lambda rows: [
                 row["train"] >= DRAWN for row in rows
             ],
         },
@@ -219,7 +219,7 @@ def text(numbers: Numbers) -> list[Reading]:
         numbers,
         {
             "the larger gamma, the fewer bits per byte on held-out text": along_gamma,
-            "every gamma above .5 needs fewer than .5": below_pytorchs,
+            "every gamma above 0.5 needs fewer than 0.5": below_pytorchs,
         },
     )
 

@@ -57,7 +57,7 @@ class Found(NamedTuple):
     interval: tuple[float, float] | None
     """Of the mean, 95 %, Student's t; None with fewer than two seeds."""
     verdict: str
-    """confirmed, refuted, undecided or not asked."""
+    """confirmed, refuted, undecided or not tested."""
 
 
 def measured(
@@ -193,10 +193,10 @@ def judged(claim: Mapping[str, Any], values: Mapping[int, float]) -> Found:
     >>> claim = {"at_least": 0.1}
     >>> seeds = [0.5, 0.6, 0.5], [0, 0.01, 0], [0, 0.4, 0.1], [1]
     >>> [judged(claim, dict(enumerate(values))).verdict for values in seeds]
-    ['confirmed', 'refuted', 'undecided', 'not asked']
+    ['confirmed', 'refuted', 'undecided', 'not tested']
     """
     if len(values) < 2:
-        return Found(values, fmean(values.values()) if values else None, None, "not asked")
+        return Found(values, fmean(values.values()) if values else None, None, "not tested")
     listed = list(values.values())
     mean, (low, high) = fmean(listed), interval(listed)
     least, most = bounds(claim)

@@ -29,12 +29,12 @@ def trend(rows: Sequence[Row], along: str, name: str) -> str:
     """Spearman's correlation of a number with a setting over the cells of all seeds, and its two-sided p.
 
     >>> trend([{"gamma": k, "bits": k * k} for k in range(9)], "gamma", "bits")
-    '1.00 (9 cells, p < .001)'
+    '1.00 (9 cells, p < 0.001)'
     >>> trend([{"gamma": k, "bits": k % 2} for k in range(9)], "gamma", "bits")
-    '.00 (9 cells, p 1.000)'
+    '0.00 (9 cells, p 1.000)'
     """
     found: Any = spearmanr([row[along] for row in rows], [row[name] for row in rows])
-    said = "p < .001" if found.pvalue < 0.001 else f"p {number(found.pvalue, 3)}"
+    said = "p < 0.001" if found.pvalue < 0.001 else f"p {number(found.pvalue, 3)}"
     return f"{number(found.statistic)} ({len(rows)} cells, {said})"
 
 
@@ -61,7 +61,7 @@ def least(rows: Sequence[Row], along: str, name: str) -> float:
 def difference(
     rows: Sequence[Row], along: str, at: float, beside: float, name: str, digits: int | None = 3
 ) -> str:
-    """Mean over seeds of a number at one value of a setting minus the same seed's at another, 95 % interval.
+    """Mean over seeds of a number at one value of a setting minus the same seed's at another, 95% interval.
 
     Raises:
         ValueError: fewer than two seeds have both.

@@ -4,7 +4,7 @@
 
 A model of one's own differs from the papers' in everything but the task: here TransformerLens's default
 initialisation, and Adam without a schedule. The behaviour verdict needs what it was trained on and nothing
-else; the verdict by the probes is less sure of shapes that it was not calibrated on, and says so.
+else; the probe verdict is less reliable for shapes outside its calibration, and a warning says so.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Agreement(NamedTuple):
-    """Texts that say whether the probes and behaviour name the same phase."""
+    """Texts that state whether the probe and behavioural verdicts assign the same phase."""
 
     sign: str
     """Sign between the two phases."""
@@ -25,25 +25,25 @@ class Agreement(NamedTuple):
 
 
 AGREEMENT: Mapping[bool | None, Agreement] = {
-    True: Agreement("=", "Probes and behaviour agree", "yes"),
-    False: Agreement("≠", "Probes and behaviour disagree", "NO"),
-    None: Agreement("?", "Probes and behaviour are not compared", "-"),
+    True: Agreement("=", "The probe and behavioural verdicts agree", "yes"),
+    False: Agreement("≠", "The probe and behavioural verdicts disagree", "NO"),
+    None: Agreement("?", "The probe and behavioural verdicts are not compared", "-"),
 }
 """Value of `Verdict.agreement` -> its texts."""
 
 
 def what_is_named(posterior: Posterior) -> str:
-    """What a verdict names: a `phase`, a `solution`, or a `label` where no phase is calibrated."""
+    """What a verdict assigns: a `phase`, a `solution`, or a `label` where no phase is calibrated."""
     if posterior.probabilities is None and getattr(posterior, "evidence", ()):
         return "label"
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
 
 
 def beside(verdict: Verdict) -> str:
-    """The note below the phase by the probes: the answer by decoding."""
+    """The note below the phase by the probes: the decoding verdict."""
     by_decoding = verdict.by_decoding
     decoded = by_decoding.in_words()
-    return f"By decoding: {by_decoding.phase.label} ({decoded})." if decoded else ""
+    return f"Decoding verdict: {by_decoding.phase.label} ({decoded})." if decoded else ""
 
 
 class Caption(NamedTuple):

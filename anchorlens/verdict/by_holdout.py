@@ -27,15 +27,15 @@ BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
 )
 """Label -> the ratios for which it is given."""
 _MEANINGS = {
-    "holdout_ratio": f"accuracy on left-out training data after {UPDATES[-1]} updates without them, over "
-    "that on the others, both above chance",
-    "ratio_at_80": "that ratio after 80 updates",
-    "ratio_at_40": "that ratio after 40 updates",
-    "ratio_at_20": "that ratio after 20 updates",
+    "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
+    "tenth, over the accuracy on the other data, both above chance",
+    "ratio_at_80": "the same ratio after 80 updates",
+    "ratio_at_40": "the same ratio after 40 updates",
+    "ratio_at_20": "the same ratio after 20 updates",
     "others": f"accuracy on the other training data after {UPDATES[-1]} updates",
-    "chance": "accuracy of the commonest answer after the last token",
-    "dose": "mean weight decay of an update",
-    "n_left_out": "number of sequences left out",
+    "chance": "accuracy of the most frequent answer after the last token",
+    "dose": "mean weight decay per update",
+    "n_left_out": "number of training sequences in that tenth",
 }
 """Field of `Holdout` -> what the number is."""
 
@@ -53,8 +53,8 @@ def by_holdout(
 
     Returns:
         `memorised`, `learnt a rule`, or no label with the reason: the ratio lies between, or the probe
-        refuses. Then what the probe measured, if it did. The readings of the weights are listed too and speak
-        for no label.
+        refuses. Then what the probe measured, if it did. The readings of the weights are listed too and
+        support no label.
     """
     if why_not is not None:
         return ByProbes(why_not, None, tuple(_of_weights(model, task))), None
@@ -72,7 +72,7 @@ def phase_by_holdout(found: Holdout) -> Phase:
     """The label of a ratio: at most .75 memorised, from .84 learnt a rule."""
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
-        why = "the copies lost the other training data too, or the last token alone says nearly every answer"
+        why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
         return Phase.undecided("no readings", f"{why}, so there is no ratio")
     for label, (low, high) in BOUNDS.items():
         if low <= ratio <= high:
@@ -93,7 +93,7 @@ def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
 
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
-    """Readings of the weights, which say nothing of memorising."""
+    """Readings of the weights, which are not evidence of memorisation."""
     for reading in OF_ANY_TASK:
         try:
             result = probes.apply(MEASURED[reading.measurement].probe, model, task)

@@ -80,7 +80,7 @@ class Calibration(Record):
                     factor = value / high if value > high else low / value
                     found.append((f"{name} {value} is outside {low}..{high}", math.log2(factor)))
             elif value not in known:
-                found.append((f"{name} {value!r} is none of {', '.join(map(repr, known))}", 1.0))
+                found.append((f"{name} {value!r} is not one of {', '.join(map(repr, known))}", 1.0))
         return found
 
     def early_model(self, fraction: float) -> QuestionModel | None:

@@ -240,11 +240,11 @@ def _without_symmetry(inside: Inside, behaviour: Evaluation) -> tuple[Inside, tu
     symmetric, ood = behaviour.by_symmetry, behaviour.measure("ood")
     if symmetric is None or symmetric.n_sequences <= (0 if ood is None else ood.n_sequences):
         return inside, ()
-    why = "most unseen pairs are trained in another order on the same target, so they show no composition"
+    why = "most unseen pairs are trained in another order with the same target and do not test composition"
     by_decoding = Posterior(Phase.undecided("answered by symmetry", why), None)
     warning = (
-        f"{why}; the verdict by the probes says which calibrated models it looks like, and no answer of "
-        "the model can confirm a Phase 3"
+        f"{why}; the probe verdict only shows which calibration models it resembles, and no answer of the "
+        "model can confirm Phase 3"
     )
     return inside._replace(by_decoding=by_decoding), () if ood is not None else (warning,)
 

@@ -11,38 +11,41 @@ from anchorlens.verdict.verdict import ByProbes
 
 _INSIDE = {
     1: "models that fail on held-out keys",
-    2: "models that answer held-out keys and fail on unseen pairs",
+    2: "models that answer held-out keys but fail on unseen pairs",
     3: "models that compose the rules",
 }
 _OUTSIDE = {
-    1: "It answers what it was trained on and fails on held-out keys",
-    2: "It answers held-out keys and fails on unseen pairs",
-    3: "It answers unseen pairs",
+    1: "The model answers its training data but fails on held-out keys",
+    2: "The model answers held-out keys but fails on unseen pairs",
+    3: "The model answers unseen pairs",
 }
 _DISAGREEMENT = {
-    "memorised": "Behaviour is the definition; what it learnt does not survive the probe's further training",
-    "learnt a rule": "What it learnt answers its training data, and too few of the held-out questions",
+    "memorised": "What the model learnt does not survive the further training of the probe; "
+    "behaviour is the definition",
+    "learnt a rule": "What the model learnt answers its training data, but too few held-out inputs",
 }
-"""Label by `holdout` -> what it means if behaviour says the contrary."""
+"""Label by `holdout` -> what it means if the behavioural verdict is the contrary."""
 TIE = 2.0
-"""The probes cannot tell a phase from the next if it is less than this many times as probable: of the runs of
-the zoo with such a phase by the probes, six in ten have it by behaviour."""
+"""The probe verdict cannot distinguish a phase from the runner-up if it is less than this many times as
+probable: of the calibration models with such a phase by the probes, six in ten have it by behaviour."""
+OUTSIDE = "the model or its task is outside the calibration range, so the probe verdict is less reliable"
+"""Warning for a model that has a phase by the probes."""
 _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Whether both name the same phase, or solution, and what that means.
+    """Whether both verdicts assign the same phase, or solution, and what that means.
 
     The text states only what was measured on this model: its phase by behaviour, the probabilities by the
     probes, and readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
-        The agreement is None if one of them names none, or if the probes cannot tell the two likeliest phases
-        apart; the text then says which and why.
+        The agreement is None if a verdict is undecided, or if the probe verdict cannot distinguish the two
+        most probable phases; the text then gives the reason.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:
-        text = f"{text} The model or its task is outside the calibration, so the probes are less sure."
+        text = f"{text} {OUTSIDE[0].upper()}{OUTSIDE[1:]}."
     return agreement, text
 
 
@@ -50,7 +53,7 @@ def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
     """The warning that a model or its task is outside the calibration, if so."""
     if by_probes.outside:
         reasons = "; ".join(by_probes.outside)
-        yield f"the model or its task is outside the calibration, so the probes are less sure: {reasons}"
+        yield f"{OUTSIDE}: {reasons}"
 
 
 def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
@@ -62,55 +65,55 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
         return None, f"No verdict: {behaviour.reason}."
     if not all(named):
         which = [
-            f"{name} undecided ({phase.reason})"
-            for name, phase, there in zip(
-                ("behaviour is", "the probes are"), (behaviour, inside), named, strict=True
-            )
+            f"The {name} verdict is undecided ({phase.reason})."
+            for name, phase, there in zip(("behavioural", "probe"), (behaviour, inside), named, strict=True)
             if not there
         ]
-        text = f"{' and '.join(which)}."
-        text = text[0].upper() + text[1:]
+        text = " ".join(which)
         if behaviour.solution in LEARNT:
-            text = f"It {behaviour.gloss}. {text}"
+            text = f"The model {behaviour.gloss}. {text}"
         if behaviour.cause == "training data unknown" and inside.number is not None:
             text = (
-                f"{text} If it has fit its training data, {_likeness(by_probes)}; only these data can tell."
+                f"{text} If the model has fit its training data, {_likeness(by_probes)}. Only the training "
+                "data can show whether it has."
             )
         return None, text
     if (behaviour.solution is None) != (inside.solution is None):
-        return None, "Behaviour and probes cannot be compared: one names a phase and the other a solution."
-    acts = f"It {behaviour.gloss}" if behaviour.number is None else _OUTSIDE[behaviour.number]
+        return None, "The verdicts cannot be compared, because one assigns a phase and the other a solution."
+    acts = f"The model {behaviour.gloss}" if behaviour.number is None else _OUTSIDE[behaviour.number]
     likeness = _likeness(by_probes)
     if _tied(by_probes):
-        return None, f"{acts}, and {likeness}.{_readings(by_probes)}"
+        return None, f"{acts}. From its activations and weights, {likeness}.{_readings(by_probes)}"
     if _end(behaviour) != _end(inside):
-        return False, f"{acts}, yet {likeness}.{_readings(by_probes)}"
+        return False, f"{acts}. However, {likeness}.{_readings(by_probes)}"
+    text = f"{acts}, and {likeness}."
     if {behaviour.commutative, inside.commutative} == {True, False}:
-        orders, others = ("alike", "differently") if behaviour.commutative else ("differently", "alike")
-        likeness += (
-            f"; but it answers both orders of a pair {orders}, while models that look like it answer them "
-            f"{others}"
+        answer, others = ("the same answer", "different answers")[:: 1 if behaviour.commutative else -1]
+        text += (
+            f" The verdicts differ in commutativity: the model gives {answer} to both orders of a pair, and "
+            f"the models that it resembles give {others}."
         )
-    return True, f"{acts}, and {likeness}."
+    return True, text
 
 
 def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
-    """The label by `holdout` beside the phase, or label, by behaviour.
+    """Compare the label by `holdout` with the phase, or label, by behaviour.
 
     Phase 1 and `memorises` agree with `memorised`; every other phase and label with `learnt a rule`.
     """
     label, told = inside.label, f"it {inside.gloss} ({inside.reason.partition(':')[0]})"
     if not behaviour.is_named:
-        return None, f"Behaviour is undecided ({behaviour.reason}). By the probes it {label}: {told}."
-    acts = f"It {behaviour.gloss}"
+        undecided = f"The behavioural verdict is undecided ({behaviour.reason})."
+        return None, f"{undecided} By the probes the model {label}: {told}."
+    acts = f"The model {behaviour.gloss}"
     memorises = behaviour.number == 1 or behaviour.solution == LEARNT[0]
     if memorises == (label == MEMORISATION[0]):
         return True, f"{acts}, and {told}."
-    return False, f"{acts}, yet {told}. {_DISAGREEMENT[label]}."
+    return False, f"{acts}. However, {told}. {_DISAGREEMENT[label]}."
 
 
 def _tied(by_probes: ByProbes) -> dict[Any, float]:
-    """The two likeliest phases with their probabilities, if the probes cannot tell them apart; else none."""
+    """The two most probable phases with their probabilities, if they cannot be distinguished; else none."""
     ends = by_phase(by_probes.probabilities or {})
     likeliest = sorted(ends, key=lambda end: -ends[end])[:2]
     is_tie = len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]
@@ -118,17 +121,17 @@ def _tied(by_probes: ByProbes) -> dict[Any, float]:
 
 
 def _likeness(by_probes: ByProbes) -> str:
-    """Which models it looks like by its probabilities, or which phases these cannot tell apart."""
+    """Which models it resembles by its probabilities, or which phases these cannot distinguish."""
     if tied := _tied(by_probes):
-        shares = (f"{_name(end)} ({100 * share:.0f} %)" for end, share in tied.items())
-        return f"the probes cannot tell {' from '.join(shares)}"
+        shares = (f"{_name(end)} ({100 * share:.0f}%)" for end, share in tied.items())
+        return f"the probe verdict cannot distinguish {' from '.join(shares)}"
     inside = by_probes.phase
     whose = f"a model that {inside.gloss}" if inside.number is None else _INSIDE[inside.number]
-    return f"its inside looks like that of {whose}"
+    return f"its activations and weights resemble those of {whose}"
 
 
 def _readings(by_probes: ByProbes) -> str:
-    """The printed readings that speak most for and against the phase by the probes, as a sentence."""
+    """The printed readings that support and oppose the phase by the probes most, as a sentence."""
     end = _end(by_probes.phase)
     supported: list[str] = []
     opposed: list[str] = []

@@ -34,9 +34,7 @@ NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2":
 """Label of a phase -> its number; "Phase 2" is the label where commutativity is not asked."""
 WHOLLY_FIT = 0.98
 """Train accuracy from which a small margin on fresh noise means that a model does not generalise."""
-_SMALL_MARGIN = (
-    "a small margin on trained pairs does not tell Phase 1 from a model that has not quite fit its data"
-)
+_SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 SAYS_NOTHING = 0.05
 """In nats; a reading that raises the odds of no label by more than this has no vote."""
@@ -48,7 +46,7 @@ class Inside(NamedTuple):
     by_probes: ByProbes
     by_decoding: Posterior
     measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
-    """Probe -> what it measured, where its picture tells what the verdict by the probes rests on."""
+    """Probe -> what it measured, where its picture shows the evidence of the probe verdict."""
 
 
 def read_inside(
@@ -92,7 +90,7 @@ def read_inside(
         by_decoding = Posterior(Phase.undecided("not defined", _NO_DECODING), None)
         return Inside(by_probes, by_decoding, {holdout: measured} if measured is not None else {})
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-        return _nothing(Phase.undecided("not finite", "the weights hold NaN or infinity"))
+        return _nothing(Phase.undecided("not finite", "the weights contain NaN or infinity"))
     if void is not None:
         return _nothing(void)
     anchors = cast("AnchorTask", task)
@@ -220,14 +218,14 @@ def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
 
     >>> phase = likeliest_phase(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason
-    (2, None, 'Phase 2 with commutativity, 40 %; Phase 3, 32 %')
+    (2, None, 'Phase 2 with commutativity, 40%; Phase 3, 32%')
     """
     words, phases = in_words(probabilities), by_phase(probabilities)
     best = max(phases, key=phases.__getitem__)
     if phases[best] < least:
         what = SOLUTION_LABELS[best] if best in SOLUTIONS else f"Phase {best}"
         percent = math.floor(100 * phases[best])  # rounding up could show a sufficient percentage
-        return Phase.undecided("ambiguous", f"{what} at {percent} %, needs {100 * least:g} % ({words})")
+        return Phase.undecided("ambiguous", f"{what} has {percent}%, needs {100 * least:g}% ({words})")
     if best in SOLUTIONS:
         return Phase(None, None, words, solution=best)
     if best != 2 or "Phase 2" in probabilities:

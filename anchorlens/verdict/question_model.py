@@ -85,14 +85,14 @@ def answered_now(label: str) -> dict[str, float]:
 @documented
 @dataclass(frozen=True)
 class Vote:
-    """The log-odds that one reading gives to one question by itself, and its weight among the readings."""
+    """The log-odds that one reading alone gives to one question, and its weight among the readings."""
 
     slope: float
     """Increase of the log-odds of yes per unit of the reading, in nats; its sign is `Reading.sign`."""
     neutral: float
     """The value at which the reading leaves the odds of yes unchanged."""
     low: float
-    """Lower end of the middle 98 % of the checkpoints it was fit on; smaller values count as this one."""
+    """Lower end of the middle 98% of the checkpoints it was fit on; smaller values count as this one."""
     high: float
     """Upper end; larger values count as this one."""
     weight: float
@@ -149,7 +149,7 @@ class QuestionModel(Record):
     questions: Mapping[Question, QuestionFit]
     """Question -> its model; a missing question counts as answered with yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
-    """Reading -> label -> range of the middle 80 % of the fitted checkpoints of that label."""
+    """Reading -> label -> range of the middle 80% of the fitted checkpoints of that label."""
     least_probability: float = 0.5
     """Smallest probability at which a phase is named, .5..1."""
 

@@ -53,7 +53,7 @@ class Evidence(Record):
     value: float | None
     """The reading, normalised for width and depth; None if the probe gives none."""
     ranges: Mapping[Name, tuple[float, float]]
-    """Label -> range of the middle 80 % of the checkpoints of that phase on which the verdict was fit; of the
+    """Label -> range of the middle 80% of the checkpoints of that phase on which the verdict was fit; of the
     ratio of `holdout`, the range for which the label is given."""
     vote: Name | None
     """The label whose odds it raises most; None if it raises none by more than .05 nats. For the ratio of
@@ -82,7 +82,7 @@ class Posterior(Record):
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
 
     def in_words(self) -> str:
-        """The most probable label and its runner-up: `Phase 3, 55 %; Phase 2 with commutativity, 40 %`."""
+        """The most probable label and its runner-up: `Phase 3, 55%; Phase 2 with commutativity, 40%`."""
         return in_words(self.probabilities or {})
 
 
@@ -277,7 +277,7 @@ class Verdict(Record):
 
         Args:
             path: of the page, .html; an existing file is replaced.
-            probes: the probes whose figures it shows, besides `holdout` where the verdict rests on it; by
+            probes: the probes whose figures it shows, besides `holdout` where the verdict is based on it; by
                 default `probes.REPORT_PROBES`, all but those that train a model. `(*REPORT_PROBES, my_probe)`
                 adds one of your own.
 
@@ -300,7 +300,7 @@ class Verdict(Record):
         """`by_probes.evidence` as a table with a row for each reading, indexed by its name.
 
         Columns: `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats), and `low
-        <label>` and `high <label>`, the range of the middle 80 % of that phase.
+        <label>` and `high <label>`, the range of the middle 80% of that phase.
         """
         import pandas
 
@@ -331,7 +331,7 @@ class Verdict(Record):
         summary(self, path)
 
     def __repr__(self) -> str:
-        agreement = {True: ", the same", False: ", another", None: ""}[self.agreement]
+        agreement = {True: ", agrees", False: ", disagrees", None: ""}[self.agreement]
         n_warnings = len(self.warnings)
         warned = f"; {n_warnings} warning{'s' if n_warnings > 1 else ''}" if n_warnings else ""
         return (
@@ -346,7 +346,7 @@ def in_words(probabilities: Mapping[str, float]) -> str:
     """The most probable label and the next one.
 
     >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
-    'Phase 3, 55 %; Phase 2 with commutativity, 40 %'
+    'Phase 3, 55%; Phase 2 with commutativity, 40%'
     """
     first: Sequence[str] = sorted(probabilities, key=lambda label: -probabilities[label])[:2]
-    return "; ".join(f"{label}, {100 * probabilities[label]:.0f} %" for label in first)
+    return "; ".join(f"{label}, {100 * probabilities[label]:.0f}%" for label in first)

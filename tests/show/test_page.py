@@ -49,10 +49,10 @@ def test_names_of_models_keep_their_letters():
 
 def test_decoding_has_its_verdict_before_its_probabilities():
     posterior = Posterior(
-        Phase.undecided("ambiguous", "Phase 3 at 56 %, needs 66 %"), by_probes().probabilities
+        Phase.undecided("ambiguous", "Phase 3 has 56%, needs 66%"), by_probes().probabilities
     )
     assert beside(replace(whole_verdict(), by_decoding=posterior)) == (
-        "By decoding: undecided: ambiguous (Phase 3, 94 %; Phase 1, 2 %)."
+        "Decoding verdict: undecided: ambiguous (Phase 3, 94%; Phase 1, 2%)."
     )
 
 
@@ -193,7 +193,7 @@ class TestEvidenceRow:
 
     def test_odds_are_raised_and_lowered(self):
         text = "".join(Page(evidence_row(EVIDENCE[0])).texts)
-        assert "3: ×8.2" in text and "2 without: ÷3.3" in text and "1: ÷1.6" in text
+        assert "Phase 3: ×8.2" in text and "Phase 2 (no comm.): ÷3.3" in text and "Phase 1: ÷1.6" in text
         assert "2 with:" not in text  # its odds stay
         assert "none" in "".join(Page(evidence_row(EVIDENCE[2])).texts)
 

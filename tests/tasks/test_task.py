@@ -265,7 +265,7 @@ class TestSampling:
 class TestDescription:
     def test_says_what_is_trained_and_held_out(self):
         words = AnchorTask(regime="conflict").describe()
-        assert "15 of 16" in words and "(3, 4): x-6" in words and "Never seen (OOD): (4, 3)" in words
+        assert "15 of 16" in words and "(3, 4): x-6" in words and "Never seen (OOD test): (4, 3)" in words
         assert "x mod 9 equals position mod 9" in words
 
     def test_says_that_an_anchor_is_never_trained(self):

@@ -71,15 +71,18 @@ class TestDataAlone:
         assert verdict.by_probes.probabilities is None and verdict.by_probes.phase.number is None
         assert verdict.agreement is None and verdict.trajectory == ()
         assert verdict.explanation == (
-            "Behaviour is undecided (not defined: no held-out data were given, so only training accuracy is "
-            "known). By the probes it memorised: it forgets training data that are left out of further "
-            f"training (ratio {verdict.by_probes.evidence[0].value:.2f})."
+            "The behavioural verdict is undecided (not defined: no held-out data were given, so only "
+            "training accuracy is known). By the probes the model memorised: it forgets training data that "
+            f"are left out of further training (ratio {verdict.by_probes.evidence[0].value:.2f})."
         )
 
     def test_a_rule_is_learnt(self, of_a_rule):
         verdict = classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0]))
         assert verdict.by_probes.phase.label == verdict.finding.label == "learnt a rule"
-        assert "By the probes it learnt a rule: it still answers training data that" in verdict.explanation
+        assert (
+            "By the probes the model learnt a rule: it still answers training data that"
+            in verdict.explanation
+        )
         assert verdict.behaviour.train.value == 1 and set(verdict.behaviour.measures) == {"train"}
         assert verdict.phase.label == "undecided: not defined" and verdict.warnings == (NO_TASK,)
 
@@ -158,7 +161,10 @@ class TestRefusals:
     def undecided(self, model, training_set):
         verdict = classify(model, training_set=training_set)
         assert not verdict.by_probes.phase.is_named and verdict.agreement is None
-        assert not verdict.finding.is_named and verdict.explanation.count("the probes are undecided (") == 1
+        assert (
+            not verdict.finding.is_named
+            and verdict.explanation.count("The probe verdict is undecided (") == 1
+        )
         return verdict.by_probes.phase
 
     def test_a_model_that_has_not_fit_its_data(self):
@@ -260,9 +266,9 @@ class TestOfATask:
         assert (verdict.by_probes.phase.label, verdict.phase.label) == (label, by_behaviour)
         assert verdict.agreement is True and verdict.finding is verdict.phase
         assert verdict.explanation.startswith(
-            f"It {verdict.phase.gloss}, and it {verdict.by_probes.phase.gloss} ("
+            f"The model {verdict.phase.gloss}, and it {verdict.by_probes.phase.gloss} ("
         )
-        assert repr(verdict).endswith(f"by the probes: {label}, the same)")
+        assert repr(verdict).endswith(f"by the probes: {label}, agrees)")
 
     def test_the_same_data_without_the_task(self, modular):
         _, result = modular
@@ -305,7 +311,7 @@ class TestAgreement:
     def test_of_every_label(self, behaviour, memorises):
         agreement, text = explain(behaviour, MEMORISED_BY_PROBES)
         assert agreement is memorises and text.startswith(
-            f"It {behaviour.gloss}, {'and' if memorises else 'yet'} it"
+            f"The model {behaviour.gloss}{', and' if memorises else '. However,'} it"
         )
         agreement, text = explain(behaviour, RULE_BY_PROBES)
         assert agreement is not memorises and text.count("(ratio 0.97)") == 1
@@ -313,14 +319,14 @@ class TestAgreement:
     def test_a_disagreement_says_what_it_means(self):
         _, text = explain(Phase(None, None, "", solution="memorises"), RULE_BY_PROBES)
         assert text == (
-            "It answers what it was trained on and fails on held-out pairs, yet it still answers training "
-            "data that are left out of further training (ratio 0.97). What it learnt answers its "
-            "training data, and too few of the held-out questions."
+            "The model answers its training data but fails on held-out pairs. However, it still answers "
+            "training data that are left out of further training (ratio 0.97). What the model learnt answers "
+            "its training data, but too few held-out inputs."
         )
         _, text = explain(Phase(3, None, ""), MEMORISED_BY_PROBES)
         assert text.endswith(
-            "(ratio 0.31). Behaviour is the definition; what it learnt does not survive the probe's further "
-            "training."
+            "(ratio 0.31). What the model learnt does not survive the further training of the probe; "
+            "behaviour is the definition."
         )
 
     def test_without_a_label_there_is_no_comparison(self):
@@ -329,7 +335,8 @@ class TestAgreement:
         assert agreement is None
         assert (
             text
-            == "It answers held-out pairs. The probes are undecided (between: the ratio 0.80 lies between)."
+            == "The model answers held-out pairs. The probe verdict is undecided (between: the ratio 0.80 "
+            "lies between)."
         )
 
 
@@ -394,7 +401,7 @@ class TestShown:
         classify(memoriser, training_set=(PAIRS, RANDOM)).report(tmp_path / "report.html", probes=())
         text = (tmp_path / "report.html").read_text()
         assert "<title>memorised: model" in text and "The phases by definition" not in text
-        assert "middle 80 %" not in text
+        assert "middle 80%" not in text
 
     def test_the_report_has_the_picture_it_rests_on_without_measuring_again(self, memoriser, tmp_path):
         verdict = classify(memoriser, training_set=(PAIRS, RANDOM))

@@ -120,11 +120,11 @@ class TestNamed:
         phase = likeliest_phase(dict(zip(LABELS, probabilities, strict=True)), least)
         assert (phase.number, phase.commutative) == expected
         if phase.number is None:
-            assert phase.label == "undecided: ambiguous" and "needs 50 %" in phase.reason
+            assert phase.label == "undecided: ambiguous" and "needs 50%" in phase.reason
 
     def test_in_words(self):
         probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))
-        assert in_words(probabilities) == "Phase 3, 55 %; Phase 2 with commutativity, 40 %"
+        assert in_words(probabilities) == "Phase 3, 55%; Phase 2 with commutativity, 40%"
         assert likeliest_phase(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
 
 
@@ -134,7 +134,7 @@ class TestWhereOrderMatters:
         assert list(found) == ["Phase 1", "Phase 2", "Phase 3"] and sum(found.values()) == pytest.approx(1)
         assert found["Phase 3"] == pytest.approx(sigmoid(1 - 3) * sigmoid(0.25))
         assert likeliest_phase(dict(zip(found, (0.1, 0.7, 0.2), strict=True)), 0.6) == Phase(
-            2, None, "Phase 2, 70 %; Phase 3, 20 %"
+            2, None, "Phase 2, 70%; Phase 3, 20%"
         )
 
     def test_tasks_know_whether_their_functions_commute(self):
@@ -174,7 +174,7 @@ class TestOutside:
     def test_it_is_said_and_widens_with_the_distance(self, calibrated):
         shape = {"variant": "released", "d_model": 32, "n_layers": 12}
         assert calibrated.outside(shape) == [
-            "variant 'released' is none of 'gpt2', 'postnorm'",
+            "variant 'released' is not one of 'gpt2', 'postnorm'",
             "d_model 32 is outside 64..400",
             "n_layers 12 is outside 2..6",
         ]

@@ -48,7 +48,7 @@ class TestShipped:
         verdict = shipped[name]
         assert verdict.phase.label == LABEL[name]
         assert verdict.by_probes.phase.label == LABEL[name]
-        assert verdict.agreement is True and "looks like" in verdict.explanation
+        assert verdict.agreement is True and "resemble" in verdict.explanation
 
     def test_the_inside_gives_probabilities_and_evidence(self, shipped, name):
         by_probes, by_decoding = shipped[name].by_probes, shipped[name].by_decoding
@@ -170,17 +170,20 @@ class TestUndecided:
         assert calibration().distance({"n_layers": 7}) > 0
         released = shipped["phase2-commutative"]
         assert released.by_probes.outside and not shipped["phase3"].by_probes.outside
-        shown, says = html.unescape(released._repr_html_()), "outside the calibration, so the probes are less"
+        shown, says = (
+            html.unescape(released._repr_html_()),
+            "outside the calibration range, so the probe verdict",
+        )
         assert says in shown and released.by_probes.outside[0] in shown
         assert says not in shipped["phase3"]._repr_html_()
-        assert says in released.explanation and "outside the calibration, the same" in repr(released)
+        assert says in released.explanation and "outside the calibration, agrees" in repr(released)
         assert released.by_probes.outside[0] in released.warnings[-1] and shipped["phase3"].warnings == ()
 
     def test_a_mixture_and_exceptions_are_outside_and_it_says_so(self):
         mixture = build_model(replace(TINY, num_experts=2))
         by_probes = read_inside(mixture, AnchorTask(n_exceptions=3)).by_probes
-        assert "mlp 'mixture of experts' is none of 'dense'" in by_probes.outside
-        assert "exceptions 'some' is none of 'none'" in by_probes.outside
+        assert "mlp 'mixture of experts' is not one of 'dense'" in by_probes.outside
+        assert "exceptions 'some' is not one of 'none'" in by_probes.outside
 
     def test_a_task_of_ones_own_has_a_verdict(self):
         path = next(path for path in checkpoints.shipped() if path.stem == "phase3")

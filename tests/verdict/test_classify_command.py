@@ -37,7 +37,7 @@ def test_one_checkpoint_is_a_page_for_people():
     done = call(SHIPPED["phase3"], "--strict")
     assert done.exit_code == 0, "its phase is decided"
     assert done.stdout.startswith("phase3.pt: Phase 3\n")
-    assert "looks like that of models that compose the rules" in " ".join(done.stdout.split())
+    assert "weights resemble those of models that compose the rules" in " ".join(done.stdout.split())
     assert "by the probes" in done.stdout and "Phase 3, " in done.stdout
     assert "information_flow.margin: 0.96\n    margin on trained pairs" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -108,7 +108,7 @@ def test_the_demo_classifies_what_is_shipped_and_writes_the_report(tmp_path, mon
     )  # all would take a minute
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")], env={"COLUMNS": "160"})
     assert done.exit_code == 0, done.output
-    for label in ("Phase 1", "Phase 2 without", "Phase 2 with", "Phase 3"):
+    for label in ("Phase 1", "Phase 2 without commutativity", "Phase 2 with commutativity", "Phase 3"):
         assert label in done.stdout
     page = tmp_path / "demo/report.html"
     assert page.stat().st_size > 1_000_000

@@ -27,8 +27,8 @@ def test_a_disagreement_says_which_readings_are_for_it_and_which_against():
     agreement, text = explain(PHASE_2, found)
     assert agreement is False
     assert text == (
-        "It answers held-out keys and fails on unseen pairs, yet its inside looks like that of models that "
-        "compose the rules. Phase 3 is supported most by p.fusion 0.95, "
+        "The model answers held-out keys but fails on unseen pairs. However, its activations and weights "
+        "resemble those of models that compose the rules. Phase 3 is supported most by p.fusion 0.95, "
         "and opposed most by p.interchange 0.06."
     )
 
@@ -38,7 +38,7 @@ def test_readings_that_deny_it_are_never_said_to_support_it():
     _, text = explain(PHASE_2, by_probes(SURE, *denying))
     assert "supported" not in text and "computes" not in text
     assert text.endswith("Phase 3 is opposed most by p.interchange 0.06 and p.g1 0.06.")
-    assert explain(PHASE_2, by_probes(SURE))[1].count(".") == 1  # without readings nothing is said of any
+    assert explain(PHASE_2, by_probes(SURE))[1].count(".") == 2  # without readings nothing is said of any
 
 
 def test_what_it_names_is_what_is_printed():
@@ -56,20 +56,21 @@ def test_what_it_names_is_what_is_printed():
 def test_near_a_tie_the_probes_cannot_tell(behaviour):
     agreement, text = explain(behaviour, by_probes(NEAR, reading("fusion", 0.95, 1.2)))
     assert agreement is None  # what cannot be told is not compared
-    assert "the probes cannot tell Phase 3 (51 %) from Phase 2 (44 %)" in text and "looks like" not in text
+    assert "the probe verdict cannot distinguish Phase 3 (51%) from Phase 2 (44%)" in text
+    assert "resemble" not in text
 
 
 def test_a_tie_of_solutions():
     shares = {"inferential": 0.55, "symmetric": 0.4, "mixed by position": 0.03, "other": 0.02}
     one = ByProbes(Phase(None, None, "", solution="inferential"), shares)
     _, text = explain(Phase(None, None, "", solution="symmetric"), one)
-    assert "cannot tell inferential solution (55 %) from symmetric solution (40 %)" in text
+    assert "cannot distinguish inferential solution (55%) from symmetric solution (40%)" in text
 
 
 def test_outside_the_calibration_is_said_everywhere():
-    why = ("normalization 'RMS' is none of 'LN'", "n_layers 12 is outside 2..6")
+    why = ("normalization 'RMS' is not one of 'LN'", "n_layers 12 is outside 2..6")
     far, near = by_probes(SURE, outside=why), by_probes(SURE)
-    assert explain(PHASE_2, far)[1].endswith("outside the calibration, so the probes are less sure.")
+    assert explain(PHASE_2, far)[1].endswith("calibration range, so the probe verdict is less reliable.")
     (warning,) = outside_calibration(far)
     assert all(one in warning for one in why) and not [*outside_calibration(near)]
     assert "outside the calibration" in repr(far)

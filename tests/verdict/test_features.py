@@ -14,13 +14,13 @@ from anchorlens.verdict.inside import features, margin_is_of_training, read_insi
 SHAPE = {"n_layers": 2, "d_model": 48, "d_head": 12, "n_heads": 4, "d_mlp": 48, "d_vocab": 110, "n_ctx": 9}
 SHAPE |= {"act_fn": "gelu"}
 FOREIGN = {
-    "normalization_type": ("RMS", "normalization 'RMS' is none of 'LN'"),
-    "positional_embedding_type": ("rotary", "positions 'rotary' is none of 'standard'"),
-    "gated_mlp": (True, "mlp 'gated' is none of 'dense'"),
-    "attn_only": (True, "mlp 'none' is none of 'dense'"),
-    "act_fn": ("silu", "activation 'silu' is none of 'gelu', 'relu'"),
-    "attention_dir": ("bidirectional", "attention 'bidirectional' is none of 'causal'"),
-    "parallel_attn_mlp": (True, "blocks 'parallel' is none of 'serial'"),
+    "normalization_type": ("RMS", "normalization 'RMS' is not one of 'LN'"),
+    "positional_embedding_type": ("rotary", "positions 'rotary' is not one of 'standard'"),
+    "gated_mlp": (True, "mlp 'gated' is not one of 'dense'"),
+    "attn_only": (True, "mlp 'none' is not one of 'dense'"),
+    "act_fn": ("silu", "activation 'silu' is not one of 'gelu', 'relu'"),
+    "attention_dir": ("bidirectional", "attention 'bidirectional' is not one of 'causal'"),
+    "parallel_attn_mlp": (True, "blocks 'parallel' is not one of 'serial'"),
 }
 
 
@@ -41,7 +41,7 @@ def test_each_part_that_the_zoo_lacks_is_named(field):
 @pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning")
 def test_what_the_zoo_has_is_inside():
     assert outside() == outside(normalization_type="LNPre") == outside(act_fn="gelu_new") == []
-    assert outside(normalization_type=None) == ["normalization 'none' is none of 'LN'"]
+    assert outside(normalization_type=None) == ["normalization 'none' is not one of 'LN'"]
 
 
 @pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
@@ -50,7 +50,7 @@ def test_a_variant_is_known_by_its_blocks(variant):
     model = build_model(ModelConfig(variant=variant, n_layers=2, d_model=64, d_head=32, d_mlp=64))
     assert features(model, AnchorTask())["variant"] == variant
     found = calibration().outside(features(model, AnchorTask()))
-    assert found == ([] if variant != "released" else ["variant 'released' is none of 'gpt2', 'postnorm'"])
+    assert found == ([] if variant != "released" else ["variant 'released' is not one of 'gpt2', 'postnorm'"])
 
 
 class TestNotQuiteFit:

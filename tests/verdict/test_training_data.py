@@ -85,7 +85,7 @@ class TestInMemory:
         assert verdict.by_probes.phase.label == "Phase 1"
         words = " ".join((verdict.explanation, verdict.phase.reason, *verdict.warnings))
         assert "train longer" not in words and "--train-data FILE" in words
-        assert "If it has fit its training data, its inside looks like that of models that fail" in words
+        assert "If the model has fit its training data, its activations and weights resemble those" in words
         assert words.count("the verdict assumes that it was never trained on the pairs (3, 4)") == 1
 
 
@@ -224,10 +224,11 @@ def test_a_checkpoint_in_memory_that_does_not_say_how_it_was_trained_takes_it():
 def test_the_inside_is_shown_only_where_it_names_a_phase():
     unknown = Phase.undecided("training data unknown", "x")
     agreement, text = explain(unknown, ByProbes(Phase.undecided("ambiguous", "y"), {}, ()))
-    assert agreement is None and "looks like" not in text and "ambiguous: y" in text
+    assert agreement is None and "resemble" not in text and "ambiguous: y" in text
     agreement, text = explain(unknown, ByProbes(Phase(3, None, ""), {}, ()))
     assert (
         agreement is None
-        and "If it has fit its training data, its inside looks like that of models that compose the rules"
+        and "If the model has fit its training data, its activations and weights resemble those of models "
+        "that compose the rules."
         in text
     )

@@ -292,5 +292,5 @@ class AdditionTask(SplitTask):
         return (
             f"a + b for operands 0..{self.largest}, such as {example}; {asked[self.mode]}.\n"
             f"Trained: {n['train']} sums. Held out (ID test): {n['id']} of the others, by seed."
-            + (f"\nNever seen (OOD): {n['ood']} sums, {self._left_out_in_words}." if "ood" in n else "")
+            + (f"\nNever seen (OOD test): {n['ood']} sums, {self._left_out_in_words}." if "ood" in n else "")
         )

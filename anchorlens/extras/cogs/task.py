@@ -182,5 +182,5 @@ class CogsTask(WordTask):
             "...`, word by word.\n"
             "Trained: of 24,155 sentences, the 143 bare words and 12 exposures always. Held out (ID test): "
             "6,000.\n"
-            "Never seen (OOD): 21,000 sentences of 21 cases of generalisation, 18 lexical and 3 structural."
+            "Never seen (OOD test): 21,000 sentences of 21 generalisation cases, 18 lexical, 3 structural."
         )

@@ -258,7 +258,7 @@ class PrOntoQATask(WordTask):
             f"PrOntoQA, {self.ontology}: true or false by the rules of the prompt, {kinds[self.ontology]}.\n"
             f"Trained: questions of {trained}, scored on {scored}. Held out (ID test): "
             f"{self.n_test:,} others.\n"
-            f"Never seen (OOD): {self.n_test:,} questions of {longer}."
+            f"Never seen (OOD test): {self.n_test:,} questions of {longer}."
         )
 
 

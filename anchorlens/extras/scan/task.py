@@ -144,7 +144,7 @@ class ScanTask(WordTask):
         return (
             "SCAN: the actions of a command, such as `jump left` -> `I_TURN_LEFT I_JUMP`, word by word.\n"
             f"Trained: {n['train']} commands{copies}. Held out (ID test): {n['id']} others, by seed.\n"
-            f"Never seen (OOD): {n['ood']} commands, {left_out}."
+            f"Never seen (OOD test): {n['ood']} commands, {left_out}."
         )
 
 

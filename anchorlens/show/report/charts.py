@@ -26,7 +26,7 @@ def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
             x=steps,
             y=[None if point.forecast is None else point.forecast.get(label) for point in points],
             mode="lines+markers",
-            name=f"ends in {SHORT[label]}",
+            name=f"ends in Phase {SHORT[label]}",
             line={"color": colour},
             marker={"symbol": symbol, "size": 8},
             row=2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from anchorlens.show.evidence import odds_decreases, odds_increases, ranges_in_words
@@ -34,7 +35,7 @@ def print_verdict(verdict: Verdict) -> None:
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
-    nothing = "readings that speak for no label" if by_probes.evidence else "no readings"
+    nothing = "readings that support no label" if by_probes.evidence else "no readings"
     alone = by_probes.phase.reason if by_probes.phase.is_named else nothing
     rows = [
         ("by the probes", by_probes.phase.label, by_probes.in_words() or alone),
@@ -42,10 +43,10 @@ def print_verdict(verdict: Verdict) -> None:
     ]
     if verdict.by_decoding.probabilities is not None:
         rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
-    console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "rests on"), rows)))
+    console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "evidence"), rows)))
     console.print(verdict.explanation)
     for line in _evidence_lines(by_probes):
-        console.print(line)
+        console.print(textwrap.fill(line, console.width, subsequent_indent=6 * " "))
     if verdict.trajectory:
         console.print(FittedTable(trajectory_table(verdict.trajectory)))
     for warning in verdict.warnings:
@@ -82,15 +83,19 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
             yield f"  {reading.reading}: {about}"
         return
     counting = by_probes.strongest
-    yield f"Evidence: value, odds raised (×) and lowered (÷), middle 80 % of each {what_is_named(by_probes)}"
+    yield "Strongest readings. Odds: × raises, ÷ lowers. Ranges: the middle 80% of the calibration models."
     for reading in counting:
         changes = (*odds_increases(reading), *odds_decreases(reading))
-        ends = ((SHORT.get(label, label), low, high) for label, (low, high) in reading.ranges.items())
         yield f"  {reading.reading}: {number(reading.value, '.2f')}"
         yield f"    {reading.meaning}"
-        yield "    odds: " + ", ".join(f"{SHORT.get(label, label)} {factor}" for label, factor in changes)
-        yield "    80 %: " + ", ".join(f"{label} {low:.2f}..{high:.2f}" for label, low, high in ends)
-    yield f"  {len(readings) - len(counting)} more readings say less; --json and --report list them"
+        yield "    odds: " + ", ".join(f"{_short(label)} {factor}" for label, factor in changes)
+        ends = (f"{_short(label)} {low:.2f}..{high:.2f}" for label, (low, high) in reading.ranges.items())
+        yield "    ranges: " + ", ".join(ends)
+    yield f"  {len(readings) - len(counting)} weaker readings are in the output of --json and --report"
+
+
+def _short(label: str) -> str:
+    return f"Phase {SHORT[label]}" if label in SHORT else label
 
 
 def _style(phase: Phase) -> str:

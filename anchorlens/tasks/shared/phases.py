@@ -82,8 +82,8 @@ PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
 LABELS = tuple(PHASES)
 """The phases, with Phase 2 in its two forms."""
 
-SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 without", "2 with", "3"), strict=True))
-"""Label of a phase -> its short form, where there is little room."""
+SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 (no comm.)", "2 (comm.)", "3"), strict=True))
+"""Label of a phase -> its short form after the word Phase, where space is short."""
 
 COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))
 """Label of a phase -> its colour, with a contrast of at least 3:1 to white and to the dark page; always shown
@@ -121,12 +121,12 @@ SOLUTION_COLOURS: Mapping[str, str] = dict(
 """Label of a solution -> its colour, with a contrast of at least 3:1 to white and to the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",
-    "symmetric": "answers an unseen pair as its mirror is trained",
-    "mixed by position": "composes at some positions of the key, answers by symmetry at others",
+    "symmetric": "gives an unseen pair the trained answer of the reversed pair",
+    "mixed by position": "composes at some positions of the key and answers by symmetry at others",
     "other": "does not answer unseen pairs consistently by either solution",
-    "memorises": "answers what it was trained on and fails on held-out pairs",
-    "knows that the order does not matter": "answers a held-out pair if its mirror is trained, and fails on "
-    "the others",
+    "memorises": "answers its training data but fails on held-out pairs",
+    "knows that the order does not matter": "answers a held-out pair if the reversed pair is trained, but "
+    "fails on the others",
     "generalises": "answers held-out pairs",
     "memorised": "forgets training data that are left out of further training",
     "learnt a rule": "still answers training data that are left out of further training",

@@ -18,38 +18,38 @@ _MOST_UNSEEN = 4
 
 
 def describe(task: Any) -> str:
-    """Say in words what an AnchorTask trains and what it holds out.
+    """Describe what an AnchorTask trains and what it holds out.
 
     >>> from anchorlens import AnchorTask
     >>> print(AnchorTask(regime="conflict").describe())
-    Sequences of 9 tokens: key x in 20..99 at position 0..6, its 2 anchors next, else noise in 20..99.
+    Sequences of 9 tokens: key x in 20..99 at position 0..6, then its 2 anchors; noise in 20..99.
     Anchors: 1: x+5, 2: x+1, 3: x-2, 4: x-8.
-    Trained: 15 of 16 anchor pairs; not on the composition: (3, 4): x-6 (composition: x-10).
-    Never seen (OOD): (4, 3), asked for the composition.
-    Held out (ID test): seen pairs where x mod 9 equals position mod 9; noise is free.
+    Trained: 15 of 16 anchor pairs; with another target than the composition: (3, 4): x-6 (composition: x-10).
+    Never seen (OOD test): (4, 3), with the composition as the target.
+    Held out (ID test): trained pairs where x mod 9 equals position mod 9; any noise.
     """
     named = itertools.islice(task.trained_overrides.items(), _MOST_IN_WORDS)
     others = [f"{pair}: {formula(f)} (composition: {composition(task, pair)})" for pair, f in named]
     if (more := len(task.trained_overrides) - _MOST_IN_WORDS) > 0:
         others.append(f"and {more:,} more pairs")
-    other = f"; not on the composition: {'; '.join(others)}" if others else ""
+    other = f"; with another target than the composition: {'; '.join(others)}" if others else ""
     unseen = ", ".join(map(str, task.ood_pairs))
     trained_anchors = set(itertools.chain.from_iterable(task.seen_pairs))
     numbers = f"{task.key_min}..{task.key_max}"
     lines = [
         f"Sequences of {task.seq_len} tokens: key x in {numbers} at position 0..{task.positions[-1]}, "
-        f"its {task.chain_length} anchors next, else noise in {numbers}.",
+        f"then its {task.chain_length} anchors; noise in {numbers}.",
         f"Anchors: {', '.join(f'{a}: {formula(f)}' for a, f in task.anchors.items())}.",
         f"Trained: {len(task.seen_pairs)} of {len(task.pairs)} anchor pairs{other}.",
-        f"Never seen (OOD): {f'{unseen}, asked for the composition' if unseen else _NOTHING}.",
+        f"Never seen (OOD test): {f'{unseen}, with the composition as the target' if unseen else _NOTHING}.",
     ]
     if task.n_exceptions:
         lines.insert(3, exceptions_in_words(task))
     missing = (anchor for anchor in task.anchors if anchor not in trained_anchors)
     lines += [f"No pair with anchor {anchor} is trained: OOD cannot be inferred." for anchor in missing]
-    noise = "noise obeys the training rule too" if task.noise_obeys_split else "noise is free"
+    noise = "noise obeys the training rule too" if task.noise_obeys_split else "any noise"
     m = task.modulus
-    lines.append(f"Held out (ID test): seen pairs where x mod {m} equals position mod {m}; {noise}.")
+    lines.append(f"Held out (ID test): trained pairs where x mod {m} equals position mod {m}; {noise}.")
     return "\n".join(lines)
 
 

@@ -111,8 +111,8 @@ class AnchorEvaluation(Evaluation):
             if train.value > constant.value + CLEAR * error:
                 return None
         return (
-            f"train accuracy {self.train_fresh.value:.3f} is not above {constant}, that of the best answer "
-            "that never changes: no sign that it was trained on this task"
+            f"train accuracy {self.train_fresh.value:.3f} is not above {constant}, the accuracy of the "
+            "best constant answer: no sign of training on this task"
         )
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ ANCHORS_ALONE = "information_flow", "mask_key_token", "first_layer_tsne"
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("addition") / "run"
     done = call("train", *ALL, "--out", out)
-    assert "Never seen (OOD): 16 sums, both operands in 8..11." in " ".join(done.stdout.split())
+    assert "Never seen (OOD test): 16 sums, both operands in 8..11." in " ".join(done.stdout.split())
     return out
 
 

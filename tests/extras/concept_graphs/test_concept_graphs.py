@@ -278,7 +278,7 @@ class TestEveryWay:
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
         assert "Concepts drawn right" in page and "image/png" in page
-        assert "the other probes open HookedTransformers, and this model is none." in page
+        assert "This model is not a HookedTransformer, so only probes that read weights are shown." in page
         assert "Stable rank" in page and "The phases by definition" not in page
         assert "an OOD accuracy that rises" not in page
 

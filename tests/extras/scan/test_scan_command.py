@@ -19,7 +19,7 @@ ALL = ["--preset", "scan", "--split", "jump", *MODEL.split(), *RECIPE.split()]
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("scan") / "run"
     done = call("train", *ALL, "--out", out)
-    assert "Never seen (OOD): 7,706 commands" in " ".join(done.stdout.split())
+    assert "Never seen (OOD test): 7,706 commands" in " ".join(done.stdout.split())
     return out
 
 

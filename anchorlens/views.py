@@ -24,8 +24,8 @@ def table(name: str):
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):
                 return draw(result, *arguments, **options)
         raise ValueError(
-            f"nothing here shows {type(result).__name__} as {name}; install the package that does, or "
-            "anchorlens whole: pip install --force-reinstall anchorlens"
+            f"{type(result).__name__} has no {name} here. Install the package that provides it, or reinstall "
+            "anchorlens: pip install --force-reinstall anchorlens"
         )
 
     return show

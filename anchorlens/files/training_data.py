@@ -144,7 +144,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     whole = all(type(n) is int and n >= 0 for n in shape)  # True is an int to NumPy
     if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
         raise ValueError(
-            f"truncated or damaged: {safe_repr(entry.filename)} has not the bytes of {safe_repr(shape)}"
+            f"truncated or damaged: {safe_repr(entry.filename)} does not have the size of {safe_repr(shape)}"
         )
     return shape
 

@@ -186,7 +186,7 @@ def apply(
     result = call(probe, model, task, initial=initial, config=config, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
-            f"a probe must give a ProbeResult, and {probe.__name__} gave {type(result).__name__}; make its "
+            f"a probe must return a ProbeResult, got {type(result).__name__} from {probe.__name__}. Make its "
             "result a subclass of anchorlens.probes.ProbeResult"
         )
     if not hasattr(result, "probe"):

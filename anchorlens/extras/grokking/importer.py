@@ -172,8 +172,8 @@ def _operation(
     ]
     if named is None and not fits:
         raise ValueError(
-            f"its operation is not known: its last weights answer at most {shares[first]:.4f} {of} right "
-            f"under any. Say it: --config with the task's kind (modular), modulus ({p}) and operation."
+            f"the operation is unknown: the last weights answer at most {shares[first]:.4f} {of} correctly "
+            f"under any operation. Set it in --config: the task's kind (modular), modulus {p}, operation."
         )
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"

@@ -83,8 +83,8 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
         except RuntimeError as error:
             raise NotStarted(
                 f"the processes of the engine 'local' did not start ({error}); if one was killed, the same "
-                "command continues, and the engine 'serial' needs none; they import the script that called, "
-                "if it is one: put the call under `if __name__ == '__main__':`"
+                "command continues, and the engine 'serial' needs no processes. They import the calling "
+                "script: put its call under `if __name__ == '__main__':`"
             ) from error
         if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))

@@ -162,9 +162,9 @@ def _decimal(text: str) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError("no number") from None
+        raise ValueError("not a number") from None
     if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
-        raise ValueError("no finite number, or one of too many digits")
+        raise ValueError("not a finite number, or a number with too many digits")
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise ValueError("too large or too small")
     return number if number else Decimal(0)

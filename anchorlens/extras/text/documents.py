@@ -176,8 +176,7 @@ def fingerprint(data: str, expected: str = "") -> str:
             return whole
         named += ", of other contents"  # not their hash, which would tell a stranger what they hold
     raise ValueError(
-        f"the text must be that of {safe_repr(expected)}, and what is named is {named}; name the same files "
-        "in the same order"
+        f"the text must be {safe_repr(expected)}, got {named}. Name the same files in the same order"
     )
 
 

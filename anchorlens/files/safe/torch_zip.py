@@ -189,7 +189,7 @@ class _Reader:
             raise ValueError("damaged: its pickle refers to an invalid storage")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
-            raise ValueError(f"truncated or damaged: storage {key!r} has not the bytes it should have")
+            raise ValueError(f"truncated or damaged: storage {key!r} has another size than declared")
         if key not in self.storages:
             data = bytearray(self._bytes(f"data/{key}"))
             values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")

@@ -68,7 +68,7 @@ class TrainingDataTask(TaskConfig):
         Raises:
             ValueError: always.
         """
-        raise ValueError("no task is known from which training data could be drawn; give the training_set")
+        raise ValueError("training data cannot be drawn, because the task is unknown. Give the training_set")
 
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False

@@ -166,7 +166,7 @@ class TrainConfig(Config):
             if n_epochs is None:
                 continue
             if getattr(self, steps) is not None:
-                raise ValueError(f"{steps} and {epochs} are the same thing in two units; give one of them")
+                raise ValueError(f"{steps} and {epochs} set the same duration in two units; give one of them")
             if (n_steps := n_epochs * self.steps_per_epoch) > _MOST_STEPS:
                 raise ValueError(f"{epochs} are {n_steps:,} steps, more than {_MOST_STEPS:,}; take fewer")
         if self.dtype == "float64" and self.matmul != "float32":

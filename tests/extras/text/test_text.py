@@ -508,7 +508,7 @@ class TestFilesOfOthers:
     def test_the_sha256_of_files_that_a_checkpoint_names_is_not_told(self, task, folder):
         """With it whoever wrote the checkpoint could tell which of the texts that he guesses is there."""
         (folder / "0.txt").write_bytes((folder / "0.txt").read_bytes().replace(b"line", b"word"))
-        with pytest.raises(ValueError, match="what is named is 40 files, .* bytes, of other contents; name"):
+        with pytest.raises(ValueError, match="got 40 files, .* bytes, of other contents. Name"):
             _ = dataclasses.replace(task).text
         found = documents.fingerprint(str(folder)).split()[-1]
         with pytest.raises(ValueError) as error:
@@ -520,7 +520,7 @@ class TestFilesOfOthers:
             data=str(folder), corpus="files", version="1 file, 10 bytes, SHA-256 0123456789abcdef"
         )
         monkeypatch.setattr(documents, "_pieces", None)
-        with pytest.raises(ValueError, match="what is named is 40 files"):
+        with pytest.raises(ValueError, match="got 40 files"):
             _ = task.text
 
     def test_a_checkpoint_that_names_files_must_say_what_they_hold(self, task, tmp_path):

@@ -75,7 +75,7 @@ class Along:
             path: `.csv` or `.parquet`; an existing file is replaced.
 
         Raises:
-            ValueError: another suffix, a missing folder, or a path that exists and is no ordinary file.
+            ValueError: another suffix, a missing folder, or a path that exists and is not an ordinary file.
             OSError: the write fails; an existing file is then unchanged.
         """
         write_rows(self.rows, path)
@@ -282,7 +282,7 @@ def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
     """The models with their steps, the first step first; None where runs are given.
 
     Raises:
-        ValueError: a step that is no number, or a step or model in memory that is given twice.
+        ValueError: a step that is not a number, or a step or model in memory that is given twice.
     """
     pairs = [*runs.items()] if isinstance(runs, Mapping) else runs
     if not isinstance(pairs, list | tuple) or not pairs or not all(isinstance(one, tuple) for one in pairs):

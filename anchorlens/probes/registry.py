@@ -107,7 +107,7 @@ def probe_named(
         probes: the probes to choose from; None for the shipped ones.
 
     Raises:
-        ValueError: there is no such probe; the message lists the names.
+        ValueError: the probe is unknown; the message lists the names.
     """
     by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():

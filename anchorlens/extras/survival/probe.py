@@ -51,14 +51,14 @@ class Survival(ProbeResult):
     other_accuracies: np.ndarray
     """[copy] Accuracy of the other trained pairs then, 0..1."""
     updates: np.ndarray
-    """[copy] Updates until the others were answered with accuracy .9; 400 if they were not."""
+    """[copy] Updates until the others were answered with accuracy 0.9; 400 if they were not."""
     ratios: np.ndarray
     """[copy] `left_out_accuracies` divided by `other_accuracies`, at most 1."""
     survival: float | None
     """Mean ratio of the copies of a group, and of groups, 0..1: 1 = pairs left out are answered as well as
-    those trained, 0 = they are not relearnt. None where no copy answers the others with accuracy .5."""
+    those trained, 0 = they are not relearnt. None where no copy answers the others with accuracy 0.5."""
     left_out: float | None
-    """Mean accuracy of the left-out groups, 0..1; None where there are none."""
+    """Mean accuracy of the left-out groups, 0..1; None without groups."""
     others: float | None
     """Mean accuracy of the other pairs at the same moment, 0..1; None where there are no groups."""
     mean_updates: float | None
@@ -113,8 +113,8 @@ def survival(
     """Measure whether trained pairs come back when a disturbed model relearns the other pairs alone.
 
     Gaussian noise as large as the weights is added to every weight matrix of copies of the model. AdamW
-    (learning rate 2e-3, decay .1) then trains each copy without one group of trained pairs, {a, b} in the
-    orders that are trained, until the other pairs are answered with accuracy .9 again, 400 updates at most.
+    (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs, {a, b} in the
+    orders that are trained, until the other pairs are answered with accuracy 0.9 again, 400 updates at most.
     What all pairs share is restored by the others, and brings the group back; weights of the group alone are
     not. If the others are back after fewer than 120 updates on average, the noise was too small to tell, and
     the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each matrix.

@@ -70,7 +70,7 @@ class ActivationPatching(ProbeResult):
     """Seed from which those sequences were drawn, unless they were given."""
 
     def headline(self) -> str:
-        """Where the first anchor is before the last layer; for given sequences, the best place."""
+        """Where the first anchor is before the last layer; for given sequences, the best location."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"

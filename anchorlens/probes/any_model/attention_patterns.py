@@ -102,8 +102,8 @@ def attention_patterns(
         `.html()` is that page, which works offline, and `.plot()` a static picture.
 
     Raises:
-        ValueError: tokens that are no sequence of the task, a model too small for the task, or neither task
-            nor tokens.
+        ValueError: tokens that are not a sequence of the task, a model too small for the task, or neither
+            task nor tokens.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

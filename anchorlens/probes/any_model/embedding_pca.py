@@ -55,7 +55,7 @@ class EmbeddingPCA(ProbeResult):
     """[lag] Mean cosine of the centred embeddings of tokens k apart, -1..1."""
     rule_lags: tuple[int, ...]
     """Differences of the single-anchor shifts; models that compose have raised cosines there. Empty where
-    an anchor is no shift, and without a two-anchor task."""
+    an anchor is not a shift, and without a two-anchor task."""
     lag_order: float | None
     """Mean cosine over `rule_lags` minus the mean over the other lags; above 0 in models that compose. None
     where one of the two sets is empty."""
@@ -68,7 +68,7 @@ class EmbeddingPCA(ProbeResult):
     """The same with the tokens in random order, mean over 20 orders: a little below 0, since some differences
     share a token."""
     step_constancy: float | None = None
-    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where the differences are alike. None
+    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where the differences are similar. None
     without steps."""
     token_set: TokenSet = "number tokens"
     """Which tokens were taken: the number tokens of a two-anchor task, those that another task uses, all
@@ -106,7 +106,7 @@ class EmbeddingPCA(ProbeResult):
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
-    """Differences of the single-anchor shifts, ascending; empty where an anchor is no shift.
+    """Differences of the single-anchor shifts, ascending; empty where an anchor is not a shift.
 
     >>> rule_lags(AnchorTask())
     (3, 4, 6, 7, 9, 13)
@@ -142,7 +142,7 @@ def embedding_pca(
 
     Raises:
         ValueError: a vocabulary too small for the tokens, fewer than three of them, or embeddings
-            that are all the same or not finite.
+            that are all equal or not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -67,7 +67,7 @@ class Holdout(ProbeResult):
     """[measurement, copy] Accuracy over scored tokens of the other sequences, 0..1."""
     ratios: np.ndarray
     """[measurement, copy] How far `left_out_accuracies` are above chance, divided by how far
-    `other_accuracies` are, 0..1; NaN where the accuracy of the others is below .8, or less than .1 above
+    `other_accuracies` are, 0..1; NaN where the accuracy of the others is below 0.8, or less than 0.1 above
     chance."""
     holdout_ratio: float | None
     """Mean ratio after 100 updates, 0..1: 1 = left-out sequences are answered as well as those trained, low =
@@ -85,7 +85,7 @@ class Holdout(ProbeResult):
     the commonest after it in the other training data, 0..1."""
     dose: float
     """Mean weight decay of the first 80 updates, 0..`weight_decay`: weights decay in those updates alone
-    whose batch is answered with accuracy .85 or more."""
+    whose batch is answered with accuracy 0.85 or more."""
     n_distinct: int
     """Number of distinct sequences in the training data."""
     n_left_out: int
@@ -140,9 +140,9 @@ def holdout(
     """Measure whether a model still answers training data that are left out of further training.
 
     AdamW trains copies of the model for 100 updates, each copy without another random tenth of the training
-    data. In the first 80 weights decay while the batch is answered with accuracy .85 or more, so the copy
+    data. In the first 80 weights decay while the batch is answered with accuracy 0.85 or more, so the copy
     forgets what the other training data do not need, and keeps the answers to these. If the accuracy of the
-    others ends below .8, everything is done again from the model with half the learning rate and twice the
+    others ends below 0.8, everything is done again from the model with half the learning rate and twice the
     decay, at most twice. A rule that the other data need answers the left-out data too. The model is only
     read, and no held-out data are used.
 
@@ -174,7 +174,7 @@ def holdout(
 
     Raises:
         ValueError: no training data, fewer than 200 distinct sequences, a model that does not fit them or
-            answers them with accuracy below .9, nothing or everything left out, or a number out of range.
+            answers them with accuracy below 0.9, nothing or everything left out, or a number out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint
@@ -268,7 +268,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     """Each sequence once, and which of them the caller leaves out.
 
     Raises:
-        ValueError: too few sequences, or `which` is no mask that leaves out some.
+        ValueError: too few sequences, or `which` is not a mask that leaves out some.
     """
     first, _ = distinct_rows(np.hstack([data.tokens.numpy(), data.targets.numpy().reshape(len(data), -1)]))
     if len(first) < _FEWEST:

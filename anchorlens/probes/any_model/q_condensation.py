@@ -93,7 +93,7 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
         Mean |cosine| (0..1; 1 = all neurons share one direction), share of parallel pairs, groups.
 
     Raises:
-        ValueError: there is no such layer, or the threshold is no cosine.
+        ValueError: the layer does not exist, or the threshold is not a cosine.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -44,7 +44,7 @@ class TrainingRegime(ProbeResult):
     """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal. None
     where a kernel is zero or overflows: no weight changes any of the logits."""
     kernel_change: float | None
-    """||K - K_0||_F / ||K_0||_F, which depends on scale too; None likewise."""
+    """||K - K_0||_F / ||K_0||_F, which depends on scale too; None in the same cases."""
     n_sequences: int
     """Number of sequences for the tangent kernel; 0 without one."""
     seed: int

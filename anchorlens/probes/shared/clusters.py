@@ -25,7 +25,7 @@ APART = 0.3
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
-    """Pairs of different anchors, each followed by its mirror; at most `MOST_CHAINS` of them.
+    """Pairs of different anchors, each followed by its reverse; at most `MOST_CHAINS` of them.
 
     Args:
         task: gives the pairs.
@@ -73,15 +73,15 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Mean distance of mirrored labels' centroids divided by the mean distance of all centroids, >= 0.
+    """Mean distance of reversed labels' centroids divided by the mean distance of all centroids, >= 0.
 
-    0 = a pair and its mirror are one cluster, about 1 = as far apart as any two pairs. None if all centroids
+    0 = a pair and its reverse are one cluster, about 1 = as far apart as any two pairs. None if all centroids
     are equal.
 
     Args:
         vectors: vectors, at least one for each label.
         labels: labels, 0..n - 1.
-        mirror: for each label, the label of its mirror.
+        mirror: for each label, the label of its reverse.
     """
     centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
     distances = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
@@ -95,7 +95,7 @@ def groups_apart(
 ) -> list[set[int]]:
     """The clusters that a picture of points shows, as sets of labels.
 
-    Two labels are in one cluster if the silhouette of their points alone is below .3, or if a chain of such
+    Two labels are in one cluster if the silhouette of their points alone is below 0.3, or if a chain of such
     labels joins them. A single cluster of all labels means that there are no clusters.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2

@@ -29,7 +29,7 @@ _A_FEW = 16
 
 
 class AdamW:
-    """AdamW of weights in place: constant learning rate, betas .9 and .999, no clipping.
+    """AdamW of weights in place: constant learning rate, betas 0.9 and 0.999, no clipping.
 
     It calls torch's function, since creating a torch optimizer imports torch's compiler, which takes 2 s.
     """

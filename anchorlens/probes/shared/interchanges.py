@@ -121,12 +121,12 @@ def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, 
 
 
 class Answers(NamedTuple):
-    """Which answers the patched model gives, for each place and input."""
+    """Which answers the patched model gives, for each location and input."""
 
     expected: Bool[np.ndarray, "site layer pos batch"]
     """Whether the answer is that of the composed rule."""
     of_source: Bool[np.ndarray, "site layer pos batch"]
-    """Whether the answer is the source's, as it is if the place held key and anchors."""
+    """Whether the answer is the source's, as it is if the location held key and anchors."""
 
 
 def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:

@@ -31,7 +31,7 @@ class FirstLayerTSNE(ProbeResult):
     readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] The pairs from which the sequences are drawn; each is followed by its mirror."""
+    """[pair, chain_length] The pairs from which the sequences are drawn; each is followed by its reverse."""
     labels: np.ndarray
     """[sequence] Index of the pair of each sequence."""
     keys: np.ndarray
@@ -43,7 +43,7 @@ class FirstLayerTSNE(ProbeResult):
     silhouette_ordered: float | None
     """Mean silhouette of the vectors with a label for each ordered pair, -1..1."""
     silhouette_unordered: float | None
-    """The same with one label for a pair and its mirror: above 0 where anchors are fused first."""
+    """The same with one label for a pair and its reverse: above 0 where anchors are fused first."""
     perplexity: float
     """Perplexity of the t-SNE."""
     seed: int
@@ -59,7 +59,7 @@ class FirstLayerTSNE(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """The t-SNE, a pair and its mirror in one colour."""
+        """The t-SNE, a pair and its reverse in one colour."""
         title = "Last position after attention 0, t-SNE"
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 

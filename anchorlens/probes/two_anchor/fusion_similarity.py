@@ -1,4 +1,4 @@
-"""Fusion similarity: whether inputs with equal targets look alike at the last position."""
+"""Fusion similarity: whether inputs with equal targets are similar at the last position."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FusionSimilarity(ProbeResult):
     """Mean of `centred_gaps`: above 0 where inputs with equal targets are similar."""
     nearest_same: float | None
     """Share of the inputs of first pairs whose most similar input among their second pairs has the same
-    target, 0..1. Only inputs that have such a partner count; None where there are none."""
+    target, 0..1. Only inputs with a partner of this kind count; None without such inputs."""
     layer: int
     """The last layer, from 0."""
 
@@ -80,7 +80,7 @@ class FusionSimilarity(ProbeResult):
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """The paper's comparisons with the task's first three anchors; with two anchors, a pair and its mirror.
+    """The paper's comparisons with the task's first three anchors; with two anchors, a pair and its reverse.
 
     >>> default_comparisons(AnchorTask())
     (((3, 3), (2, 2)), ((1, 2), (1, 3)))
@@ -106,7 +106,7 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
 
 
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every pair trained on the composition with every other such pair except its mirror.
+    """Every pair trained on the composition with every other such pair except its reverse.
 
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
@@ -118,7 +118,7 @@ def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every unseen pair with its mirror, each two pairs once.
+    """Every unseen pair with its reverse, each two pairs once.
 
     >>> mirror_comparisons(AnchorTask())
     (((3, 4), (4, 3)),)

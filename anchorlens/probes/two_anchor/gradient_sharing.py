@@ -36,11 +36,11 @@ class GradientSharing(ProbeResult):
     cosines: np.ndarray
     """[part, pair, pair] Cosine of the gradients of two pairs, -1..1; NaN where one is zero."""
     relations: np.ndarray
-    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where they are mirrors,
-    -1 on the diagonal."""
+    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where they are a pair
+    and its reverse, -1 on the diagonal."""
     means: np.ndarray
-    """[part, 3] Mean cosine over two pairs that share no anchor, that share some, and that are mirrors; NaN
-    where there are none."""
+    """[part, 3] Mean cosine over two pairs that share no anchor, that share some, and that are a pair and its
+    reverse; NaN without such pairs."""
     sharing: float | None
     """Geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0: large where
     the same weights decode the target of every pair, as in Phase 3."""
@@ -49,7 +49,8 @@ class GradientSharing(ProbeResult):
     attention_sharing: float | None
     """The same in the last attention."""
     order_blindness: float | None
-    """Mean cosine of mirrors in the embedding: near 1 where the model ignores the order of two anchors."""
+    """Mean cosine of a pair and its reverse in the embedding: near 1 where the model ignores the order of two
+    anchors."""
     n_sequences: int
     """Inputs of each pair."""
     seed: int

@@ -193,7 +193,7 @@ def information_flow(
         any stage of that route is cut, 0 = one of its stages is not needed.
 
     Raises:
-        ValueError: tokens that are no sequence of the task, a model of one layer, the last anchor at
+        ValueError: tokens that are not a sequence of the task, a model of one layer, the last anchor at
             the last position (where it attends to itself), a dead hook, or a model too small for the task.
 
     Example:

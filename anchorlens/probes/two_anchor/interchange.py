@@ -1,4 +1,4 @@
-"""Interchange interventions: does one place of the model hold g(x; a1), so that swapping it swaps g?"""
+"""Interchange interventions: does one location of the model hold g(x; a1), so that swapping it swaps g?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class Interchange(ProbeResult):
-    """Interchange accuracy of every place: how often the answer follows the swapped g(x; a1)."""
+    """Interchange accuracy of every location: how often the answer follows the swapped g(x; a1)."""
 
     probe: ClassVar[str] = "interchange"
     readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
@@ -38,20 +38,20 @@ class Interchange(ProbeResult):
     where the task has no such inputs."""
     of_source: np.ndarray
     """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own, as it does if
-    the place holds key and anchors together."""
+    the location holds key and anchors together."""
     site: str
-    """Hook name of the best place: the largest accuracy of `unequal` on the first half of the inputs."""
+    """Hook name of the best location: the largest accuracy of `unequal` on the first half of the inputs."""
     layer: int
-    """Layer of that place."""
+    """Layer of that location."""
     position: int
-    """Position of that place."""
+    """Position of that location."""
     accuracy: float | None
-    """Accuracy of `unequal` at that place on the other half: near 1 where it holds g(x; a1), or key and first
-    anchor, and the rest of the model computes the answer from it."""
+    """Accuracy of `unequal` at that location on the other half: near 1 where it holds g(x; a1), or key and
+    first anchor, and the rest of the model computes the answer from it."""
     unseen_accuracy: float | None
     """The same for `unseen`: near 1 where the rest of the model applies the rule to untrained pairs too."""
     equal_accuracy: float | None
-    """The same for `equal`: near 1 where the answer depends on that place through g alone."""
+    """The same for `equal`: near 1 where the answer depends on that location through g alone."""
     elsewhere: float | None
     """Control: the largest accuracy of `unequal` at a noise token's position; near 0."""
     key_position: int
@@ -59,12 +59,12 @@ class Interchange(ProbeResult):
     chain_length: int
     """Anchors in a sequence."""
     n_sequences: int
-    """Inputs of each kind; half of them are used to choose the place."""
+    """Inputs of each kind; half of them are used to choose the location."""
     seed: int
     """Seed of the inputs."""
 
     def headline(self) -> str:
-        """The best place and its accuracies."""
+        """The best location and its accuracies."""
         if self.accuracy is None:
             return "nothing to swap: no two trained pairs of this task can be interchanged"
         unseen = "" if self.unseen_accuracy is None else f", {self.unseen_accuracy:.2f} to an unseen pair"
@@ -74,7 +74,7 @@ class Interchange(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Interchange accuracy by place, a panel for each kind, and one for the source's own answer."""
+        """Interchange accuracy by location, a panel for each kind, and one for the source's own answer."""
         titles = ("another g", "equal g", "unseen pair")
         panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
         return place_map(
@@ -95,15 +95,15 @@ def interchange(
     key_position: int | None = None,
     seed: int = 0,
 ) -> Interchange:
-    """Swap the activation of one place between two inputs, and measure if the answer follows the rule.
+    """Swap the activation of one location between two inputs, and measure if the answer follows the rule.
 
-    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. If a place holds
-    g, copying its activation from the run of a source input into that of a base input must give the answer
-    of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition, keys
-    trained at that position, and separate noise; the expected answer differs from all that could be mistaken
-    for it (see `interchanges`). Accuracy near 1 for `unequal` says that the place holds key and first anchor
-    in some form; for `equal`, that the answer depends on the place through g alone; for `unseen`, that the
-    rest of the model applies the rule.
+    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. If a location
+    holds g, copying its activation from the run of a source input into that of a base input must give the
+    answer of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition,
+    keys trained at that position, and separate noise; the expected answer differs from all that could be
+    mistaken for it (see `interchanges`). Accuracy near 1 for `unequal` says that the location holds key and
+    first anchor in some form; for `equal`, that the answer depends on the location through g alone; for
+    `unseen`, that the rest of the model applies the rule.
 
     Limitations: The probe does not detect g(x; a) that is spread over several locations. It does not show the
     form in which a location holds g(x; a): a table of (key, first anchor) also has accuracy 1, and only
@@ -117,8 +117,8 @@ def interchange(
         seed: seed of the inputs.
 
     Returns:
-        Interchange accuracy, 0..1, by kind, site, layer and position; the best place, chosen on one half of
-        the inputs, and its accuracies on the other.
+        Interchange accuracy, 0..1, by kind, site, layer and position; the best location, chosen on one half
+        of the inputs, and its accuracies on the other.
 
     Raises:
         ValueError: a dead hook, a number out of range, or a model too small for the task.

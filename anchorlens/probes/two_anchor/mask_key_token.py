@@ -1,4 +1,4 @@
-"""Masking the key token: whether the answers still separate anchor pairs, and a pair from its mirror."""
+"""Masking the key token: whether the answers still separate anchor pairs, and a pair from its reverse."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MaskKeyToken(ProbeResult):
     readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] The anchors; each pair is followed by its mirror."""
+    """[pair, chain_length] The anchors; each pair is followed by its reverse."""
     labels: np.ndarray
     """[sequence] Index of the pair of each sequence."""
     logits: np.ndarray
@@ -46,9 +46,9 @@ class MaskKeyToken(ProbeResult):
     silhouette_ordered: float | None
     """Mean silhouette of the logits with a label for each ordered pair, -1..1; 1 = a tight cluster each."""
     silhouette_unordered: float | None
-    """The same with one label for a pair and its mirror."""
+    """The same with one label for a pair and its reverse."""
     mirror_merge: float | None
-    """Mean distance of the centroids of mirrored pairs over that of any two pairs: 0 = merged (commutative),
+    """Mean distance of the centroids of reversed pairs over that of any two pairs: 0 = merged (commutative),
     about 1 = apart."""
     queries: Queries
     """The query positions whose attention to the key token is masked."""
@@ -80,7 +80,7 @@ class MaskKeyToken(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """The joint t-SNE, a pair and its mirror in one colour."""
+        """The joint t-SNE, a pair and its reverse in one colour."""
         title = f"Logits, {describe('key token', self.queries, self.edge)}"
         if self.points is None:
             raise ValueError("the picture needs the t-SNE, which this result lacks; give a perplexity")

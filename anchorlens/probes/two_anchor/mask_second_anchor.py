@@ -52,7 +52,7 @@ class MaskSecondAnchor(ProbeResult):
     nearest_same: float
     """Share of inputs whose most similar other input has the same g, 0..1."""
     second_anchor: int
-    """The anchor that stands, masked, at all places after the first."""
+    """The anchor that stands, masked, at all positions after the first."""
     queries: Queries
     """The query positions whose attention to these anchors is masked."""
     edge: Edge | None

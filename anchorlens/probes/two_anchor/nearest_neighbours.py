@@ -1,4 +1,4 @@
-"""Nearest neighbours: at which places do the most similar inputs have the same intermediate result?"""
+"""Nearest neighbours: at which locations do the most similar inputs have the same intermediate result?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEAST_NORM = 1e-12
 
 @probe_result
 class NearestNeighbours(ProbeResult):
-    """Share of inputs whose most similar input has the same intermediate result, at every place."""
+    """Share of inputs whose most similar input has the same intermediate result, at every location."""
 
     probe: ClassVar[str] = "nearest_neighbours"
     readings: ClassVar[tuple[str, ...]] = (
@@ -48,7 +48,7 @@ class NearestNeighbours(ProbeResult):
     """[result, site, layer, pos] Share of inputs whose most similar input has the same result, 0..1, for the
     results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
     candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
-    nor its mirror for `target`. Only inputs with candidates of the same and of another result count. NaN
+    nor its reverse for `target`. Only inputs with candidates of the same and of another result count. NaN
     without such inputs, and at positions other than key, anchors and last."""
     unseen: np.ndarray
     """[result, site, layer, pos] The same for inputs of unseen pairs, with candidates of trained pairs."""
@@ -68,8 +68,8 @@ class NearestNeighbours(ProbeResult):
     """`unseen` for the target at the last position, before the last MLP: high where unseen pairs have the
     representations of trained pairs with the same target."""
     unseen_margin: float | None
-    """At the same place: largest cosine with a trained input of the same target minus the largest with one of
-    another target, mean over inputs of unseen pairs; -2..2."""
+    """At the same location: largest cosine with a trained input of the same target minus the largest with one
+    of another target, mean over inputs of unseen pairs; -2..2."""
     pair_share: float | None
     """Share of the variance of the last position after the first layer that lies between pairs, 0..1: high
     where that layer brings the anchors there."""
@@ -91,7 +91,7 @@ class NearestNeighbours(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Shares by place, with a panel for each result and one for the target of unseen pairs."""
+        """Shares by location, with a panel for each result and one for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
             "Most similar input has the same result",
@@ -139,12 +139,13 @@ def nearest_neighbours(
     keys: Sequence[int] | None = None,
     key_position: int | None = None,
 ) -> NearestNeighbours:
-    """Measure at every place whether the most similar inputs have the same intermediate result.
+    """Measure at every location whether the most similar inputs have the same intermediate result.
 
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
-    place represents a result in the same way whatever key and anchors it comes from, the most similar input
-    has the same result. For the target at the last position, trained pairs show whether different pairs have
-    a common representation, and unseen pairs whether it extends beyond training. The probe uses no answers.
+    location represents a result in the same way whatever key and anchors it comes from, the most similar
+    input has the same result. For the target at the last position, trained pairs show whether different pairs
+    have a common representation, and unseen pairs whether it extends beyond training. The probe uses no
+    answers.
 
     Limitations: The probe does not show whether the model uses the similarity, since it ablates nothing. It
     does not work for codes, such as one-hot codes, in which different values are equally far apart, so that
@@ -157,7 +158,7 @@ def nearest_neighbours(
         key_position: position of the key token; 2 as in the papers.
 
     Returns:
-        Shares by result, site, layer and position, of trained and of unseen pairs, and those at the places
+        Shares by result, site, layer and position, of trained and of unseen pairs, and those at the locations
         that the papers discuss.
 
     Raises:
@@ -170,7 +171,7 @@ def nearest_neighbours(
         (3, 2, 2, 9)
 
     Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409; the share of nearest
-    neighbours, at every place, is ours.
+    neighbours, at every location, is ours.
     """
     check_inputs(model, task)
     position = checked_position(task, key_position)
@@ -221,7 +222,7 @@ def nearest_neighbours(
 
 
 class _Comparisons:
-    """Which inputs are compared with which for every result; it is the same at every place."""
+    """Which inputs are compared with which for every result; it is the same at every location."""
 
     def __init__(self, trained: _Inputs, unseen: _Inputs) -> None:
         self.n = len(trained.keys)

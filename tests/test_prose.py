@@ -27,13 +27,6 @@ TO_REWRITE = {
     "docs/complexity_control.md",
     "docs/grokking.md",
     "docs/presets.md",
-    "docs/replication/j4c.md",
-    "docs/replication/j4d.md",
-    "docs/replication/j6.md",
-    "docs/replication/j7b.md",
-    "docs/replication/j7c.md",
-    "docs/replication/j7d.md",
-    "docs/replication/j8b.md",
     "docs/speed.md",
 }
 """Pages that still have such words. A page that has none leaves the list."""

@@ -57,14 +57,14 @@ def routes(numbers: Numbers) -> list[Reading]:
     """Figure 3 of 2405.05409: clusters for the symmetric solution."""
     clusters = numbers["readings"]["first_layer_tsne"]["silhouette_unordered"]
     more = _apart(numbers, lambda name, seed: clusters[name][seed], "symmetric", "inferential")
-    return [Reading("the last position gathers by unordered pair more in the symmetric runs", more)]
+    return [Reading("the last position clusters by unordered pair more in the symmetric runs", more)]
 
 
 def likeness(numbers: Numbers) -> list[Reading]:
     """Figure 4 of 2405.05409: equal single-anchor results look alike."""
     gaps = numbers["readings"]["v_similarity"]["centred_gap"]
     more = _apart(numbers, lambda name, seed: gaps[name][seed], "inferential", "symmetric")
-    words = "equal g(x; a) have like values at the first anchor more in the inferential runs"
+    words = "in the inferential runs, equal g(x; a) have more similar values at the first anchor"
     return [Reading(words, more)]
 
 
@@ -75,7 +75,7 @@ def condensed(numbers: Numbers) -> list[Reading]:
         "the neurons fall in fewer groups": (read["q_condensation"]["n_groups"], -1),
         "more pairs of neurons are parallel": (read["q_condensation"]["parallel_share"], 1),
         "the stable rank of W_Q is lower": (read["stable_rank"]["w_q"], -1),
-        "the embedding is more in order": (read["embedding_pca"]["lag_order"], 1),
+        "the embedding has more order": (read["embedding_pca"]["lag_order"], 1),
         "two components hold more of its variance": (numbers["variance_in_two_components"], 1),
     }
     first, *others = numbers["answers"]
@@ -133,7 +133,12 @@ def eigenvalues(numbers: Numbers) -> list[Reading]:
     gammas = sorted(components, key=float)
     seeds = components[gammas[0]]
     shares = {seed: order([-components[gamma][seed] for gamma in gammas]).rising_share for seed in seeds}
-    return [Reading("fewer at the larger of two gammas, in three of four pairs that differ", mostly(shares))]
+    return [
+        Reading(
+            "fewer eigenvalues at the larger of two gammas, in three of four pairs that differ",
+            mostly(shares),
+        )
+    ]
 
 
 def over_training(numbers: Numbers) -> list[Reading]:
@@ -157,7 +162,7 @@ def over_training(numbers: Numbers) -> list[Reading]:
             f"gamma {short(small)}: the stable rank grows again after its fall",
             each(small, lambda course: course["end"] > course["least"]),
         ),
-        Reading("weight decay 1 ends lower than 0, at either gamma", lower),
+        Reading("weight decay 1 ends with a lower stable rank than 0, at either gamma", lower),
     ]
 
 

@@ -20,7 +20,7 @@ def memorised(numbers: Numbers) -> list[Reading]:
         if cell["weight_decay"] == decay:
             labels.setdefault(str(cell["seed"]), []).append(cell["label"])
     there: dict[str, bool | None] = {seed: "Phase 1" in own for seed, own in labels.items()}
-    return [Reading("some gamma is in Phase 1: it has fit its training data, and no more", one_each(there))]
+    return [Reading("some gamma is in Phase 1: only the training data are fit", one_each(there))]
 
 
 def phases(numbers: Numbers) -> list[Reading]:
@@ -46,7 +46,7 @@ def clusters(numbers: Numbers) -> list[Reading]:
     """Figure 4C of 2501.08537: in most cells of each label the paper's number of clusters is the nearest."""
     return [
         Reading(
-            f"{label}: {found['expected'] or 'no'} clusters, in most cells",
+            f"{label}: {found['expected'] or 'no'} clusters, in most runs",
             {seed: [found["n_as_expected"][seed] > n / 2] for seed, n in found["n_cells_by_seed"].items()},
         )
         for label, found in numbers["key_token"]["by_label"].items()
@@ -113,7 +113,7 @@ def ordered_in_phase_3(numbers: Numbers) -> list[Reading]:
         for seed, most in composing.items()
     }
     return [
-        in_phase_3(numbers, "embedding", "the embedding is more in order"),
+        in_phase_3(numbers, "embedding", "the embedding has more order"),
         Reading("each other label has less than half of that order", little),
     ]
 
@@ -124,8 +124,8 @@ def ranks(numbers: Numbers) -> list[Reading]:
     lower = {seed: None if s is None else 1 - s for seed, s in rank["phase_3_larger"].items()}
     return [
         Reading("the stable rank falls with gamma", rising(rank["along_gamma"], falls=True)),
-        Reading("it falls with weight decay", rising(rank["along_weight_decay"], falls=True)),
-        Reading("it is lower in Phase 3 than in the other phases", mostly(lower)),
+        Reading("the stable rank falls with weight decay", rising(rank["along_weight_decay"], falls=True)),
+        Reading("the stable rank is lower in Phase 3 than in the other phases", mostly(lower)),
     ]
 
 
@@ -134,12 +134,15 @@ def condensed_over_the_grid(numbers: Numbers) -> list[Reading]:
     cosines, groups = (numbers[f"q_condensation.{name}"] for name in ("mean_abs_cosine", "n_groups"))
     return [
         Reading("the neurons' mean |cosine| grows with gamma", rising(cosines["along_gamma"])),
-        Reading("it grows with weight decay", rising(cosines["along_weight_decay"])),
+        Reading("the neurons' mean |cosine| grows with weight decay", rising(cosines["along_weight_decay"])),
         Reading(
-            "where the number of groups changes, it falls with gamma",
+            "where the number of groups changes, the number falls with gamma",
             rising(groups["along_gamma"], falls=True),
         ),
-        Reading("and with weight decay", rising(groups["along_weight_decay"], falls=True)),
+        Reading(
+            "where the number of groups changes, the number falls with weight decay",
+            rising(groups["along_weight_decay"], falls=True),
+        ),
     ]
 
 
@@ -160,8 +163,8 @@ def addition(numbers: Numbers) -> list[Reading]:
             if (split, decay) == ("square", 0.0) and value < OOD and ("square", 1.0, g) in ood
         ]
     return [
-        Reading("pairs left out at random are added at every gamma (0.90)", control),
-        Reading("where weight decay 0 leaves a hole, 1 fills it (above 0.50)", filled),
+        Reading("sums held out at random are correct at every gamma (0.90)", control),
+        Reading("where weight decay 0 leaves a hole, weight decay 1 fills it (above 0.50)", filled),
     ]
 
 
@@ -181,7 +184,7 @@ def marked_pairs(numbers: Numbers) -> list[Reading]:
                     [] if others is None else [one > others for one in own if one is not None]
                 )
         where = f"to {threshold:.0%}"
-        words = f"{where}: each of the four is slowed more than the mean of the twelve, against the control"
+        words = f"{where}: against the control, each of the four is slowed more than the mean of the twelve"
         readings.append(Reading(words, slowed))
     return readings
 

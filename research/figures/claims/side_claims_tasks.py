@@ -31,14 +31,14 @@ def scan(numbers: Numbers) -> list[Reading]:
     return _by_seed(
         numbers,
         {
-            "at every size small initial weights with decay answer more OOD than large ones without": _more(
+            "at every size OOD is higher with small weights and decay than with large ones without": _more(
                 "ood"
             ),
-            "also where each has just fit its training data, as far as both do": _at_fit,
-            "also with the best of several learning rates for each": _at_the_best_rate,
-            "at every weight decay, the larger gamma the more is answered": _along_gamma,
-            "at every gamma, the largest weight decay answers more than none": _by_decay,
-            "the lower the stable rank of W_Q, the more is answered": _along_rank,
+            "the same where each has just fit its training data, if both do": _at_fit,
+            "the same with the best of several learning rates for each": _at_the_best_rate,
+            "at every weight decay, OOD grows with gamma": _along_gamma,
+            "at every gamma, the largest weight decay has a higher OOD than none": _by_decay,
+            "OOD grows as the stable rank of W_Q falls": _along_rank,
         },
     )
 
@@ -50,11 +50,11 @@ def cogs(numbers: Numbers) -> list[Reading]:
         {
             "at every size small initial weights with decay answer more of the 21 cases than large ones "
             "without": _more("ood"),
-            "the same of the 18 lexical cases": _more("lexical"),
+            "the same for the 18 lexical cases": _more("lexical"),
             "both answer 0.99 of the ID test, where the paper compares them": lambda rows: [
                 _both_know(large, small) for large, small in by_size(rows)
             ],
-            "also with the best of several learning rates for each": _at_the_best_rate,
+            "the same with the best of several learning rates for each": _at_the_best_rate,
             "small initial weights with decay have the lower stable rank of W_Q": _more(
                 COMPLEXITY[0], less=True
             ),
@@ -187,10 +187,10 @@ def concept_graphs(numbers: Numbers) -> list[Reading]:
     return _by_seed(
         numbers,
         {
-            "the larger gamma, the fewer": lambda rows: [
+            "the larger gamma, the fewer triangles": lambda rows: [
                 in_order((row["gamma"], -row["failure"]) for row in rows)
             ],
-            "0.95 of what was trained is drawn right, at every gamma": lambda rows: [
+            "0.95 of the trained tuples are drawn correctly, at every gamma": lambda rows: [
                 row["train"] >= DRAWN for row in rows
             ],
         },
@@ -219,7 +219,7 @@ def text(numbers: Numbers) -> list[Reading]:
         numbers,
         {
             "the larger gamma, the fewer bits per byte on held-out text": along_gamma,
-            "every gamma above 0.5 needs fewer than 0.5": below_pytorchs,
+            "every gamma above 0.5 needs fewer bits than gamma 0.5": below_pytorchs,
         },
     )
 

@@ -29,13 +29,13 @@ def trend(rows: Sequence[Row], along: str, name: str) -> str:
     """Spearman's correlation of a number with a setting over the cells of all seeds, and its two-sided p.
 
     >>> trend([{"gamma": k, "bits": k * k} for k in range(9)], "gamma", "bits")
-    '1.00 (9 cells, p < 0.001)'
+    '1.00 (9 runs, p < 0.001)'
     >>> trend([{"gamma": k, "bits": k % 2} for k in range(9)], "gamma", "bits")
-    '0.00 (9 cells, p 1.000)'
+    '0.00 (9 runs, p 1.000)'
     """
     found: Any = spearmanr([row[along] for row in rows], [row[name] for row in rows])
     said = "p < 0.001" if found.pvalue < 0.001 else f"p {number(found.pvalue, 3)}"
-    return f"{number(found.statistic)} ({len(rows)} cells, {said})"
+    return f"{number(found.statistic)} ({len(rows)} runs, {said})"
 
 
 def correlation(rows: Sequence[Row], along: str, name: str) -> float:

@@ -137,10 +137,10 @@ class Fourier(ProbeResult):
     def plot(self) -> go.Figure:
         """Shares of the frequencies, the three losses, and the right answer's logit by sum and difference."""
         if self.shares is None or self.embedding_power is None or self.right_logits is None:
-            return answer_figure("Do the logits depend on the answer alone?", self.answer_share or 0.0)
+            return answer_figure("Variance of the logits between answers", self.answer_share or 0.0)
         bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
         return fourier_figure(
-            "Which frequencies answer?",
+            "Frequencies in the answers",
             self.shares,
             np.array(self.key_frequencies),
             self.embedding_power / max(self.embedding_power.sum(), np.finfo(float).tiny),

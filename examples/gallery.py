@@ -2,8 +2,8 @@
 
     python examples/gallery.py --out docs/images/gallery
 
-About a minute; Chrome or Chromium and kaleido (extra [export]) draw the pictures. Name probes to draw
-only those.
+A few minutes, most of them for `survival`; Chrome or Chromium and kaleido (extra [export]) draw the
+pictures. Name probes to draw only those.
 """
 
 from __future__ import annotations

@@ -281,6 +281,23 @@ class TestExtensions:
         assert prepared(text, "class") == "Mean \\|cosine\\| of `a|b`.\n\n:returns: Phase 1: few."
         assert prepared(">>> x | y\n1", "function") == ">>> x | y\n1"
 
+    def test_every_probe_has_a_caption_and_limitations_for_its_page(self):
+        from probe_pages import limitations
+
+        from anchorlens.show.words import CAPTIONS
+
+        for probe in SHIPPED:
+            assert (
+                limitations(probe.__name__).startswith("The probe ") and CAPTIONS[probe.__name__].how_to_read
+            )
+
+    def test_limitations_are_a_section_of_the_page_and_not_of_the_docstring(self):
+        from probe_pages import without_limitations
+
+        text = "Measure it.\n\nLimitations: The probe is\nshort.\n\nArgs:\n    x: one."
+        assert without_limitations(text) == "Measure it.\n\nArgs:\n    x: one."
+        assert without_limitations("Measure it.\n\nLimitations: none") == "Measure it.\n\n"
+
     def test_every_command_and_option_is_described(self):
         import typer
         from command_line import described

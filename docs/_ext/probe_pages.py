@@ -59,9 +59,14 @@ class Limitations(Text):
         return limitations(probe)
 
 
+def without_limitations(text: str) -> str:
+    """A docstring without the paragraph that is a section of the page."""
+    return LIMITATIONS.sub("", text)
+
+
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     if what == "function" and name.startswith("anchorlens.probes."):
-        lines[:] = LIMITATIONS.sub("", "\n".join(lines)).splitlines()
+        lines[:] = without_limitations("\n".join(lines)).splitlines()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

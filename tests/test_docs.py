@@ -177,6 +177,21 @@ def test_the_readme_counts_as_many_tutorials_as_there_are():
     assert NUMBERS.index(number.lower()) + 9 == len(list(TUTORIALS.glob("*.ipynb")))
 
 
+@pytest.mark.parametrize(("probe", "n_rows"), [("information_flow", 3), ("interchange", 4)])
+def test_the_seeds_of_a_page_have_the_mean_of_its_table(probe, n_rows):
+    rows = table_rows(sections(PROBE_PAGES[probe])["Typical values by phase"])
+    means = {
+        row[0].strip("`"): dict(zip(rows[0], row, strict=True))
+        for row in rows
+        if len(row) == len(rows[0]) == 6
+    }
+    by_seed = [row for row in rows if len(row) == 5 and re.match(r"\d", row[-1])]
+    assert len(by_seed) == n_rows
+    for column, name, *seeds in by_seed:
+        cell = means[name.strip("`") if "`" in name else f"{name}_route"][column]
+        assert abs(sum(map(float, seeds)) / 3 - float(cell.split(" ")[0])) <= 0.01, (column, name)
+
+
 def test_tutorial_3_quotes_the_readings_of_the_probe_pages():
     """What it says over three seeds is a row of a page, of a probe that the cell before has measured."""
 

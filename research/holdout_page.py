@@ -30,18 +30,22 @@ def written(rows: Sequence[Row] | None = None) -> str:
     rows = analysis.rows_of() if rows is None else rows
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"number": number, "interval": interval, "span": span}
-    halves = {
-        name: analysis.of_half(rows, first=first) for name, first in (("first", True), ("second", False))
+    parts = {
+        "first": analysis.of_half(rows, first=True),
+        "opened": analysis.of_half(rows[: analysis.OPENED_WITH], first=False),
+        "later": analysis.of_half(rows[analysis.OPENED_WITH :], first=False),
     }
-    second = analysis.decided(halves["second"])
+    second = analysis.decided(analysis.of_half(rows, first=False))
     n_memorised = sum(analysis.truth(row) == "memorised" for row in second)
     between = [row for row in rows if analysis.truth(row) == "between"]
+    memorised = (row for row in analysis.decided(rows) if analysis.truth(row) == "memorised")
+    highest = max(memorised, key=lambda row: row.get("holdout_ratio") or 0)
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
     text = template.render(
         rows=rows,
         n_planned=len(list(runs())),
-        halves=halves,
-        scores={name: analysis.score(analysis.decided(half)) for name, half in halves.items()},
+        n_draws=analysis.N_DRAWS,
+        scores={name: analysis.score(analysis.decided(part)) for name, part in parts.items()},
         kinds=[of_kind(kind, rows) for kind in KINDS],
         errors=[row for row in analysis.decided(rows) if analysis.named(row) != analysis.truth(row)],
         between=between,
@@ -49,6 +53,8 @@ def written(rows: Sequence[Row] | None = None) -> str:
         called={
             name: sum(analysis.named(row) == name for row in between) for name in ("learnt", "memorised")
         },
+        most_of_memorised=highest["holdout_ratio"],
+        most_memorised=f"{highest['name']}, {highest['task']}",
         MEMORISED=MEMORISED,
         LEARNT=LEARNT,
         **{name: getattr(analysis, name) for name in ("truth", "share", "named", "decided")},
@@ -116,7 +122,7 @@ def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
 
     figure, axes = pyplot.subplots(1, 2, figsize=(12, 5.4), sharey=True)
     colours = dict(zip(KINDS, (pyplot.get_cmap("tab20")(k) for k in range(20)), strict=False))
-    titles = ("kinds that fixed the bounds", "kinds opened once")
+    titles = ("kinds that fixed the bounds", "kinds opened after that")
     for place, (axis, title) in enumerate(zip(axes, titles, strict=True)):
         axis.axhspan(0, MEMORISED, color="grey", alpha=0.12, lw=0)
         axis.axhspan(LEARNT, 1.03, color="green", alpha=0.10, lw=0)
@@ -135,7 +141,7 @@ def draw(rows: Sequence[Row], path: Path = PICTURE) -> None:
             points = [(max(0, min(1, analysis.share(row))), row["holdout_ratio"]) for row in own]
             if points:
                 axis.scatter(*zip(*points, strict=True), s=26, color=colours[kind], label=kind, alpha=0.85)
-        axis.set(title=title, xlabel="accuracy on fresh sequences / on training data, from chance")
+        axis.set(title=title, xlabel="accuracy on new sequences / on training data, from chance")
         axis.set(xlim=(-0.03, 1.03), ylim=(0, 1.03))
         axis.legend(fontsize=8, loc="lower right")
     axes[0].set_ylabel("holdout_ratio")

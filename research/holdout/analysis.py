@@ -17,6 +17,8 @@ TABLE = Path(__file__).with_name("runs.json")
 FIT, CLOSE, LEARNT_FROM, MEMORISED_TO = 0.9, 0.1, 0.9, 0.3
 """Accuracy of a run that counts; how far from chance; and the bounds of the truth."""
 MOST_BETWEEN = 0.05
+OPENED_WITH = 93
+"""Rows of the table, in its order, that there were when the second half was opened."""
 Row = Mapping[str, Any]
 
 

@@ -150,7 +150,7 @@ def holdout(
     commonest target after the last token alone is right. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
-    training data. The ratio of random labels is not 0 but up to 0.5. A model that memorised can have the same
+    training data. The ratio of random labels is not 0 but up to 0.6. A model that memorised can have the same
     ratio whether or not it answers held-out data, so the ratio is not an estimate of held-out accuracy.
 
     Args:

@@ -24,8 +24,6 @@ FORBIDDEN = re.compile(rf"\b({'|'.join((*WORDS, *PRIVATE))})\b", re.IGNORECASE)
 
 TO_REWRITE = {
     "docs/benchmark.md",
-    "docs/complexity_control.md",
-    "docs/grokking.md",
     "docs/presets.md",
     "docs/speed.md",
 }

@@ -242,7 +242,7 @@ class TestPage:
 
     def test_of_ten_runs_it_says_what_is_there(self, monkeypatch, tmp_path):
         monkeypatch.setattr(control_page, "TEN_RUNS", tmp_path / "none.json")
-        assert "*Not tried yet*" in control_page.written({})
+        assert "*This was not run*" in control_page.written({})
         behaviour = {"label": "Phase 3", "ood": 0.75, "minutes": 2.0}
         tried = {"best": None, "phase_after": 2, "ood": None, "minutes": 3.0, "attempts": [{"minutes": 1.0}]}
         content = {

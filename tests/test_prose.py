@@ -70,6 +70,14 @@ def test_a_page_has_plain_words(page):
         assert not has
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "tutorials").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_tutorial_has_plain_words(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    assert len(texts) > 10
+    assert found(*map(plain, texts)) == []
+
+
 def test_every_page_to_rewrite_exists():
     assert set(pages()) >= TO_REWRITE
 

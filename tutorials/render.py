@@ -1,18 +1,20 @@
-"""Run the tutorials and keep their outputs as a code-hosting page can show them.
+"""Run the tutorials and store their outputs in a form that a code-hosting page can show.
 
-Run line, for all of them or those named (Chrome or Chromium draws the static pictures):
+The first command runs all tutorials, the second one those with these numbers (Chrome or Chromium draws the
+static pictures):
 
     make tutorials
     .venv/bin/python tutorials/render.py 3 4
 
-A notebook is run from top to bottom in a fresh kernel, in this folder. Of what it displays these stay: text,
-small HTML, and each interactive figure as data with a PNG of it beside, for pages that run no scripts, of
-256 colours: a quarter of the bytes. plotly.js (4.8 MB) goes. A notebook is written only if every cell ran.
+A fresh kernel runs each notebook from top to bottom, in this folder. The stored outputs are text, small
+HTML, and each interactive figure as data and as a PNG. The PNG has 256 colours, which needs a quarter of
+the bytes; pages that run no scripts show it. plotly.js (4.8 MB) is not stored. A notebook is written only
+if every cell ran.
 
-The first code cell is written here too: it installs anchorlens where it is not, from the `Repository` of
-`[project.urls]` in pyproject.toml, and says what to fill in while there is none. Where that is on GitHub, a
-badge below the title opens the notebook in Colab. What an exercise prints (a cell with the tag `exercise`)
-goes into the folded answer below it, so that a reader can predict it first.
+This script also writes the first code cell, which installs anchorlens where it is missing. The cell takes
+the `Repository` of `[project.urls]` in pyproject.toml. If the repository is on GitHub, a badge below the
+title opens the notebook in Colab. The output of an exercise (a cell with the tag `exercise`) goes into the
+folded answer below the cell, so that a reader can predict it first.
 """
 
 from __future__ import annotations
@@ -41,55 +43,56 @@ REPOSITORY = (
 )
 """The URL that readers can clone, without .git; empty while pyproject.toml has none."""
 INSTALL = """\
-# On a hosted notebook this installs anchorlens; where it is installed already, it does nothing.
+# This cell installs anchorlens on a hosted notebook. It does nothing if anchorlens is installed.
 import sys
 from importlib.util import find_spec
 
 REPOSITORY = "{}"  # the URL of anchorlens' git repository
 if find_spec("anchorlens") is None:
     if not REPOSITORY:
-        raise ValueError("write the URL that you would `git clone` anchorlens from into REPOSITORY above")
+        raise ValueError("REPOSITORY must be a URL for `git clone`, got none. Write it in the line above.")
     python = sys.executable
     %pip install --quiet uv
     !"{{python}}" -m uv pip install --python "{{python}}" --torch-backend auto "git+{{REPOSITORY}}"
 """
-"""uv takes the CPU build of torch where there is no GPU, and leaves a torch that is there as it is."""
+"""uv installs the CPU build of torch if there is no GPU, and it keeps an installed torch."""
 BADGE = "[![Open in Colab](images/open_in_colab.svg)](https://colab.research.google.com/github/{}/blob/main/tutorials/{})"
 SECONDS = 600
-"""A cell may not take longer: on a busy machine one that trains takes minutes."""
+"""Time limit of a cell. A cell that trains takes minutes on a busy machine."""
 SCALE, WIDE = 1.5, 800
-"""Pixels of a picture for each of the figure's, if that is not wider than this; else one."""
+"""Pixels of a picture for each pixel of its figure, and the widest figure to which this applies."""
 LARGEST_DATA, LARGEST_HTML = 150_000, 60_000
-"""Bytes of a figure's data, and of HTML, beyond which the picture or the text beside it has to do."""
+"""Most bytes of a figure's data and of HTML. Beyond them, only the picture or the text is stored."""
 LARGEST_OUTPUT = 1_500_000
-"""Bytes of a whole notebook."""
+"""Most bytes of a whole notebook."""
 
 
 def tutorials(names: list[str]) -> list[Path]:
-    """The notebooks of these numbers, or all, in order.
+    """Find the notebooks with these numbers, in order; without numbers, all of them.
 
     Raises:
-        ValueError: there is none of that number.
+        ValueError: no tutorial has one of these numbers.
     """
-    there = sorted(HERE.glob("[0-9]*.ipynb"), key=number)
-    found = [path for path in there if not names or str(number(path)) in names]
+    stored = sorted(HERE.glob("[0-9]*.ipynb"), key=number)
+    found = [path for path in stored if not names or str(number(path)) in names]
     if not found:
-        raise ValueError(f"there is no tutorial {' or '.join(names)}; there are {[p.name for p in there]}")
+        numbers = ", ".join(str(number(path)) for path in stored)
+        raise ValueError(f"tutorial must be one of {numbers}, got {' '.join(names)}")
     return found
 
 
 def number(path: Path) -> int:
-    """Of a tutorial, which its name begins with."""
+    """The number at the start of a tutorial's file name."""
     return int(path.name.split("_")[0])
 
 
 def open_with(notebook: Any, name: str, repository: str = REPOSITORY) -> None:
-    """Write what a notebook begins with: the badge below its title, and the cell that installs.
+    """Write the beginning of a notebook: the badge below its title, and the cell that installs anchorlens.
 
     Args:
-        notebook: its first two cells are the title and that cell.
-        name: of its file.
-        repository: a URL.
+        notebook: a notebook whose first two cells are the title and the installing cell.
+        name: name of its file.
+        repository: URL of the repository.
     """
     title, install = notebook.cells[:2]
     parts = [part for part in title.source.split("\n\n") if not part.startswith("[![")]
@@ -100,7 +103,7 @@ def open_with(notebook: Any, name: str, repository: str = REPOSITORY) -> None:
 
 
 def fold(notebook: Any) -> None:
-    """Put what each exercise printed into the folded answer below it, in place of what stands there."""
+    """Move the output of each exercise into the folded answer below it, where it replaces the old output."""
     for cell, answer in pairwise(notebook.cells):
         if "exercise" in cell.metadata.get("tags", []):
             printed = "".join(output.text for output in cell.outputs).rstrip()
@@ -110,7 +113,7 @@ def fold(notebook: Any) -> None:
 
 
 def run(path: Path) -> Any:
-    """The notebook with the outputs of this run.
+    """Run a notebook and return it with its outputs.
 
     Raises:
         CellExecutionError: a cell failed.
@@ -127,7 +130,7 @@ def run(path: Path) -> Any:
 
 
 def merged(outputs: list[Any]) -> list[Any]:
-    """Outputs with a stream's pieces put together, without those that are blank."""
+    """Join the pieces of each stream and drop blank streams."""
     together: list[Any] = []
     for output in outputs:
         last = together[-1] if together else None
@@ -143,10 +146,10 @@ def merged(outputs: list[Any]) -> list[Any]:
 
 
 def kept(output: Any) -> Any:
-    """What stays of one output."""
+    """Reduce one output to the parts that are stored."""
     if output.output_type == "stream":
         lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in output.text.split("\n"))
-        output.text = "\n".join(lines)  # of what was written over, the last
+        output.text = "\n".join(lines)  # the last state of a line that was overwritten
         return output
     data = output.get("data", {})
     if PLOTLY in data:
@@ -160,14 +163,14 @@ def kept(output: Any) -> Any:
 
 
 def png(figure: dict[str, Any]) -> str:
-    """A figure's picture, in base64."""
+    """Draw a figure as a PNG in base64."""
     drawn = go.Figure({name: figure[name] for name in ("data", "layout")})
     scale = SCALE if (drawn.layout.width or 0) <= WIDE else 1
     return base64.b64encode(with_few_colours(drawn.to_image("png", scale=scale))).decode()
 
 
 def with_few_colours(picture: bytes) -> bytes:
-    """A PNG with a palette of 256 colours: a quarter of the bytes."""
+    """Convert a PNG to a palette of 256 colours, which needs a quarter of the bytes."""
     from PIL import Image  # pyright: ignore[reportMissingImports] - of the extra [tutorials]
 
     file = io.BytesIO()
@@ -176,13 +179,13 @@ def with_few_colours(picture: bytes) -> bytes:
 
 
 def main() -> None:
-    """Run what the command line names."""
+    """Run the tutorials that the command line names."""
     import kaleido  # pyright: ignore[reportMissingImports] - of the extra [tutorials]
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("number", nargs="*", help="of a tutorial, 3 for example; all where there is none")
+    parser.add_argument("number", nargs="*", help="number of a tutorial, for example 3; default: all")
     named = tutorials(parser.parse_args().number)
     kaleido.start_sync_server(silence_warnings=True)  # one browser for every picture
     for path in named:
@@ -190,7 +193,7 @@ def main() -> None:
         text = nbformat.writes(run(path))
         if len(text) > LARGEST_OUTPUT:
             raise ValueError(
-                f"{path.name} would have {len(text):,} bytes of at most {LARGEST_OUTPUT:,}; show less"
+                f"{path.name} must have at most {LARGEST_OUTPUT:,} bytes, got {len(text):,}. Show less in it."
             )
         path.write_text(text + "\n", encoding="utf-8")
         print(f"{path.name}: {time.perf_counter() - started:.0f} s, {len(text):,} bytes")

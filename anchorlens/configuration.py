@@ -61,7 +61,7 @@ class Config:
         """Check the names of the fields.
 
         Raises:
-            ValueError: there is no such field, or a table of fields stands where the first one should.
+            ValueError: there is an unknown field, or a table of fields stands where the first one should.
         """
         names = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
         if args and isinstance(args[0], Mapping) and get_origin(field_types(cls)[names[0]][0]) is not Mapping:

@@ -39,7 +39,7 @@ def defined_in(
         Each once, in the order in which they stand there; at least one.
 
     Raises:
-        ValueError: no such file, another suffix, an error while it runs (with its line), or none in it.
+        ValueError: a missing file, another suffix, an error while it runs (with its line), or none in it.
     """
     file = Path(path)
     try:

@@ -44,7 +44,7 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
 
     Raises:
         CheckpointError: the checkpoint cannot be read.
-        ValueError: no such preset or checkpoint.
+        ValueError: an unknown preset or checkpoint.
     """
     if preset is None and start is not None:
         return _parts_of_start(start)

@@ -29,7 +29,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
         path: `.csv` or `.parquet`; a file that is there is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, no row, the path is no ordinary file, or there is no
+        ValueError: another suffix, a missing folder, no row, the path is no ordinary file, or there is no
             pyarrow.
         OSError: the disk refuses; a file that was there before is untouched.
     """

@@ -47,7 +47,7 @@ def check_can_write(
         inputs: files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: another suffix, no such folder or one that may not be written to, or the path is no
+        ValueError: another suffix, a missing folder or one that may not be written to, or the path is no
             ordinary file or one of the inputs.
     """
     path = check_suffix(path, called, suffixes)

@@ -23,7 +23,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     `mps` is taken where torch has it, with a warning: we could not test on it.
 
     Raises:
-        ValueError: no such device here.
+        ValueError: the device is not available.
     """
     import torch  # imported late: the functions below do without it
 

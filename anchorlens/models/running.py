@@ -148,7 +148,7 @@ def attached(
         before_others: whether they run before the caller's own hooks, or after.
 
     Raises:
-        ValueError: the model has no such hook point.
+        ValueError: the model does not have this hook point.
     """
     points = [(_hook_point(model, name), hook) for name, hook in fwd_hooks]
 

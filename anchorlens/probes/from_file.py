@@ -41,7 +41,7 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
         Its probes in the order of their definitions; at least one.
 
     Raises:
-        ValueError: no such file, another suffix, an error while it runs (with its line), or no probe in it.
+        ValueError: a missing file, another suffix, an error in it (with its line), or no probe.
 
     Example:
         >>> own_probes("my_probe.py")  # doctest: +SKIP

@@ -175,7 +175,7 @@ def apply(
         options: options of the probe.
 
     Raises:
-        ValueError: the probe has no such option, needs a task that is missing, refuses its input, or returns
+        ValueError: an unknown option, a missing task, or the probe refuses its input or returns
             no ProbeResult.
 
     Example:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import Verdict
 
 MOST_ANCHORS = 12
-"""Largest number of anchors whose pairs fit into a table beside other content."""
+"""Largest number of anchors whose pairs fit into a table next to other content."""
 
 
 class TableCell(NamedTuple):
@@ -120,7 +120,7 @@ def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy |
 
 
 def pair_grid(behaviour: Evaluation) -> Table | None:
-    """Accuracy of every pair of two anchors; None where `pair_rows` finds none beside other content."""
+    """Accuracy of every pair of two anchors; None where `pair_rows` finds none next to other content."""
     found = pair_rows(behaviour, MOST_ANCHORS)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""The texts of pages on a verdict and beside each picture (the captions are in `templates/captions.toml`)."""
+"""The texts of pages on a verdict, and of each picture (the captions are in `templates/captions.toml`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def beside(verdict: Verdict) -> str:
 
 
 class Caption(NamedTuple):
-    """The texts beside a picture."""
+    """The texts of a picture."""
 
     title: str
     """Heading above the picture."""

@@ -91,7 +91,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         Its tasks, in the order of the file; at least one.
 
     Raises:
-        ValueError: no such file, another suffix, an error while it runs (with its line), no task in it, or
+        ValueError: a missing file, another suffix, an error while it runs (with its line), no task in it, or
             one that cannot be registered.
 
     Example:
@@ -112,7 +112,7 @@ def task_class(kind: object = None) -> type[Task]:
     """The class of a kind of task; the two-anchor task's for None.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: an unknown kind.
     """
     if kind is None:
         return TASKS[0]

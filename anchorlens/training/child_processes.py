@@ -22,7 +22,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class WorkerKilled(RuntimeError):
-    """A worker process was killed, by hand or for want of memory; the message says how to go on."""
+    """A worker process was killed, by hand or for lack of memory; the message says how to continue."""
 
 
 def sleeping_threads() -> dict[str, str]:

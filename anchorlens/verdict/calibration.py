@@ -33,14 +33,14 @@ class OfRegime:
 @documented
 @dataclass(frozen=True, eq=False)
 class Calibration(Record):
-    """Everything fitted: verdicts by probes and decoding, early verdicts, and the range of the zoo."""
+    """Everything fitted: verdicts by probes and decoding, early verdicts, and the calibration range."""
 
     regimes: Mapping[Regime, OfRegime]
     """Regime -> its verdicts: in `reasoning` they name a phase, in `conflict` a solution."""
     early: Mapping[float, QuestionModel]
     """Fraction of the run's steps, 0..1 -> the early verdict for a checkpoint at about that step."""
     known: Mapping[str, Sequence[Any]]
-    """Field of a model or its task -> [smallest, largest] in the zoo, or the values that occurred."""
+    """Field of a model or its task -> [smallest, largest] of the calibration models, or their values."""
     provenance: Mapping[str, Any]
     """How it was made: the command, the number of checkpoints, versions."""
 
@@ -52,7 +52,7 @@ class Calibration(Record):
         return OfRegime(found.by_probes.without_commutativity(), found.by_decoding.without_commutativity())
 
     def outside(self, shape: Mapping[str, Any]) -> list[str]:
-        """The fields of a model and its task that are outside the zoo's range, in words.
+        """The fields of a model and its task that are outside the calibration range, in words.
 
         Args:
             shape: fields as in `known`; fields that are left out count as inside.
@@ -60,15 +60,15 @@ class Calibration(Record):
         return [words for words, _ in self._distances(shape)]
 
     def distance(self, shape: Mapping[str, Any]) -> float:
-        """How far a model and its task are from the zoo, >= 0.
+        """How far a model and its task are from the calibration models, >= 0.
 
-        The sum over fields: log2 r for a number beyond the zoo's range by a factor r, and 1 for a value that
+        The sum over fields: log2 r for a number beyond that range by a factor r, and 1 for a value that
         did not occur.
         """
         return sum(distance for _, distance in self._distances(shape))
 
     def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
-        """(words, distance) of every field outside the zoo's range."""
+        """(words, distance) of every field outside the calibration range."""
         found = []
         for name, known in self.known.items():
             value = shape.get(name)

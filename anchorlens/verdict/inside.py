@@ -153,7 +153,7 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
 def margin_is_of_training(train: float, values: Values) -> bool:
     """Whether a small margin on trained pairs may be that of a training not finished, not that of Phase 1.
 
-    The margin on training sequences, by which one would divide it, was not measured on the models of the zoo.
+    The margin on training sequences, was not measured on the calibration models.
     But nearly all of those in Phase 1 have either fit their data wholly or a negative margin.
 
     Args:

@@ -1,7 +1,7 @@
 """The fitted model of a verdict: yes-or-no questions, answered by logistic models of the readings.
 
 In `reasoning` the answers give the phase: does the model generalise to held-out keys (else Phase 1), does it
-compose (Phase 3), does it treat mirrored pairs alike (Phase 2 with commutativity)? In `conflict` they give
+compose (Phase 3), does it treat reversed pairs alike (Phase 2 with commutativity)? In `conflict` they give
 the solution. The early verdict first asks whether the run will reach a phase at all.
 """
 
@@ -120,11 +120,11 @@ class QuestionFit:
     votes: Mapping[str, Vote]
     """Reading -> its vote."""
     widening: float = 1.0
-    """Factor by which log-odds are divided at a distance of 1 from the zoo, >= 1; fitted on tasks and shapes
+    """Factor by which log-odds are divided at a distance of 1, >= 1; fitted on tasks and shapes
     that were held out."""
 
     def log_odds(self, values: Values, distance: float = 0.0) -> float:
-        """Log-odds of yes, in nats; they shrink with the distance from the zoo."""
+        """Log-odds of yes, in nats; they shrink with the distance from the calibration models."""
         return self._over(distance) * (
             self.intercept
             + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
@@ -179,7 +179,7 @@ class QuestionModel(Record):
 
         Args:
             values: reading -> value, None where there is none.
-            distance: distance of the model from the zoo, >= 0; it makes the probabilities less extreme.
+            distance: distance from the calibration models, >= 0; it makes the probabilities less extreme.
         """
         return self._probabilities(
             {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}

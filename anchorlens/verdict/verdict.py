@@ -283,7 +283,7 @@ class Verdict(Record):
 
         Raises:
             ValueError: something other than probes, two of one name, a verdict that was read back and so has
-                no model, another suffix, no such folder, or a path that is no ordinary file or is the
+                no model, another suffix, a missing folder, or a path that is no ordinary file or is the
                 checkpoint.
             OSError: writing failed; an existing file is unchanged.
         """
@@ -325,7 +325,7 @@ class Verdict(Record):
 
         Raises:
             ValueError: a verdict that was read back and so has no model, no matplotlib (the extra `export`),
-                another suffix, no such folder, or a path that is no ordinary file or is the checkpoint.
+                another suffix, a missing folder, or a path that is no ordinary file or is the checkpoint.
             OSError: writing failed; an existing file is unchanged.
         """
         summary(self, path)

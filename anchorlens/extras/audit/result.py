@@ -277,7 +277,7 @@ class Audit:
         """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
 
         Raises:
-            ValueError: the path does not end in .csv, no such folder, or the path is no ordinary file.
+            ValueError: the path does not end in .csv, a missing folder, or the path is no ordinary file.
             OSError: writing failed; an existing file is unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))

@@ -51,7 +51,7 @@ def benchmark(
         raw values; and the models that the probe failed on. The result is deterministic if the probe is.
 
     Raises:
-        ValueError: no such probe, the models are missing, or the probe fails on all of them (the message has
+        ValueError: an unknown probe, missing models, or a probe that fails on all of them (the message has
             its first error).
 
     Example:

@@ -58,7 +58,7 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
 
     Args:
         folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty: the
-            user's cache, into which they are fetched if they are not there.
+            user's cache, into which they are fetched if they are missing.
         url: address that they are fetched from, with a slash at its end.
 
     Returns:

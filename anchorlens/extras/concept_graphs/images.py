@@ -80,7 +80,7 @@ def in_words(name: str) -> str:
     """A tuple in words.
 
     Raises:
-        ValueError: there is no such tuple.
+        ValueError: an unknown tuple.
 
     >>> in_words("010")
     'small red circle'
@@ -129,7 +129,7 @@ def nominal(name: str) -> Float[np.ndarray, " 6"]:
     """Conditions of a tuple, without jitter.
 
     Raises:
-        ValueError: there is no such tuple.
+        ValueError: an unknown tuple.
     """
     shape, size, colour = (int(digit) for digit in checked(name))
     return _told(shape, RADII[size], np.array(COLOURS[colour]))
@@ -146,7 +146,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
         shift: the centre is drawn from U(-shift, shift), half the side being 1.
 
     Raises:
-        ValueError: there is no such tuple, or `tuples` is empty.
+        ValueError: an unknown tuple, or `tuples` is empty.
     """
     import torch
 

@@ -199,7 +199,7 @@ class ConceptGraphsTask(TaskConfig):
             Tuple -> images, 0..1.
 
         Raises:
-            ValueError: there is no such tuple, or n is less than 1.
+            ValueError: an unknown tuple, or n is less than 1.
         """
         from anchorlens.models.running import BATCH_BYTES
 

@@ -1,4 +1,4 @@
-"""The interventions that `control` tries, in this order: cheap and promising ones first, training anew last.
+"""The interventions that `control` tries, in this order: cheap and promising ones first, a new training last.
 
 Figures k1 to k4 (docs/complexity_control.md) are the reason for this choice: weight decay and rescaling help
 if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the complexity
@@ -51,7 +51,7 @@ class Intervention:
     steps: float = 1.0
     """Number of steps as a share of the run's steps, above 0."""
     baseline: bool = False
-    """Whether it is the baseline for the others: training anew at a larger gamma."""
+    """Whether it is the baseline for the others: training from scratch at a larger gamma."""
 
     def __post_init__(self) -> None:
         """Check name and steps."""
@@ -67,7 +67,7 @@ class Intervention:
         Args:
             run: task, model and recipe of the original run. Its own interventions and its start are left out,
                 and no attempt stops early.
-            start: the checkpoint that an attempt continues from unless it is trained anew.
+            start: the checkpoint that an attempt continues from unless it is trained from scratch.
 
         Raises:
             ValueError: neither recipe nor model has such a field, or the value is unusable.

@@ -388,7 +388,7 @@ def _finite(value: float) -> float | None:
 
 
 def _range(values: Sequence[float]) -> str:
-    """The smallest and the largest of some numbers, or one where they look alike.
+    """The smallest and the largest of some numbers, or one where they are equal.
 
     >>> _range([0.701, 0.699]), _range([0.5, 0.71])
     ('0.70', '0.50 to 0.71')

@@ -107,7 +107,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
         fan_in: name or pattern (`*.sinks`) of parameters -> their fan-in, or None to leave them as they are.
 
     Raises:
-        ValueError: no such model, quantised or sharded weights, a name that matches nothing, or a parameter
+        ValueError: an unknown model, quantised or sharded weights, a name without a match, or a parameter
             whose fan-in is not certain.
     """
     from anchorlens.models.library import HookedTransformer

@@ -63,7 +63,7 @@ def read(source: Source) -> Imported | ImportedModel:
     """Read a run, ask its last weights for the operation, and give its trajectory.
 
     Raises:
-        CheckpointError: a configuration beside it cannot be read, or does not describe these weights.
+        CheckpointError: a configuration next to it cannot be read, or does not describe these weights.
         ValueError: another network than a HookedTransformer, another p, no such pairs, or no operation.
     """
     run = layouts.run_in(source.content)
@@ -111,7 +111,7 @@ def read(source: Source) -> Imported | ImportedModel:
 
 
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
-    """What the file, the JSON beside it and the caller say; the caller's table `model`; a path for errors."""
+    """The settings of file, JSON and caller; the caller's table `model`; a path for errors."""
     config, path = run.config, source.file
     if not config and (settings := layouts.beside(source.file)) is not None:
         config, path = settings.values, settings.path

@@ -117,7 +117,7 @@ class ScanTask(WordTask):
 
     @property
     def primitive(self) -> str | None:
-        """The command that is trained only by itself; None in the simple split."""
+        """The command that is trained alone; None in the simple split."""
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:

@@ -10,7 +10,7 @@ _OF_THE_SYSTEM = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
 
 
 def user_cache(name: str) -> Path:
-    """A folder of the user's cache, made if it is not there yet.
+    """A folder of the user's cache, made if it is missing.
 
     Args:
         name: of the folder, such as `cogs`.

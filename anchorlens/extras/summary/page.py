@@ -64,7 +64,7 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
         path: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
 
     Raises:
-        ValueError: no verdict, an object that is none, one that was read back without its model, several for
+        ValueError: no verdict, another object, one that was read back without its model, several for
             .svg or .png, another suffix, a missing folder, a path that exists and is no ordinary file or is
             one of the files that were classified, or matplotlib (the extra `export`) is not installed.
         OSError: the write fails; an existing file is then unchanged.

@@ -237,7 +237,7 @@ class SweepResult:
             The map of the largest slice if other fields vary too; its title has the values of the slice.
 
         Raises:
-            ValueError: no cell, no such field, or the seed.
+            ValueError: no cell, an unknown field, or the seed.
         """
         return figure(self, x, y)
 
@@ -249,8 +249,8 @@ class SweepResult:
             **options: `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
-            ValueError: no cell, no such field, another suffix, no such folder, or the path is no ordinary
-                file.
+            ValueError: no cell, an unknown field, another suffix, a missing folder, or a path that is no
+                ordinary file.
             OSError: writing failed; an existing file is unchanged.
         """
         diagram(self, path, **options)
@@ -262,7 +262,7 @@ class SweepResult:
             path: `.csv` or `.parquet`; an existing file is replaced.
 
         Raises:
-            ValueError: another suffix, no such folder, no cell, or the path is no ordinary file.
+            ValueError: another suffix, a missing folder, no cell, or the path is no ordinary file.
             OSError: writing failed; an existing file is unchanged.
         """
         from anchorlens.extras.sweep import write_table

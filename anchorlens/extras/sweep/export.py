@@ -17,7 +17,7 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
         path: `.csv` or `.parquet`; an existing file is replaced.
 
     Raises:
-        ValueError: another suffix, no such folder, no cell, or the path is no ordinary file.
+        ValueError: another suffix, a missing folder, no cell, or the path is no ordinary file.
         OSError: writing failed; an existing file is unchanged.
 
     Example:

@@ -5,7 +5,7 @@
 | sweep.json          | the id and the configuration of every cell that was asked for                       |
 | cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically             |
 | unfinished/ID/      | a cell in training, with the state that it continues from                           |
-| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was begun anew         |
+| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was started again       |
 | failed/ID.json      | the error of a cell that cannot be trained                                          |
 """
 
@@ -121,7 +121,7 @@ class SweepFolder:
 
         Args:
             without_places: whether to leave out the paths of the tasks' files (`read_stored_task`), and to
-                refuse a list behind a link, as for a sweep that somebody else may have sent.
+                refuse a list through a link, as for a sweep that somebody else may have sent.
 
         Raises:
             CheckpointError: sweep.json is missing or invalid.

@@ -162,7 +162,7 @@ def fingerprint(data: str, expected: str = "") -> str:
         expected: the result that is required; if number or bytes already differ, no file is read.
 
     Raises:
-        ValueError: a path that is not there, too much text, or other files than expected.
+        ValueError: a missing path, too much text, or other files than expected.
     """
     files = named_files(data)
     n_bytes = sum(path.stat().st_size for path in files.values())
@@ -247,7 +247,7 @@ def content_digest(path: Path) -> str:
 
     Raises:
         ValueError: it cannot be read.
-        OSError: it is not there.
+        OSError: it is missing.
     """
     status = path.stat()
     return _file_digest(path, status.st_mtime_ns, status.st_size)

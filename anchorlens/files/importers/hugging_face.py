@@ -64,7 +64,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a GPT-2 with the config.json beside it; a configuration may give task and vocabulary.
+    """Read a GPT-2 with the config.json next to it; a configuration may give task and vocabulary.
 
     Raises:
         CheckpointError: config.json is missing or asks for a feature that ModelConfig lacks.

@@ -118,7 +118,7 @@ def resolve(
 
     Raises:
         ValueError: `given` holds no model or several, `task` is no task or differs from the checkpoint's,
-            `config` is given without a path, or there is no such device here.
+            `config` is given without a path, or the device is not available.
         CheckpointError: a file that cannot be read safely and whole.
     """
     if isinstance(given, Input) and config is None:

@@ -201,7 +201,7 @@ def _is_known(content: Mapping[str, Any]) -> bool:
 
 
 def _may_be_of_the_hub(path: Path) -> bool:
-    """Whether a path that is not there looks like the name of a model on the Hugging Face hub."""
+    """Whether a missing path looks like the name of a model on the Hugging Face hub."""
     if not _HUB_NAME.fullmatch(str(path)) or path.suffix in _WEIGHTS or path.exists():
         return False
     return path.parent == Path() or not path.parent.exists()

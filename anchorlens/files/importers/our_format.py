@@ -37,7 +37,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported:
-    """The checkpoint as it was saved.
+    """The checkpoint as saved.
 
     Raises:
         CheckpointError: it is damaged, or another of our formats.

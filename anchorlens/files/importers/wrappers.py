@@ -1,4 +1,4 @@
-"""Find the weights in a file's content: under a key, behind a prefix, inside a larger module.
+"""Find the weights in a file's content: under a key, under a prefix, inside a larger module.
 
 Training loops save a state dict by itself or under a key, and wrappers (`torch.compile`, `DataParallel`,
 Lightning, a model with a probe on it) put a prefix before its names.

@@ -1,4 +1,4 @@
-"""The objects that people save beside their weights, as plain data: the pickle's names are never imported.
+"""The objects that people save next to their weights, as plain data: the pickle's names are never imported.
 
 Configurations become dicts, sets lists, devices and paths texts, NumPy's numbers Python's, arrays tensors.
 """

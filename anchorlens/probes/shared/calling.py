@@ -229,7 +229,7 @@ def call(
         **options: options of the function.
 
     Raises:
-        ValueError: the function has no such option, or needs a task or a run start that is missing. Errors of
+        ValueError: an unknown option, or a missing task or run start. Errors of
             the function itself are passed on.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)

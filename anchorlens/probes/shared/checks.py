@@ -101,7 +101,7 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     """The index of a layer, counted from the end where it is negative.
 
     Raises:
-        ValueError: there is no such layer.
+        ValueError: an unknown layer.
     """
     n_layers = model.cfg.n_layers
     if n_layers <= minimum:

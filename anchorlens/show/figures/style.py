@@ -120,7 +120,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         result: the result that it shows; an .html page then has a caption.
 
     Raises:
-        ValueError: no such folder, another suffix, the path is no ordinary file, or no kaleido or browser to
+        ValueError: a missing folder, another suffix, a path of no ordinary file, or no kaleido or browser to
             draw a static image with.
         OSError: writing failed; an existing file is unchanged.
     """

@@ -146,7 +146,7 @@ def check_verdicts(verdicts: Any) -> None:
     """Check that these are verdicts, each with its model.
 
     Raises:
-        ValueError: no verdict, an object that is none, or one that was read back without its model.
+        ValueError: no verdict, another object, or one that was read back without its model.
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):

@@ -95,7 +95,7 @@ GLOSS: Mapping[int | None, str] = {
     3: "composes the rules",
     None: "no phase",
 }
-"""Phase -> what such a model does."""
+"""Phase -> what a model in it does."""
 
 LEARNT: tuple[Learnt, ...] = get_args(Learnt)
 """The labels of a task without OOD, in order."""
@@ -131,7 +131,7 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "memorised": "forgets training data that are left out of further training",
     "learnt a rule": "still answers training data that are left out of further training",
 }
-"""Solution -> what such a model does."""
+"""Solution -> what a model with it does."""
 
 
 @documented
@@ -180,7 +180,7 @@ class Phase(Record):
 
     @property
     def gloss(self) -> str:
-        """What such a model does, in a few words."""
+        """What a model with it does, in a few words."""
         return GLOSS[self.number] if self.solution is None else SOLUTION_GLOSS[self.solution]
 
     @property
@@ -207,7 +207,7 @@ def phase_by_definition(
         id: accuracy on held-out data of the training distribution, 0..1.
         ood: accuracy on what is left out of training (unseen pairs against the inferential target), 0..1;
             None where nothing is.
-        commutativity: share of mirrored sequences answered alike, 0..1; None without such pairs.
+        commutativity: share of mirrored sequences with the same answer, 0..1; None without such pairs.
         standard_errors: how many standard errors must lie between an accuracy and its threshold, >= 0; plain
             numbers have a standard error of 0. None: accuracies are taken as exact.
         train_source: what `train` was measured on, if not the training data themselves: a model that

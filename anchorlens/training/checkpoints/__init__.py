@@ -31,7 +31,7 @@ def shipped() -> list[Path]:
 
 
 def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
-    """The same four trained anew (minutes); runs that are in the folder already are continued or read.
+    """The same four, trained again (minutes); runs that are in the folder already are continued or read.
 
     Args:
         out: folder of the four runs' folders.

@@ -76,7 +76,7 @@ def preset_parts(name: str) -> Parts:
     """The fields that a preset changes.
 
     Raises:
-        ValueError: no such preset.
+        ValueError: an unknown preset.
     """
     if name in PRESETS:  # without loading the tasks
         return PRESETS[name]

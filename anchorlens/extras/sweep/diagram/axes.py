@@ -88,7 +88,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
         field.
 
     Raises:
-        ValueError: no such field, the same one twice, or the seed, which divides each square.
+        ValueError: an unknown field, the same one twice, or the seed, which divides each square.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):

@@ -20,7 +20,7 @@ from anchorlens.show.figures.picture import plotly_text
 ROW_HEIGHT = 60
 """Pixels from one row to the next."""
 SHORTEST_SCALE = 160
-"""Pixels that the ticks of a colour bar need; beside a single row it reaches below the row."""
+"""Pixels that the ticks of a colour bar need; next to a single row it reaches below the row."""
 LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
 """Smallest and largest distance of columns in pixels, and the wanted width of a band."""
 LEAST_PLOT = 420
@@ -90,7 +90,7 @@ def written(layout: Layout, text: Callable[[Square], str], **options: object) ->
 
 
 def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
-    """A colour bar beside the rows, aligned with their top."""
+    """A colour bar next to the rows, aligned with their top."""
     length = max(SHORTEST_SCALE, _plot_height(layout))
     return {"title": {"text": title}, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
 

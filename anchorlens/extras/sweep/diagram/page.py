@@ -138,13 +138,13 @@ def write_diagram(
         x: horizontal field of the configurations; `axes.choose_axes` gives the default.
         y: vertical field.
         reports: whether to also write the full report of every trained cell, with the pictures of the report
-            probes, into the folder `<name of the page>-reports` beside it; each takes seconds, and existing
+            probes, into the folder `<name of the page>-reports` next to it; each takes seconds, and existing
             reports are kept.
         progress: progress of the reports, as for `train`.
 
     Raises:
-        ValueError: no cell, no such field, another suffix, a missing folder, or a path that exists and is no
-            ordinary file.
+        ValueError: no cell, an unknown field, another suffix, a missing folder, or an existing path that
+            is no ordinary file.
         CheckpointError: with `reports`, a cell's checkpoint cannot be read.
         OSError: the write fails; an existing file is then unchanged.
 
@@ -171,7 +171,7 @@ def diagram_html(
         links: cell's id -> address of its full report, for cells that have one.
 
     Raises:
-        ValueError: no cell, or no such field.
+        ValueError: no cell, or an unknown field.
     """
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:

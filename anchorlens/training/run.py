@@ -222,7 +222,7 @@ def _reporter(
             what += f" of run {place}" if names_run else ""
             folder, kept = folders[place], "it has no folder (out), so nothing was saved"
             if folder is not None:
-                kept = f"its state is saved in {safe_text(folder)}, and resume (--resume) goes on from there"
+                kept = f"its state is saved in {safe_text(folder)}, and resume (--resume) continues it"
             why = f"{safe_text(error, 600)}; this is an error of on_log, the training was fine"
             raise OnLogError(f"{what}: {why}; {kept}") from error
 

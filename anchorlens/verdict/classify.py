@@ -138,8 +138,8 @@ def classify(
     else:
         if checkpoint.knows_training_set and training_set is not None:
             raise ValueError(
-                "a checkpoint that says how it was trained knows its own training set; leave training_set "
-                "out, or give checkpoint.build_model() with your training set"
+                "training_set must be left out, because the checkpoint has its own. Leave it out, or give "
+                "checkpoint.build_model() with your training set"
             )
         asked, model = checkpoint.task, given.model
         if checkpoint.knows_training_set:

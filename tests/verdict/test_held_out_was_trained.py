@@ -143,7 +143,7 @@ class TestVerdicts:
         done = anchorlens_command.call("evaluate", tmp_path / "a.pt", *told, "--n-noise", 2)
         assert f"undecided: {CAUSE}" in " ".join(done.stdout.split())
         done = anchorlens_command.call("evaluate", tmp_path / "a.pt", "--n-noise", 2)
-        assert "note: its training data are not known: the verdict assumes" in " ".join(done.stdout.split())
+        assert "note: the training data are unknown: the verdict assumes" in " ".join(done.stdout.split())
 
     def test_without_them_it_says_what_it_assumes(self):
         model = PHASE3.build_model()

@@ -313,9 +313,9 @@ class ModularTask(TaskConfig):
         plane = pair_plane(
             np.select([groups["id"], groups["train"]], [right, _TRAINED], np.nan).reshape(-1, self.modulus),
             title="Held-out pairs answered right",
-            caption="Dark pairs are held out and answered right, white ones are held out and answered wrong, "
-            "and pale ones were trained. A model that knows only that the order does not matter is dark at "
-            "the mirrors of the pale pairs.",
+            caption="Dark pairs are held out and answered correctly, white pairs are held out and wrong, "
+            "and pale pairs were trained. A model that knows only that the order does not matter is dark at "
+            "the reverses of the pale pairs.",
         )
         titles = {metric.name: metric.title for metric in METRICS}
         bars = Bars(

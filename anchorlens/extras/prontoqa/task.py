@@ -225,9 +225,9 @@ class PrOntoQATask(WordTask):
         """Accuracy against the steps of the deduction, with that of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
         ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
-        compared = "Shortcuts need no model: one that is no better than they are may have learnt them."
+        compared = "The shortcuts need no model. A model that is not better may have learnt one."
         if self.says == "deduction":
-            compared = "Shortcuts need no model; they say the label alone, the model the deduction before it."
+            compared = "The shortcuts need no model and give only the label; the model writes the deduction."
         lines = shares_by_group(
             {
                 name: (hops, np.concatenate([right["id"], right["ood"]]))
@@ -235,8 +235,8 @@ class PrOntoQATask(WordTask):
             },
             x={steps: steps for steps in np.unique(hops).tolist()},
             title="Accuracy by steps",
-            caption=f"Right answers against the steps of the deduction; up to {self.most_hops} are "
-            f"trained. {compared}",
+            caption=f"Accuracy by number of deduction steps. Up to {self.most_hops} steps are trained. "
+            f"{compared}",
             x_title="steps of the deduction",
             y_title="accuracy",
         )

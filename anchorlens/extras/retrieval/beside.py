@@ -132,7 +132,7 @@ class RetrievingModel:
         return (
             f"RetrievingModel({self.n_stored:,} stored at {where}, looked up within "
             f"{self.place.threshold:.3g}; held-out training data recognised {self.place.recognised:.0%}, "
-            f"left-out pairs left alone {self.place.left_alone:.0%})"
+            f"held-out pairs not retrieved {self.place.left_alone:.0%})"
         )
 
 

@@ -57,8 +57,8 @@ def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
     shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
     return Curve(
         title="Accuracy against the distance to the border",
-        caption="Steps into the left-out square, where no sum is trained; 0 and below lies outside it. A "
-        "model that goes by neighbouring sums gets worse towards the middle.",
+        caption="Accuracy against the steps into the held-out square, where no sum is trained. Values of 0 "
+        "and below are outside the square. A model that relies on neighbouring sums gets worse inwards.",
         x_title="steps into the square",
         y_title="accuracy",
         x=x,

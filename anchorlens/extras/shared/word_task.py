@@ -140,8 +140,8 @@ class WordTask(SplitTask):
                 answers += [Sample(titles[name], *texts, right) for texts in words]
         sample_table = SampleTable(
             "Answers",
-            "Some examples of each split, up to four that are answered right and four that are not: what is "
-            "asked for, and what the model says word by word (greedy decoding).",
+            "Up to four correct and four wrong answers of each split. The last column is what the model "
+            "answers word by word (greedy decoding).",
             tuple(answers),
         )
         return (*self.charts(whole), sample_table)
@@ -158,8 +158,8 @@ class WordTask(SplitTask):
             {title: (group_of[name], whole[name]) for title, name in (("ID", "id"), ("OOD", "ood"))},
             x={group: round(mean, 1) for group, mean in means.items()},
             title="Exact match by length",
-            caption="Whole answers right against the number of words of the answer, in groups of about "
-            "equal size; bars are standard errors of the examples asked.",
+            caption="Fraction of answers that are completely correct, by number of words of the answer, "
+            "in groups of about equal size. Bars are standard errors.",
             x_title="words of the answer (mean of the group)",
             y_title="exact match",
         )

@@ -5,7 +5,7 @@
 | sweep.json          | the id and the configuration of every cell that was asked for                       |
 | cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically             |
 | unfinished/ID/      | a cell in training, with the state that it continues from                           |
-| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was started again       |
+| unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was started again      |
 | failed/ID.json      | the error of a cell that cannot be trained                                          |
 """
 

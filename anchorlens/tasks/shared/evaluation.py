@@ -100,9 +100,9 @@ class Evaluation(Record):
         if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:
-            return f"its training data are not known: train accuracy is measured on {self.train_source}"
+            return f"the training data are unknown: train accuracy is measured on {self.train_source}"
         return (
-            "its training data are not known: the verdict assumes that it was never trained on "
+            "the training data are unknown: the verdict assumes that the model was never trained on "
             f"{self.held_out}, and measures train accuracy on {self.train_source}"
         )
 

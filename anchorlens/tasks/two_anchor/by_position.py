@@ -140,9 +140,8 @@ def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
     measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}
     return Lines(
         title="Answers by position of the key",
-        caption="Accuracies where the key stands at each position, with bars of one standard error; at the "
-        "last one the second anchor is the last token. Where lines are not level the model answers in "
-        "different ways.",
+        caption="Accuracy by position of the key, with bars of one standard error. At the last position the "
+        "second anchor is the last token. If a line is not level, the model answers differently by position.",
         x_title="position of the key",
         y_title="share of answers",
         x=[one.position for one in positions],

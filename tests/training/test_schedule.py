@@ -106,7 +106,7 @@ class TestEarlyStop:
     ("fields", "message"),
     [
         ({"steps": 10, "epochs": 1}, "steps and epochs set the same duration in two units"),
-        ({"warmup_steps": 10, "warmup_epochs": 1}, "warmup_steps and warmup_epochs are the same"),
+        ({"warmup_steps": 10, "warmup_epochs": 1}, "warmup_steps and warmup_epochs set the same"),
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
         ({"batch_size": 600, "n_samples": 500}, "batch_size must be <= n_samples (500), got 600"),
         ({"lr": 0}, "lr must be a finite number > 0, got 0"),

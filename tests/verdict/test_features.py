@@ -71,7 +71,7 @@ class TestNotQuiteFit:
         assert 0.92 < train.value < 0.98 and answers.id.value > 0.9 and answers.ood.value > 0.5
         found = read_inside(model, task, train=train)
         for posterior in (found.by_probes, found.by_decoding):
-            assert posterior.phase.cause == "ambiguous" and "has not quite fit" in posterior.phase.reason
+            assert posterior.phase.cause == "ambiguous" and "has not yet fit" in posterior.phase.reason
         readings = {one.reading: one.value for one in found.by_probes.evidence}
         readings |= {one.name: None for one in READINGS if one.sees == "unseen pairs"}
         monkeypatch.setattr(

@@ -160,7 +160,7 @@ class TestAtChance:
     def test_a_random_network_has_no_phase_by_the_probes(self, variant):
         verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant)), TASK)
         assert verdict.by_probes.phase.cause == "at chance" and verdict.by_probes.probabilities is None
-        assert "no sign that it was trained on this task" in verdict.by_probes.phase.reason
+        assert "no sign of training on this task" in verdict.by_probes.phase.reason
         assert verdict.phase.cause == "training data unknown"
         given = classify(verdict.subject.model, TASK, training_set=TASK.sample(500))
         assert (given.phase.cause, given.by_probes.phase.cause) == ("underfit", "at chance")

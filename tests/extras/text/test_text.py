@@ -502,7 +502,7 @@ class TestBadInput:
 class TestFilesOfOthers:
     def test_a_text_that_has_changed_is_another_one(self, task, folder):
         (folder / "0.txt").write_text("changed\n")
-        with pytest.raises(ValueError, match="the text must be that of '40 files"):
+        with pytest.raises(ValueError, match="the text must be '40 files"):
             _ = dataclasses.replace(task).text
 
     def test_the_sha256_of_files_that_a_checkpoint_names_is_not_told(self, task, folder):

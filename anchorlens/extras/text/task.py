@@ -139,7 +139,7 @@ class TextTask(TaskConfig):
         if self.corpus == FILES:
             fingerprint(self.data, self.version)
         elif (here := python_version()) != self.version:
-            raise ValueError(f"the text must be that of {self.version}, and this is {here}; use that one")
+            raise ValueError(f"the text must be {self.version}, got {here}. Use that text")
         return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
 
     def _windows(self, split: str) -> Windows:

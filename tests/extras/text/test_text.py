@@ -540,7 +540,7 @@ class TestFilesOfOthers:
         assert header["task"]["version"] == task.version
 
     def test_another_python_is_another_text(self):
-        with pytest.raises(ValueError, match=r"must be that of Python 2\.7, and this is Python"):
+        with pytest.raises(ValueError, match=r"must be Python 2\.7, got Python"):
             _ = TextTask(version="Python 2.7").text
 
 

@@ -472,6 +472,7 @@ def install() -> None:
         "set_sync_debug_mode": lambda mode: setattr(State, "sync", mode),
         "synchronize": lambda device=None: wait("synchronize"),
         "empty_cache": lambda: None,
+        "get_device_name": lambda device=None: "stand-in",
         "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device), TOTAL_BYTES),
         "memory_allocated": allocated,
         "memory_reserved": allocated,

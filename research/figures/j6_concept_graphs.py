@@ -33,7 +33,7 @@ from anchorlens.probes import stable_rank
 from anchorlens.show.figures import styled
 from anchorlens.show.figures.from_specs import figure_of
 from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
-from shared.common import add_means, as_trained, on_its_way, options, trained, write
+from shared.common import add_means, on_its_way, options, trained, write
 from shared.trends import by_value
 
 PRESET = "concept_graphs"
@@ -157,9 +157,6 @@ def main() -> None:
     parser.add_argument(
         "--followed", type=float, nargs="*", default=[0.5, 0.8], help="gammas drawn over training"
     )
-    parser.add_argument(
-        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
-    )
     given = parser.parse_args()
     fields = {"steps": given.steps, "eval_every": max(1, given.steps // 6), "n_checkpoints": 10}
     asked = dict(given.set)
@@ -169,7 +166,7 @@ def main() -> None:
         gamma_scope=given.scope,
         **{name: value for name, value in fields.items() if name not in asked},
     )
-    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    cells = trained(given, wanted)
     rows = [measure(cell) for cell in cells]
     name = "j6_second_layers" if given.scope == "second_layers" else "j6_concept_graphs"
     first = [cell for cell in cells if cell.fields["seed"] == given.seed[0]]

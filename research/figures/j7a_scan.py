@@ -37,7 +37,7 @@ from shared.arms import (
     over_sizes,
     summary,
 )
-from shared.common import as_trained, options, trained, write
+from shared.common import options, trained, write
 
 PRESET, GRID_SIZE = "scan", 2000
 EQUAL_ID_GAMMAS, EQUAL_ID_DECAY = (0.5, 0.7), 0.01
@@ -63,7 +63,7 @@ def at_equal_id(given: argparse.Namespace) -> None:
         n_checkpoints=0,
         split=given.split,
     )
-    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    cells = trained(given, wanted)
     rows = [measure(cell, ("n_samples", "lr")) for cell in cells]
     figure = figures.styled(go.Figure(), "SCAN at equal ID")
     for gamma in EQUAL_ID_GAMMAS:

@@ -27,7 +27,7 @@ from anchorlens.training.recipes.presets import Parts, preset_parts
 from shared import arms
 from shared.arms import FIT, add_options, heatmap, means, summary
 from shared.both_orders import AdditionBothOrders
-from shared.common import as_trained, options, trained, write
+from shared.common import options, trained, write
 
 SHOWN = (0.3, 0.5, 0.7)
 """Values of gamma whose planes are drawn, at a weight decay of .01."""
@@ -78,7 +78,7 @@ def main() -> None:
         base, {"gamma": given.gamma, "weight_decay": given.control_decay, **seeds}, split="random", **shared
     )
     wanted = [*square, *control]
-    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    cells = trained(given, wanted)
     rows = [measure(cell) for cell in cells]
     of_square, of_control = ([row for row in rows if row["split"] == split] for split in ("square", "random"))
     found = {

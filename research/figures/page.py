@@ -20,6 +20,7 @@ import json
 import math
 import re
 import statistics
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -37,13 +38,15 @@ from claims.side_claims_tasks import CLAIMS as OF_TASKS
 from shared import arms, numerals, trends
 from shared.pair_fit import seeds_together
 from shared.readings import Reading
-from shared.sentences import sentences_of
+from shared.sentences import Stale, sentences_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATES = Path(__file__).parent / "pages"
 INDEX = "index"
 """The template of docs/replication.md; every other one is of a page in docs/replication/."""
 FIGURES = DOCS / "images/figures"
+GPU = Path(__file__).parents[1] / "gpu"
+"""The queue of jobs for a borrowed GPU, and what came of those that ran."""
 
 CLAIMS = {**OF_2405_05409, **OF_2501_08537, **OF_TASKS}
 """Figure -> the readings of its side claims."""
@@ -353,6 +356,50 @@ def capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+def gpu_jobs() -> list[dict[str, Any]]:
+    """The jobs of research/gpu/queue.toml in order; `done` is what came of one, None before it ran."""
+    tables = {each["id"]: each for each in tomllib.loads((GPU / "queue.toml").read_text("utf-8"))["job"]}
+    found = []
+    for name, own in tables.items():
+        path = GPU / "done" / f"{name}.json"
+        done = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        found.append({**tables.get(own.get("like"), {}), **own, "done": done})
+    return found
+
+
+def waiting(queue: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Figure -> the jobs that have not run and may change its word, in the order of the table."""
+    found = {
+        figure: [job["id"] for job in queue if figure in job["claims"] and not job["done"]]
+        for figure in main_claims_read()
+    }
+    return {figure: ids for figure, ids in found.items() if ids}
+
+
+def job_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The networks of a job, a row for each combination of what varies beside the seed."""
+    names = [name for name in rows[0] if name != "seed" and not isinstance(rows[0][name], list)]
+    axes = list(rows[0])[: list(rows[0]).index("seed")] if "seed" in rows[0] else names[:1]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for each in rows:
+        groups.setdefault(tuple(each[name] for name in axes), []).append(each)
+    measured = [name for name in names if name not in axes]
+    lines = [row(axes[0], [*axes[1:], *measured]), "|---" * (len(axes) + len(measured)) + "|"]
+    for place, own in groups.items():
+        found = [_together([each[name] for each in own]) for name in measured]
+        lines.append(row(str(place[0]), [*place[1:], *found]))
+    return "\n".join(lines)
+
+
+def _together(values: Sequence[Any]) -> str:
+    """The values of the seeds: numbers as anywhere, words with how many seeds have them."""
+    if any(isinstance(value, str) for value in values):
+        words = [str(value) for value in values]
+        return ", ".join(f"{word} ({words.count(word)})" for word in dict.fromkeys(words))
+    whole = all(value is None or float(value).is_integer() and abs(value) > 1 for value in values)
+    return numerals.each(values, 0 if whole else 2)
+
+
 def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
     """What the templates may use."""
     found = jinja2.Environment(
@@ -365,6 +412,9 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
     own = (
         networks,
         row,
+        gpu_jobs,
+        waiting,
+        job_table,
         others,
         outcome,
         with_word,
@@ -400,14 +450,23 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
 
 def written(templates: Path = TEMPLATES) -> dict[Path, str]:
     """Every page: its file, and what stands in it."""
-    found = {}
-    pages = environment(templates)
-    for template in sorted(templates.glob("*.md.jinja")):
-        name = template.name.removesuffix(".md.jinja")
-        text = pages.get_template(template.name).render(so=sentences_of(template))
-        path = DOCS / "replication.md" if name == INDEX else DOCS / "replication" / f"{name}.md"
-        found[path] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-    return found
+    return dict(rendered(template) for template in sorted(templates.glob("*.md.jinja")))
+
+
+def rendered(template: Path) -> tuple[Path, str]:
+    """A page: its file, and what stands in it.
+
+    Raises:
+        Stale: a sentence of it is no longer what the numbers say, or no longer has its numbers.
+    """
+    name = template.name.removesuffix(".md.jinja")
+    page = environment(template.parent).get_template(template.name)
+    try:
+        text = page.render(so=sentences_of(template))
+    except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
+        raise Stale(f"{template.name}: {error}; the numbers have another form than its words") from error
+    path = DOCS / "replication.md" if name == INDEX else DOCS / "replication" / f"{name}.md"
+    return path, re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def stale(pages: Mapping[Path, str]) -> list[Path]:
@@ -422,15 +481,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
-    pages = written()
     if parser.parse_args().check:
-        if found := stale(pages):
+        if found := stale(written()):
             names = ", ".join(path.name for path in found)
             raise SystemExit(f"{names}: not what the templates give; run python research/figures/page.py")
         return
-    for path, text in pages.items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    to_reword = []
+    for template in sorted(TEMPLATES.glob("*.md.jinja")):
+        try:
+            path, text = rendered(template)
+        except Stale as error:
+            to_reword.append(str(error))
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if to_reword:
+        raise SystemExit("\n".join(to_reword))
 
 
 if __name__ == "__main__":

@@ -7,4 +7,9 @@ from few_questions import all_questions, few_questions
 
 __all__ = ["all_questions", "few_questions"]
 RESEARCH = Path(__file__).parents[1]
-sys.path[:0] = [str(RESEARCH), str(RESEARCH / "figures"), str(RESEARCH / "ground_truth")]
+sys.path[:0] = [
+    str(RESEARCH),
+    str(RESEARCH / "figures"),
+    str(RESEARCH / "ground_truth"),
+    str(RESEARCH / "gpu"),
+]

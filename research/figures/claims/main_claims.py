@@ -138,10 +138,15 @@ def outcome(claim: Claim, answers: Sequence[Answer]) -> Outcome:
     if not own:
         chosen = _most_seeds(answers)
         return Outcome(NOT_TESTED, chosen, _without(answers, chosen))
-    widest = sorted(own, key=lambda answer: -max(answer.numbers["network"]["d_model"]))
+    widest = sorted(own, key=lambda answer: _size(answer.numbers["network"]), reverse=True)
     chosen = next((answer for answer in widest if answer.word != NOT_REACHED), None)
     chosen = chosen or max(widest, key=lambda answer: len(answer.effect.shown))  # what there is to see
     return Outcome(chosen.word, chosen, _without(answers, chosen))
+
+
+def _size(network: Mapping[str, Any]) -> tuple[int, int]:
+    """The width of a network, and how many sequences it has seen in training."""
+    return max(network["d_model"]), max(network.get("total_steps", [0])) * max(network.get("batch_size", [0]))
 
 
 def _most_seeds(answers: Sequence[Answer]) -> Answer:

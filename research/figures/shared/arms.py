@@ -13,7 +13,7 @@ from anchorlens.extras.sweep import Cell, grid
 from anchorlens.show.figures import SHARE, styled
 from anchorlens.show.figures.side_by_side import side_by_side
 from anchorlens.training.recipes.run_config import RunConfig
-from shared.common import add_means, as_trained, trained
+from shared.common import add_means, trained
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
@@ -47,9 +47,6 @@ def add_options(
     parser.add_argument("--gamma", type=float, nargs="*", default=list(gammas), help="of the grid")
     parser.add_argument("--weight-decay", type=float, nargs="*", default=list(decays), help="of the grid")
     parser.add_argument("--steps", type=int, default=steps, help="optimizer steps of every cell")
-    parser.add_argument(
-        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
-    )
 
 
 def add_arms(parser: argparse.ArgumentParser, *, sizes: Sequence[int], rates: Sequence[float]) -> None:
@@ -107,7 +104,7 @@ def asked(
         for gamma, decay in ARMS:
             wanted += runs(gamma=[gamma], weight_decay=[decay], lr=given.lr)
     wanted = list(dict.fromkeys(wanted))
-    cells = as_trained(given, wanted) if given.as_trained else trained(given, wanted)
+    cells = trained(given, wanted)
     every = [measure(cell, ("n_samples", "lr"), measures, fit) for cell in cells]
     usual = [row for row in every if row["lr"] in usual_rates]
     return Rows(

@@ -51,6 +51,9 @@ def options(
         help="a sweep's folder: cells that are in it are taken, missing ones are trained into it",
     )
     parser.add_argument(
+        "--as-trained", action="store_true", help="only the cells that are in the sweep's folder; train none"
+    )
+    parser.add_argument(
         "--engine", help="serial, local, slurm, tcp://... or a scheduler file, as for `sweep`"
     )
     parser.add_argument(
@@ -94,6 +97,8 @@ def runs(given: argparse.Namespace, axes: Mapping[str, Any], **fields: Any) -> l
 def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell]:
     """The cells of these runs, in order; what is not in the sweep's folder is trained first.
 
+    With `--as-trained` nothing is: `as_trained`.
+
     Runs that keep checkpoints on their way have a folder of their own, `<sweep>-trajectories`: a sweep knows
     a run by its recipe, and would take one that kept none for the same. `given.network` becomes what the
     first runs are, for `write`.
@@ -101,6 +106,8 @@ def trained(given: argparse.Namespace, wanted: Sequence[RunConfig]) -> list[Cell
     Raises:
         SystemExit: cells that failed; the message says which and why.
     """
+    if vars(given).get("as_trained"):
+        return as_trained(given, wanted)
     vars(given).setdefault("network", network(wanted))
     cells = list(sweep(wanted, _folder(given, wanted), engine=given.engine))
     failed = [cell for cell in cells if not cell.done]

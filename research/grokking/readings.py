@@ -85,7 +85,7 @@ def pizza(weights: Mapping[str, Tensor]) -> HookedTransformer:
     return model
 
 
-BETWEEN = "answer share, centred over pairs alone"
+BETWEEN = "answer share, centred over pairs only"
 MEASURES = "mechanistic-interpretability-grokking/progress-measures-paper, saved_runs/"
 RUNS = (
     Run(
@@ -97,7 +97,7 @@ RUNS = (
         {
             "accuracy": "1.0000",
             "explained": "0.958",
-            "frequencies above .01": "36, 52",
+            "frequencies above 0.01": "36, 52",
             "answer_share": "0.969",
             "embedding_gini": "0.461",
         },
@@ -116,7 +116,11 @@ RUNS = (
         "fjzzq2002/pizza, code/save/",
         pizza,
         ModularTask(modulus=59, tokens="a b"),
-        {"explained": "0.992", "distance_irrelevance": "0.174", "gradient_symmetry": "0.994 (another pizza)"},
+        {
+            "explained": "0.992",
+            "distance_irrelevance": "0.174",
+            "gradient_symmetry": "0.994 (another pizza model)",
+        },
     ),
 )
 
@@ -140,14 +144,14 @@ def measured(folder: Path, run: Run) -> dict[str, float | str | None]:
     assert found.shares is not None
     return {
         "accuracy": (logits.argmax(dim=-1) == batch.targets).double().mean().item(),
-        "frequencies above .01": ", ".join(map(str, np.flatnonzero(found.shares > 0.01) + 1)),
+        "frequencies above 0.01": ", ".join(map(str, np.flatnonzero(found.shares > 0.01) + 1)),
         BETWEEN: between(logits[:, : run.task.modulus].double().numpy(), batch.targets.numpy()),
         **found.numbers(),
     }
 
 
 def between(logits: np.ndarray, answers: np.ndarray) -> float:
-    """The answer share of logits that are centred over pairs alone, not over answers."""
+    """The answer share of logits that are centred over pairs only, not over answers."""
     values = logits - logits.mean(axis=0)
     of_class = np.stack([values[answers == answer].mean(axis=0) for answer in np.unique(answers)])
     return float(np.square(of_class[answers]).mean() / np.square(values).mean())

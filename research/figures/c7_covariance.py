@@ -97,7 +97,7 @@ def draw(numbers: Mapping[str, Any]) -> go.Figure:
     line = {"color": GREY, "width": 2, "dash": "dot"}
     figure.add_scatter(**_line(runs[0]["spectrum_at_start"], "before training", line, legend=True))
     figure.update_xaxes(title="rank of the eigenvalue")
-    figure.update_yaxes(title="share of the variance", type="log", exponentformat="power")
+    figure.update_yaxes(title="proportion of the variance", type="log", exponentformat="power")
     return styled(figure, "Covariance of the numbers' embedding, two layers", width=700, height=450)
 
 

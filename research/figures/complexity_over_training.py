@@ -34,8 +34,8 @@ INITIALISATIONS = {0.8: "small", 0.5: "large"}
 N_CHECKPOINTS = 20
 MEASURES = {
     "mean_abs_cosine": "mean |cosine|<br>of W_Q's neurons",
-    "stable_rank": "stable rank of W_Q,<br>share of a Gaussian's",
-    "components": "embedding: components<br>for 90 % of the variance",
+    "stable_rank": "stable rank of W_Q,<br>divided by a Gaussian's",
+    "components": "embedding: components<br>for 90% of the variance",
 }
 SETTINGS: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "recipe": ("#000000", {}),
@@ -150,7 +150,7 @@ def draw(numbers: Mapping[str, Any]) -> go.Figure:
     figure.update_xaxes(title="training step", row=len(MEASURES))
     figure.update_layout(legend={"orientation": "h", "y": -0.09, "yanchor": "top"})
     figure.update_annotations(font_size=12)
-    figure = styled(figure, "Complexity while training, a line a run", width=900, height=860)
+    figure = styled(figure, "Complexity during training, one line per run", width=900, height=860)
     return figure.update_layout(margin={"t": 80, "l": 80})
 
 

@@ -83,17 +83,17 @@ def over_gamma(rows: Sequence[dict[str, Any]]) -> go.Figure:
     figure = go.Figure()
     titles = {
         "failure": "small circles drawn as triangles",
-        "failure_by_mask": "the same by the rule on masks",
+        "failure_by_mask": "drawn as triangles, by the rule on masks",
         "circles": "small circles drawn as circles, by both rules",
-        "present": "small circles that are there at all",
-        "train": "trained tuples drawn right",
+        "present": "small circles that are visible",
+        "train": "trained tuples drawn correctly",
     }
     gammas = sorted({row["gamma"] for row in rows})
     for name, title in titles.items():
         dash = "dash" if name.endswith("mask") else "solid"
         add_means(figure, title, by_value(rows, "gamma", name), dash=dash)
     figure.update_xaxes(title="gamma (larger: smaller initial weights)", tickvals=gammas)
-    figure.update_yaxes(title="share of samples", range=[-0.04, 1.04])
+    figure.update_yaxes(title="proportion of samples", range=[-0.04, 1.04])
     figure.update_layout(legend={"orientation": "h", "y": -0.25, "yanchor": "top"}, showlegend=True)
     return styled(figure, "Concept Graphs: small circles were never trained")
 
@@ -103,7 +103,7 @@ def over_steps(rows: Sequence[dict[str, Any]]) -> go.Figure:
     figure = on_its_way(rows, "step", "failure")
     figure.update_xaxes(title="updates")
     figure.update_yaxes(title="small circles drawn as triangles", range=[-0.04, 1.04])
-    return styled(figure, "Failure rate on the way (few samples each)")
+    return styled(figure, "Failure rate during training (few samples each)")
 
 
 def samples(title: str, checkpoints: Mapping[str, Path], n: int) -> go.Figure:

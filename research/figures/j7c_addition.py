@@ -85,7 +85,7 @@ def main() -> None:
         "OOD accuracy at the end": means(of_square, lambda row: row["ood"]),
         f"OOD accuracy when train >= {FIT}": means(of_square, lambda row: row["at_fit"]["ood"]),
         "train accuracy at the end": means(of_square, lambda row: row["train"]),
-        "random split: accuracy on what is left out": means(of_control, lambda row: row["ood"]),
+        "random split: accuracy on held-out pairs": means(of_control, lambda row: row["ood"]),
     }
     name = f"j7c_addition_{given.mode}"
     drawn = [
@@ -98,7 +98,7 @@ def main() -> None:
     plane, distance = planes(drawn)
     maps = side_by_side([heatmap(title, each) for title, each in found.items()], list(found))
     pictures = {
-        name: maps.update_layout(title_text="Addition with a left-out square"),
+        name: maps.update_layout(title_text="Addition with a held-out square"),
         f"{name}_plane": plane,
         f"{name}_distance": distance,
     }

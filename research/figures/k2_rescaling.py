@@ -48,7 +48,12 @@ def main() -> None:
     }
     groups = {part: {step: arm(part, step) for step in MOMENTS} for part in WHAT}
     groups[PLAIN] = dict.fromkeys(MOMENTS, PLAIN)
-    picture = lines(rows, groups, "Weights halved on the way, gamma .5", "update before which, of 1,000")
+    picture = lines(
+        rows,
+        groups,
+        "Weights halved during training, gamma 0.5",
+        "update before which weights are halved, of 1,000",
+    )
     finish(given, "k2_rescaling", picture, rows, numbers)
 
 

@@ -116,7 +116,7 @@ def picture(rows: Sequence[Row]) -> go.Figure:
         rows=2,
         cols=1,
         vertical_spacing=0.2,
-        subplot_titles=("accuracy", "share of the second expert, last layer"),
+        subplot_titles=("accuracy", "proportion of inputs sent to the second expert, last layer"),
     )
     for k, (name, title) in enumerate(MEASURED.items()):
         places = [arm for arm, own in numbers.items() for _ in own]

@@ -75,24 +75,22 @@ def draw(rows: Sequence[Row]) -> go.Figure:
     for name in ASKED:
         figure = go.Figure()
         for title, gamma, of_row in (
-            (f"gamma {SMALL:g} alone", SMALL, lambda row: row),
+            (f"gamma {SMALL:g} without retrieval", SMALL, lambda row: row),
             (f"gamma {SMALL:g} with retrieval", SMALL, lambda row: row["retrieval"]),
-            (f"gamma {LARGE:g} alone", LARGE, lambda row: row),
+            (f"gamma {LARGE:g} without retrieval", LARGE, lambda row: row),
         ):
             points: dict[float, list[float]] = {}
             for place, n in enumerate(NUMBERS):
                 own = [of_row(row)[name] for row in rows if row["arm"] == arm(gamma, n)]
                 if own and None not in own:
                     points[place] = own
-            add_means(figure, title, points, dash="dash" if "with" in title else "solid")
+            add_means(figure, title, points, dash="dash" if " with " in title else "solid")
         ticks = {"tickvals": list(range(len(NUMBERS))), "ticktext": [f"{n:,}" for n in NUMBERS]}
         figure.update_xaxes(title="exceptions", range=[-0.3, len(NUMBERS) - 0.7], **ticks)
         figure.update_yaxes(title=TITLES[name], range=[-0.04, 1.04])
         panels.append(figures.styled(figure, TITLES[name]))
     drawn = side_by_side(panels, list(TITLES.values()))
-    return drawn.update_layout(
-        title_text="A memory beside small initial weights", colorway=figures.CATEGORIES
-    )
+    return drawn.update_layout(title_text="Retrieval with small initial weights", colorway=figures.CATEGORIES)
 
 
 def main() -> None:

@@ -381,7 +381,7 @@ def _settings(
         whatever[seed] = min(small[name] - large[name] for large, small in pairs)
         most_known["large"][seed] = max(large["id"] for large, _ in pairs)
         most_known["small"][seed] = max(small["id"] for _, small in pairs)
-    at_equal_size = [] if name == "id" else [("more at equal size, whatever the ID", whatever)]
+    at_equal_size = [] if name == "id" else [("difference at equal size, for any ID", whatever)]
     words = f"best ID at gamma {short(LARGE[0])} without decay", f"at {short(SMALL[0])} with"
     return least, [*at_equal_size, *zip(words, most_known.values(), strict=True)]
 

@@ -50,7 +50,7 @@ test-research: $(READY)
 
 # what needs a GPU, on a stand-in that shows wrong devices and waits of the host (docs/speed.md says what it cannot)
 test-standin: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu $$(grep -rl --include='*.py' mark.gpu tests research/tests)
 
 # the notebooks, each in a kernel of its own, and the ten lines of the README
 test-tutorials: $(READY)

@@ -15,6 +15,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ PAPERS = ("quick", "paper-2l1h", "paper-gpt2", "paper-released")
 class Parcel:
     """The checked results of one job."""
 
-    def __init__(self, path: Path, known: Mapping[str, Job]) -> None:
-        """Read and check the files of a job.
+    def __init__(self, path: Path, known: Mapping[str, Job], data: Path | None = None) -> None:
+        """Read and check the files of a job; `data` is as for `run.py`.
 
         Raises:
             ValueError: a file is damaged, the job is not in the queue, other code has run, or a network is
@@ -50,6 +51,8 @@ class Parcel:
             raise ValueError(f"{path} must be of a job of queue.toml, got {name!r}. Mend the queue.")
         self.job = known[name]
         self.choice = Choice(**self.content["choice"])
+        if self.job.data and data:
+            self.choice = replace(self.choice, data=str(data / self.job.data))
         self.commit = commit_of(self.content["source"], path)
         if set(self.content["versions"]) != set(library_versions()):
             raise ValueError(
@@ -72,7 +75,7 @@ def commit_of(code: str, path: Path) -> str:
     Raises:
         ValueError: neither a commit nor this checkout has it.
     """
-    for commit in git("rev-list", "--max-count=500", "HEAD").split():
+    for commit in git("rev-list", "--max-count=100", "HEAD").split():
         entries = [line.split() for line in git("ls-tree", "-r", commit, "anchorlens").splitlines()]
         if code_of({name: blob for *_, blob, name in entries}) == code:
             return commit
@@ -215,9 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/gpu/work"), help="folder of unfinished jobs")
     parser.add_argument("--figures", type=Path, default=ROOT / "docs/images/figures")
     parser.add_argument("--suffix", default=".png", help="of the pictures")
+    parser.add_argument("--data", type=Path, help="folder that holds `cogs`, the files of job d2")
     given = parser.parse_args(arguments)
     known = {job.id: job for job in jobs.queue()}
-    found = [Parcel(path, known) for folder in given.folders for path in sorted(folder.glob("*.json"))]
+    files = [path for folder in given.folders for path in sorted(folder.glob("*.json"))]
+    found = [Parcel(path, known, given.data) for path in files]
     if not found:
         raise SystemExit(
             f"{given.folders[0]} must hold the JSON of a job, got none. Name the --out of run.py."

@@ -42,6 +42,8 @@ from jobs import Choice, Job
 
 RESERVE = 40.0
 """Seconds at the end of a command that are kept for saving states and for writing."""
+LEAST = 1.5
+"""Minutes under which no job is begun that would not end: to choose its precision takes as long."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -101,7 +103,8 @@ def next_job(
         if ended or job.id in tried or (job.data and not given.data) or not fits(job, given.device):
             continue
         needed = job.minutes * work.share_left() * given.scale**2
-        if begun is not None or needed <= left or (job.resumable and not given.last):
+        may_stop = job.resumable and not given.last and left >= LEAST
+        if begun is not None or needed <= left or may_stop:
             found.append((begun is None, job))
     return min(found, key=lambda one: one[0])[1] if found else None
 

@@ -45,6 +45,7 @@ def place(tmp_path, monkeypatch):
     for path in (ROOT / "docs/images/figures").glob("*.json"):
         shutil.copy(path, copied / "docs/images/figures")
     monkeypatch.setattr(jobs, "DONE", copied / "research/gpu/done")
+    monkeypatch.setattr(run, "LEAST", -9.0)  # minutes: a command of none begins a job, and cuts it off
     monkeypatch.setattr(bring_home, "SCRIPTS", copied / "research/figures")
     monkeypatch.setattr(sys, "path", [str(copied / "research/figures"), *sys.path])
     monkeypatch.chdir(tmp_path)
@@ -140,15 +141,15 @@ def test_states_travel_to_another_machine(place):
 
 
 def test_seeds_of_two_commands_are_one_figure_and_one_alone_replaces_none(place):
-    rehearse(QUEUE["a1"])
-    rehearse(QUEUE["a3"], out="out of a3")
-    brought_home(place, "out", "out of a3")
-    path = place / "docs/images/figures/c2_gamma_depth_postnorm_whole_float32.json"
+    rehearse(QUEUE["b"])
+    rehearse(QUEUE["b2"], out="out of b2")
+    brought_home(place, "out", "out of b2")
+    path = place / "docs/images/figures/j3_phases_released_d640_float32.json"
     assert json.loads(path.read_text())["seed"] == [0, 1]
     shutil.rmtree("home")
-    brought_home(place, "out of a3")
-    done = json.loads((jobs.DONE / "a3.json").read_text())
-    assert "give the folders of all of them" in done["figures"]["c2_gamma_depth"]
+    brought_home(place, "out of b2")
+    done = json.loads((jobs.DONE / "b2.json").read_text())
+    assert "give the folders of all of them" in done["figures"]["j3_phases"]
     assert json.loads(path.read_text())["seed"] == [0, 1]
 
 
@@ -235,6 +236,10 @@ class TestTheNextJob:
         assert run.next_job(jobs.queue(), given, 9, ("speed",)).id == "c"
         assert run.next_job(jobs.queue(), given, 0.1, ()) is None
 
+    def test_is_not_begun_where_no_time_is_left_to_choose_its_precision(self, given):
+        assert run.next_job([QUEUE["a1"]], given, run.LEAST - 0.1, ()) is None
+        assert run.next_job([QUEUE["a1"]], given, run.LEAST + 0.1, ()) is QUEUE["a1"]
+
     def test_is_never_one_that_can_neither_end_nor_continue(self, given):
         assert run.next_job([QUEUE["speed"]], given, 2.9, ()) is None
         assert run.next_job([QUEUE["speed"]], given, 3.1, ()) is QUEUE["speed"]
@@ -296,7 +301,7 @@ def test_the_code_that_ran_is_known_by_its_commit():
     head = bring_home.git("rev-parse", "HEAD").strip()
     entries = [line.split() for line in bring_home.git("ls-tree", "-r", head, "anchorlens").splitlines()]
     code = run.code_of({name: blob for *_, blob, name in entries})
-    commits = bring_home.git("rev-list", "--max-count=500", "HEAD").split()
+    commits = bring_home.git("rev-list", "--max-count=100", "HEAD").split()
     found = bring_home.commit_of(code, Path("x"))
     assert found in commits and not bring_home.git("diff", found, head, "--", "anchorlens/*.py")
     with pytest.raises(ValueError, match="committed"):

@@ -45,6 +45,7 @@ from anchorlens.tasks.shared.phases import CLEAR, FIT_THRESHOLD
 from anchorlens.verdict import READINGS, take_readings
 from calibration.numbers import at_end
 from calibration.runs import GROUPS, runs
+from calibration.tables import TITLES
 from weightwatcher_alpha import weightwatcher_alpha
 from zoo import ARCHIVE, TABLE
 
@@ -222,7 +223,7 @@ def page(measured: Benchmark | None) -> str:
         n_models=N_MODELS,
         n_draws=N_DRAWS,
         least_tasks=LEAST_TASKS,
-        groups=HELD_OUT,
+        groups=[TITLES.get(group, group) for group in HELD_OUT],
     )
 
 

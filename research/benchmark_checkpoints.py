@@ -4,11 +4,12 @@
     python research/benchmark_checkpoints.py reference page # what changes where a reading does
 
     checkpoints   anchorlens/extras/benchmark/checkpoints.zip, from the zoo's table and archive (zoo.py)
-    reference     anchorlens/extras/benchmark/reference.json: our readings, and WeightWatcher's alpha
+    reference     anchorlens/extras/benchmark/reference.json: our readings, and WeightWatcher's alpha;
+                  --only holdout measures one probe again and keeps what is stored of the others
     page          docs/benchmark.md, from benchmark.md.jinja beside this file
 
-The models are those of held-out runs alone, by a rule that asks no reading (`choose`). On one core the
-first step takes ten minutes and the second a quarter of an hour; WeightWatcher is in the extra `research`.
+The models are those of held-out runs alone, by a rule that uses no reading (`choose`). On one core the first
+step takes ten minutes and the second twenty; WeightWatcher is in the extra `research`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ import pandas as pd
 from anchorlens.extras.benchmark import (
     Benchmark,
     BenchmarkModel,
+    ReadingScore,
     reference,
+    rescored,
     save_models,
     score_models,
     shipped_models,
@@ -41,6 +44,8 @@ from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents
 from anchorlens.files.safe import tensors_in
 from anchorlens.files.writing import atomic_write
+from anchorlens.probes import holdout
+from anchorlens.probes.any_model.holdout import Holdout
 from anchorlens.tasks.shared.phases import CLEAR, FIT_THRESHOLD
 from anchorlens.verdict import READINGS, take_readings
 from calibration.numbers import at_end
@@ -59,6 +64,12 @@ MOST_BYTES = 12_000_000
 SEED = 2501
 """Of the order in which runs of one kind and task come."""
 STEPS = ("checkpoints", "reference", "page")
+SCORED: Mapping[str, Callable[..., Any]] = {
+    "readings": take_readings,
+    "holdout": holdout,
+    "weightwatcher_alpha": weightwatcher_alpha,
+}
+"""What is scored on the models, in this order."""
 TEMPLATE = Path(__file__).parent / "benchmark.md.jinja"
 PAGE = Path(__file__).parents[1] / "docs/benchmark.md"
 
@@ -191,11 +202,34 @@ def make_checkpoints(
     print(f"{out}: {len(models)} models, {n_bytes:,} bytes", flush=True)
 
 
-def make_reference(models: Sequence[tuple[BenchmarkModel, Checkpoint]], out: Path) -> None:
-    """Score our readings and WeightWatcher's alpha, as one result."""
-    ours, alpha = (score_models(probe, models) for probe in (take_readings, weightwatcher_alpha))
-    failures = {**ours.failures, **alpha.failures}
-    both = Benchmark("reference", (*ours.readings, *alpha.readings), ours.models, failures)
+def make_reference(
+    models: Sequence[tuple[BenchmarkModel, Checkpoint]], out: Path, only: Sequence[str] = tuple(SCORED)
+) -> None:
+    """Score what stands in `SCORED` on the models, as one result.
+
+    Args:
+        models: as `shipped_models` returns them.
+        out: the file; of what is not measured now, its values are kept and scored again.
+        only: names in `SCORED` that are measured now.
+
+    Raises:
+        ValueError: `out` does not have these models.
+    """
+    kept: tuple[ReadingScore, ...] = ()
+    failures: dict[str, str] = {}
+    if set(only) != set(SCORED):
+        stored = Benchmark.from_json(out.read_bytes())
+        asked = tuple(about for about, _ in models)
+        if stored.models != asked:
+            raise ValueError(f"{out} must have the models of the benchmark; leave out --only")
+        kept = tuple(rescored(reading, asked) for reading in stored.readings)
+        failures = dict(stored.failures)
+    measured = {name: score_models(SCORED[name], models) for name in only}
+    found = {reading.name: reading for one in measured.values() for reading in one.readings}
+    readings = {reading.name: reading for reading in kept} | found
+    for name, one in measured.items():
+        failures |= {model: f"{name}: {why}" for model, why in one.failures.items()}
+    both = Benchmark("reference", tuple(readings.values()), tuple(about for about, _ in models), failures)
     with atomic_write(out) as file:
         file.write((json.dumps(both.to_dict(), indent=1) + "\n").encode())
     print(f"{out}: {len(both.readings)} readings", flush=True)
@@ -204,6 +238,7 @@ def make_reference(models: Sequence[tuple[BenchmarkModel, Checkpoint]], out: Pat
 def page(measured: Benchmark | None) -> str:
     """docs/benchmark.md; without numbers as long as nothing is measured."""
     sees = {reading.name: reading.sees for reading in READINGS} | {"weightwatcher_alpha": "weights"}
+    sees |= {f"holdout.{reading}": "training data" for reading in Holdout.readings}
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -234,6 +269,7 @@ def main() -> None:
     parser.add_argument("step", nargs="*", help=f"{', '.join(STEPS)}; all if left out")
     parser.add_argument("--table", type=Path, default=TABLE, help="of the zoo")
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help="of the zoo's last checkpoints")
+    parser.add_argument("--only", choices=SCORED, action="append", help="of the step reference")
     parser.add_argument("--incomplete", action="store_true", help="choose although held-out runs are missing")
     given = parser.parse_args()
     steps = given.step or STEPS
@@ -243,7 +279,7 @@ def main() -> None:
         if "checkpoints" in steps:
             make_checkpoints(given.table, given.archive, CHECKPOINTS, incomplete=given.incomplete)
         if "reference" in steps:
-            make_reference(shipped_models(), REFERENCE)
+            make_reference(shipped_models(), REFERENCE, given.only or tuple(SCORED))
         if "page" in steps:
             PAGE.write_text(page(reference()), encoding="utf-8")
             print(PAGE)

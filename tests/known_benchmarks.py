@@ -13,7 +13,8 @@ TASKS = ("task a", "task b", "task c")
 def about(name, ending, task):
     """A model of which is known what a test says."""
     regime = "conflict" if "solution" in ending else "reasoning"
-    return BenchmarkModel(name, ending, task, "shifts", regime, ending, 1.0, 0.5, 0.25)
+    held_out_keys = 0.1 if ending == "Phase 1" else 0.5 if ending == "another solution" else 0.95
+    return BenchmarkModel(name, ending, task, "shifts", regime, ending, 1.0, held_out_keys, 0.25)
 
 
 def known_models(n_each=3):

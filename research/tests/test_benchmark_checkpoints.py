@@ -13,7 +13,7 @@ from known_benchmarks import TINY, ending_number, known_models
 
 import benchmark_checkpoints as command
 from anchorlens import AnchorTask, Checkpoint, TrainConfig, build_model, save_checkpoint
-from anchorlens.extras.benchmark import score_models, shipped, shipped_models
+from anchorlens.extras.benchmark import Benchmark, score_models, shipped, shipped_models
 from anchorlens.extras.benchmark.questions import ENDINGS
 from calibration.runs import FITTED, GROUPS
 
@@ -181,18 +181,37 @@ class TestPage:
 
     def test_it_has_a_row_for_every_reading_and_kind(self, monkeypatch, tmp_path):
         models = known_models()
-        monkeypatch.setattr(command, "take_readings", lambda model, task: {"stable_rank.w_q_normalized": 1.0})
 
         def weightwatcher_alpha(model, task):
             return ending_number(model, task)
 
-        monkeypatch.setattr(command, "weightwatcher_alpha", weightwatcher_alpha)
-        command.make_reference(models, tmp_path / "reference.json")
+        def readings(model, task):
+            return {"stable_rank.w_q_normalized": 1.0}
+
+        monkeypatch.setattr(
+            command, "SCORED", {"readings": readings, "weightwatcher_alpha": weightwatcher_alpha}
+        )
+        command.make_reference(models, tmp_path / "reference.json", ("readings", "weightwatcher_alpha"))
         monkeypatch.setattr(shipped, "REFERENCE", tmp_path / "reference.json")
         page = command.page(shipped.reference())
-        assert "| `weightwatcher_alpha` | weights | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00" in page
+        assert "| `weightwatcher_alpha` | weights | 0.00 (0.00 to 0.00) | 1.00 (1.00 to 1.00) | 1.00" in page
         assert "| `stable_rank.w_q_normalized` | weights | 0.50 (0.50 to 0.50) |" in page
         assert "| Phase 1 | 3 | 3 |" in page and "15 models of 3 tasks: fewer than 60 runs qualified." in page
+
+    def test_a_probe_is_measured_again_and_the_others_are_kept(self, monkeypatch, tmp_path):
+        models, out = known_models(), tmp_path / "reference.json"
+        scored = {"one": lambda model, task: {"one": 1.0}, "other": ending_number}
+        monkeypatch.setattr(command, "SCORED", scored)
+        command.make_reference(models, out, ("one", "other"))
+        scored["one"] = lambda model, task: {"one": ending_number(model, task)}
+        command.make_reference(models, out, ("one",))
+        found = {
+            reading.name: reading.scores["composes"].auc
+            for reading in Benchmark.from_json(out.read_bytes()).readings
+        }
+        assert found == {"one": 1, "ending_number": 1}
+        with pytest.raises(ValueError, match="must have the models of the benchmark; leave out --only"):
+            command.make_reference(models[:-1], out, ("one",))
 
     def test_steps_are_checked(self, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["benchmark_checkpoints.py", "pages"])

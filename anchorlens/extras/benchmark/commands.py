@@ -37,7 +37,7 @@ def benchmark_command(
     """Score your own probe on 60 models whose solution is known.
 
     A probe is a function (model, task) whose return annotation is float, a mapping from names to numbers, or
-    a ProbeResult. Each of its readings is scored on three questions by the AUC, next to the readings of the
+    a ProbeResult. Each of its readings is scored on four questions by the AUC, next to the readings of the
     verdict and WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
 
     Examples:

@@ -33,6 +33,7 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
         shared_yaxes=True,
         horizontal_spacing=0.03,
         subplot_titles=list(QUESTIONS),
+        x_title="AUC (dotted line: no information)",
     )
     for column, question in enumerate(QUESTIONS, start=1):
         for name, colour, readings in groups:
@@ -44,8 +45,7 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
     names = [plotly_text(reading.name) for reading in shown]
     figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=names, range=[-0.6, len(shown) - 0.4])
     figure.update_xaxes(range=[-0.06, 1.06])
-    figure.update_xaxes(title="AUC (dotted line: no information)", row=1, col=2)
-    drawn = styled(figure, "How well each reading separates models", width=900, height=190 + 22 * len(shown))
+    drawn = styled(figure, "How well each reading separates models", width=1000, height=190 + 22 * len(shown))
     longest = max(len(name) for name in names)
     return drawn.update_layout(margin_l=40 + 7 * longest, margin_t=80)
 

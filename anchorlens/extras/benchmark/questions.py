@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from anchorlens.configuration import documented
+
+if TYPE_CHECKING:
+    from anchorlens.extras.benchmark.result import BenchmarkModel
 
 Ending = Literal["Phase 1", "Phase 2", "Phase 3", "inferential solution", "another solution"]
 """How a run ended: its phase in `reasoning`; in `conflict`, whether it composes for unseen pairs."""
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
+Outcome = Literal["memorised", "learnt a rule", "between"]
+"""Whether a model answers held-out keys, relative to its training data."""
 
 
 @documented
@@ -20,13 +25,24 @@ class BenchmarkQuestion:
 
     asks: str
     """The question in words."""
-    no: tuple[Ending, ...]
-    """Endings for which the answer is no."""
-    yes: tuple[Ending, ...]
-    """Endings for which the answer is yes; an AUC near 1 means that these models have the larger values."""
+    no: tuple[Ending | Outcome, ...]
+    """Endings or outcomes for which the answer is no."""
+    yes: tuple[Ending | Outcome, ...]
+    """Those for which the answer is yes; an AUC near 1 means that these models have the larger values."""
+
+    def answer(self, model: BenchmarkModel) -> bool | None:
+        """Whether a model is one with yes (True) or with no (False); None where it is neither."""
+        known = {model.ending, model.outcome}
+        return True if known & {*self.yes} else False if known & {*self.no} else None
 
 
 QUESTIONS: Mapping[str, BenchmarkQuestion] = {
+    "memorised": BenchmarkQuestion(
+        "has it memorised its training data (accuracy on held-out keys at most 0.3 of that on training data, "
+        "against at least 0.9)?",
+        ("learnt a rule",),
+        ("memorised",),
+    ),
     "generalises": BenchmarkQuestion(
         "does it answer held-out keys (Phase 2 and 3 against Phase 1)?", ("Phase 1",), ("Phase 2", "Phase 3")
     ),

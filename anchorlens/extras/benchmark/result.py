@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from anchorlens.configuration import documented
-from anchorlens.extras.benchmark.questions import QUESTIONS, Ending
+from anchorlens.extras.benchmark.questions import QUESTIONS, Ending, Outcome
 from anchorlens.records import Count, Name, Record, Share, Text
 from anchorlens.views import figure, html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+
+MEMORISED, LEARNT = 0.3, 0.9
+"""Largest and smallest accuracy on held-out keys, relative to training data, of these outcomes."""
 
 
 @documented
@@ -39,6 +43,16 @@ class BenchmarkModel(Record):
     """Accuracy on held-out keys."""
     ood: Share
     """Accuracy on unseen pairs, against the composition."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether it answers held-out keys.
+
+        `memorised`: its accuracy on them is at most 0.3 of that on its training data; `learnt a rule`: at
+        least 0.9 of it; else `between`.
+        """
+        relative = self.id / self.train if self.train else 0.0
+        return "memorised" if relative <= MEMORISED else "learnt a rule" if relative >= LEARNT else "between"
 
 
 @documented

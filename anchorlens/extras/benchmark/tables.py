@@ -50,8 +50,8 @@ def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
 def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
     """The meaning of each question and its number of models, the failures, and the source of other rows."""
     for name, question in QUESTIONS.items():
-        n_no, n_yes = (sum(m.ending in side for m in result.models) for side in (question.no, question.yes))
-        yield f"{name}: {question.asks} {n_yes} against {n_no} models."
+        answers = [question.answer(model) for model in result.models]
+        yield f"{name}: {question.asks} {answers.count(True)} against {answers.count(False)} models."
     if result.failures:
         shown = list(result.failures.items())[:MOST_FAILURES]
         said = "; ".join(f"{safe_text(model)}: {safe_text(why)}" for model, why in shown)

@@ -54,12 +54,13 @@ class TestScores:
     def test_a_reading_that_knows_the_ending(self):
         """0, 1, 2 for Phase 1, 2, 3; 3 for the inferential solution, 4 for the others: the last is below."""
         result = benchmark(ending_number)
-        assert aucs(result) == {"generalises": 1, "composes": 1, "inferential": 0}
+        assert aucs(result) == {"memorised": 0, "generalises": 1, "composes": 1, "inferential": 0}
         score = result.readings[0].scores["generalises"]
         assert (score.n_no, score.n_yes, score.n_missing, score.low, score.high) == (3, 6, 0, 1, 1)
         assert result.readings[0].telling == 0.5 and not result.failures
         assert repr(result) == (
-            "Benchmark(ending_number, AUC: generalises 1.00 (1.00 to 1.00), composes 1.00 (1.00 to 1.00), "
+            "Benchmark(ending_number, AUC: memorised 0.00 (0.00 to 0.00), generalises 1.00 (1.00 to 1.00), "
+            "composes 1.00 (1.00 to 1.00), "
             "inferential 0.00 (0.00 to 0.00); 15 models)"
         )
 
@@ -103,7 +104,25 @@ class TestScores:
         for question in QUESTIONS.values():
             assert not set(question.yes) & set(question.no)
         asked = {ending for one in QUESTIONS.values() for ending in (*one.yes, *one.no)}
-        assert asked == {one.ending for one, _ in models}
+        assert asked == {one.ending for one, _ in models} | {"memorised", "learnt a rule"}
+
+    @pytest.mark.parametrize(
+        ("train", "held_out", "outcome", "answer"),
+        [
+            (1.0, 0.3, "memorised", True),
+            (0.5, 0.16, "between", None),
+            (1.0, 0.89, "between", None),
+            (0.9, 0.81, "learnt a rule", False),
+            (0.0, 0.0, "memorised", True),
+        ],
+    )
+    def test_memorised_compares_held_out_keys_with_training_data(
+        self, models, train, held_out, outcome, answer
+    ):
+        """In both regimes, whatever the phase."""
+        for known, _ in models:
+            one = dataclasses.replace(known, train=train, id=held_out)
+            assert (one.outcome, QUESTIONS["memorised"].answer(one)) == (outcome, answer)
 
 
 class TestBadProbes:
@@ -111,7 +130,7 @@ class TestBadProbes:
     def test_no_value_is_counted_and_no_failure(self, value):
         result = benchmark(lambda model, task: value if place(model, task) == 0 else 1.0)
         assert not result.failures
-        assert [score.n_missing for score in result.readings[0].scores.values()] == [3, 2, 2]
+        assert [score.n_missing for score in result.readings[0].scores.values()] == [4, 3, 2, 2]
         assert set(benchmark(lambda model: value).readings[0].scores["composes"].to_dict().values()) == {
             None, 0, 6,
         }  # fmt: skip
@@ -259,9 +278,13 @@ class TestShown:
         ours, mine = benchmark(lambda model, task: {"ours": ending_number(model, task)}), benchmark(place)
         table = benchmark_table(mine, ours)
         assert [row[0].text for row in table.rows] == ["ours", "place"] and table.strong == [False, True]
-        alone = ("reading", "generalises?", "composes?", "inferential?", "no value")
+        alone = ("reading", "memorised?", "generalises?", "composes?", "inferential?", "no value")
         assert table.columns == (*alone, "source")
-        assert table.rows[0][1:] == ("1.00 (1.00 to 1.00)",) * 2 + ("0.00 (0.00 to 0.00)", "", "anchorlens")
+        assert table.rows[0][1:] == (
+            "0.00 (0.00 to 0.00)",
+            *("1.00 (1.00 to 1.00)",) * 2,
+            *("0.00 (0.00 to 0.00)", "", "anchorlens"),
+        )
         assert table.rows[1][-1] == "yours" and benchmark_table(mine).columns == alone
         assert not any(benchmark_table(mine).strong)
         assert overview(mine).startswith(f"place: 15 models of {len(TASKS)} tasks. AUC")
@@ -271,7 +294,7 @@ class TestShown:
     def test_the_picture_has_a_panel_for_each_question(self):
         figure = benchmark(ending_number).plot()
         dots = [(trace.x[0], trace.error_x.array[0]) for trace in figure.data if trace.x]
-        assert dots == [(1, 0), (1, 0), (0, 0)]
+        assert dots == [(0, 0), (1, 0), (1, 0), (0, 0)]
         assert figure.layout.yaxis.ticktext == ("ending_number",)
 
     def test_ours_stand_beside_where_they_are_known(self):

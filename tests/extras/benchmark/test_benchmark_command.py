@@ -138,7 +138,7 @@ def test_nan_on_all_models_is_no_value_and_no_error(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def f(model) -> float:\n    return float('nan')")
     (row,) = [line for line in call("benchmark", path).stdout.splitlines() if "│ f " in line]
-    assert row.count("none") == 3 and "15" in row
+    assert row.count("none") == 4 and "15" in row
 
 
 def test_damaged_or_missing_models_end_with_their_codes(file, tmp_path, monkeypatch):

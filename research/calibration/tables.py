@@ -159,7 +159,7 @@ def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], *, of_phases:
     table = _table(*columns, "calibration error")
     for group, some in by_group(said).items():
         mine = [one for one in left_out if one.group == group] or some
-        name = f"{_title(group)}, each task left out" if mine is not some else _title(group)
+        name = f"{_title(group)}, leave-one-task-out" if mine is not some else _title(group)
         if not mine:
             continue
         clear = [one for one in mine if not one.borderline]
@@ -205,7 +205,7 @@ def not_quite_fit_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table
     parts = {
         ALL: [one for one in said if is_held_out(one.group)],
         "repeats": [one for one in said if one.group in AGAIN],
-        "fit, each task left out": left_out,
+        "fit, leave-one-task-out": left_out,
     }
     for name, some in parts.items():
         before = [one for one in some if one.sure >= one.least]

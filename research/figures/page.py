@@ -261,7 +261,7 @@ def network(numbers: Numbers, *, samples: bool = True) -> str:
         f"gamma {settings('gamma')}",
     ]
     seeds = f"seed{'' if len(found['seed']) == 1 else 's'} {whole('seed')}"
-    return f"{', '.join(model)}; {', '.join(recipe)}; {seeds}."
+    return f"{model[0]} with {', '.join(model[1:])}; {', '.join(recipe)}; {seeds}."
 
 
 def others(script: str, name: str | None = None) -> str:

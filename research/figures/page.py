@@ -392,10 +392,11 @@ def job_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _together(values: Sequence[Any]) -> str:
-    """The values of the seeds: numbers as anywhere, words with how many seeds have them."""
+    """The values of the seeds: numbers as anywhere, different words with how many seeds have each."""
     if any(isinstance(value, str) for value in values):
         words = [str(value) for value in values]
-        return ", ".join(f"{word} ({words.count(word)})" for word in dict.fromkeys(words))
+        counted = [f"{word} ({words.count(word)})" for word in dict.fromkeys(words)]
+        return words[0] if len(counted) == 1 else ", ".join(counted)
     whole = all(value is None or float(value).is_integer() and abs(value) > 1 for value in values)
     return numerals.each(values, 0 if whole else 2)
 

@@ -38,12 +38,20 @@ PAPERS = ("quick", "paper-2l1h", "paper-gpt2", "paper-released")
 class Parcel:
     """The checked results of one job."""
 
-    def __init__(self, path: Path, known: Mapping[str, Job], data: Path | None = None) -> None:
-        """Read and check the files of a job; `data` is as for `run.py`.
+    def __init__(
+        self, path: Path, known: Mapping[str, Job], data: Path | None = None, *, rehearsal: bool = False
+    ) -> None:
+        """Read and check the files of a job.
+
+        Args:
+            path: the JSON of the job.
+            known: id -> the jobs of the queue.
+            data: as for `run.py`.
+            rehearsal: whether a rehearsal is taken too.
 
         Raises:
-            ValueError: a file is damaged, the job is not in the queue, other code has run, or a network is
-                missing or not of the queue.
+            ValueError: a file is damaged, the job is a rehearsal or not in the queue, other code has run, or
+                a network is missing or not of the queue.
         """
         self.content, self.tensors = parcel.unpack(path)
         name = self.content["job"]
@@ -51,6 +59,8 @@ class Parcel:
             raise ValueError(f"{path} must be of a job of queue.toml, got {name!r}. Mend the queue.")
         self.job = known[name]
         self.choice = Choice(**self.content["choice"])
+        if self.choice.scale != 1 and not rehearsal:
+            raise ValueError(f"{path} must be of a whole job, got a rehearsal. Give --rehearsal in a copy.")
         if self.job.data and data:
             self.choice = replace(self.choice, data=str(data / self.job.data))
         self.commit = commit_of(self.content["source"], path)
@@ -219,10 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figures", type=Path, default=ROOT / "docs/images/figures")
     parser.add_argument("--suffix", default=".png", help="of the pictures")
     parser.add_argument("--data", type=Path, help="folder that holds `cogs`, the files of job d2")
+    parser.add_argument(
+        "--rehearsal", action="store_true", help="take rehearsals; only in a copy of the repository"
+    )
     given = parser.parse_args(arguments)
     known = {job.id: job for job in jobs.queue()}
     files = [path for folder in given.folders for path in sorted(folder.glob("*.json"))]
-    found = [Parcel(path, known, given.data) for path in files]
+    found = [Parcel(path, known, given.data, rehearsal=given.rehearsal) for path in files]
     if not found:
         raise SystemExit(
             f"{given.folders[0]} must hold the JSON of a job, got none. Name the --out of run.py."

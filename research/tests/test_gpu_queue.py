@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,14 @@ import torch
 import bring_home
 import jobs
 import measurements
+import page
 import parcel
 import run
 from anchorlens.extras.sweep import open_sweep
 from anchorlens.extras.sweep.cells import cell_ids
 from anchorlens.files.checkpoint import library_versions
 from claims import main_claims
+from shared import numerals
 
 ROOT = Path(__file__).parents[2]
 SCALE = 0.0002
@@ -60,7 +63,7 @@ def rehearse(job, *arguments, minutes=5, out="out", work="work", device="cpu"):
 
 def brought_home(place, *folders):
     figures = str(place / "docs/images/figures")
-    bring_home.main([*folders, "--home", "home", "--figures", figures, "--suffix", ".html"])
+    bring_home.main([*folders, "--rehearsal", "--home", "home", "--figures", figures, "--suffix", ".html"])
     return (place / "docs/replication/gpu.md").read_text()
 
 
@@ -101,7 +104,7 @@ def test_the_speed_is_measured_and_brought_home(place):
     page = brought_home(place, "out")
     done = json.loads((jobs.DONE / "speed.json").read_text())
     assert [row["matmul"] for row in done["rows"]] == ["float32", "bf16"]
-    assert all(0 < row["share_of_limit"] < 1.5 and row["kernels"] for row in done["rows"])
+    assert all(row["share_of_limit"] > 0 and row["kernels"] for row in done["rows"])
     assert "| bf16 |" in page
 
 
@@ -131,7 +134,7 @@ def test_states_travel_to_another_machine(place):
     rehearse(job, minutes=0)
     rehearse(job, "--last", minutes=0)
     assert {path.name for path in Path("out").iterdir()} == {"a1.states.json", "a1.states.0"}
-    bring_home.main(["out", "--work", "other"])
+    bring_home.main(["out", "--rehearsal", "--work", "other"])
     there = run.Work(job, Path("other"))
     assert there.share_left() == run.Work(job, Path("work")).share_left() and not jobs.is_done(job)
     for work in ("work", "other"):
@@ -195,6 +198,7 @@ class TestParcels:
     ("changed", "message"),
     [
         ({"job": "z"}, "must be of a job of queue.toml"),
+        ({"choice": {"scale": 0.01}}, "must be of a whole job"),
         ({"source": "0" * 64}, "must be of code that is committed"),
         ({"versions": {}}, "must name the versions"),
         ({"networks": {}}, "must hold the 2 networks"),
@@ -306,3 +310,28 @@ def test_the_code_that_ran_is_known_by_its_commit():
     assert found in commits and not bring_home.git("diff", found, head, "--", "anchorlens/*.py")
     with pytest.raises(ValueError, match="committed"):
         bring_home.commit_of("0" * 64, Path("x"))
+
+
+def test_the_page_says_which_outcomes_wait_for_which_job():
+    text = (ROOT / "docs/replication/gpu.md").read_text()
+    for job in QUEUE.values():
+        assert f"| {job.id} | {job.decides} |" in text
+    waits = re.search(r"## Outcomes that may change\n\n(.*?)\n\n", text, re.DOTALL)[1].splitlines()[2:]
+    claimed = {figure for job in QUEUE.values() for figure in job.claims if not jobs.is_done(job)}
+    assert len(waits) == len(claimed)
+    for figure in claimed:
+        ids = [job.id for job in QUEUE.values() if figure in job.claims and not jobs.is_done(job)]
+        assert any(line.endswith(f"| {numerals.joined(ids)} |") for line in waits)
+
+
+def test_a_table_of_results_by_hand():
+    rows = [
+        {"gamma": 0.5, "seed": seed, "label": label, "id": known, "step": 300, "kernels": []}
+        for seed, label, known in ((0, "Phase 1", 0.25), (1, "Phase 3", 1.0), (2, "Phase 1", None))
+    ]
+    assert page.job_table(rows).splitlines() == [
+        "| gamma | label | id | step |",
+        "|---|---|---|---|",
+        "| 0.5 | Phase 1 (2), Phase 3 (1) | 0.25 1.00 - | 300 300 300 |",
+    ]
+    assert page.job_table([{"matmul": "tf32", "ms": 1.5}]).splitlines()[2] == "| tf32 | 1.50 |"

@@ -244,6 +244,13 @@ class TestWords:
         assert word(narrow, answer(None, 0.9, d_model=400)) == "replicated"
         assert word(answer(None, 0.9, d_model=400)) == "not reached"
 
+    def test_of_equal_widths_the_one_that_saw_the_most_sequences(self):
+        part, whole = answer(0.9, 0.9), answer(0.2, 0.2)
+        part.numbers["network"].update(total_steps=[20_000], batch_size=[512])
+        whole.numbers["network"].update(total_steps=[92_190], batch_size=[2048])
+        assert word(part, whole) == word(whole, part) == "right direction"
+        assert word(whole, answer(0.0, 0.0, d_model=400)) == "not replicated"
+
     def test_of_several_corpora_the_worst_and_without_the_state_not_asked(self):
         claim = main_claims.read()["J7A"]  # sizes and protocol are ours; dead zone 0.02, size 0.1
         ours = {"variant": "gpt2", "claim": claim}

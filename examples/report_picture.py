@@ -21,7 +21,7 @@ from anchorlens import classify
 from anchorlens.training.checkpoints import shipped
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 1280, 1215
+WIDTH, HEIGHT = 1280, 1245
 """Pixels: the page down to the last of the readings that it shows first."""
 
 

@@ -100,7 +100,7 @@ def next_job(
         work = Work(job, given.work)
         begun = work.begun
         ended = jobs.is_done(job) or (begun is not None and ("sent" in begun or "error" in begun))
-        if ended or job.id in tried or (job.data and not given.data) or not fits(job, given.device):
+        if ended or job.id in tried or (job.data and not given.data) or not fits(job, given):
             continue
         needed = job.minutes * work.share_left() * given.scale**2
         may_stop = job.resumable and not given.last and left >= LEAST
@@ -109,10 +109,11 @@ def next_job(
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
-def fits(job: Job, device: str) -> bool:
+def fits(job: Job, given: argparse.Namespace) -> bool:
     """Whether the card has the memory; a CPU is for rehearsals, which need little."""
-    chosen = choose_device(device)
-    return chosen.type == "cpu" or torch.cuda.mem_get_info(chosen)[0] > job.memory_gib * 2**30
+    chosen = choose_device(given.device)
+    needed = job.memory_gib * given.scale * 2**30
+    return chosen.type == "cpu" or torch.cuda.mem_get_info(chosen)[0] > needed
 
 
 def begin(work: Work, given: argparse.Namespace) -> dict[str, Any]:

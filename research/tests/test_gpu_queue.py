@@ -55,7 +55,7 @@ def place(tmp_path, monkeypatch):
     return copied
 
 
-def rehearse(job, *arguments, minutes=5, out="out", work="work", device="cpu"):
+def rehearse(job, *arguments, minutes=60, out="out", work="work", device="cpu"):
     data = ["--data", str(COGS)] if job.data else []
     asked = ["--only", job.id, "--minutes", str(minutes), "--out", out, "--work", work, "--device", device]
     run.main([*asked, "--scale", str(SCALE), *data, *arguments])
@@ -89,14 +89,14 @@ def test_a_job_is_cut_off_continued_and_brought_home(job, place):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["a1", "g"])
-def test_a_job_is_cut_off_and_continued_on_the_device(name, place):
-    rehearse(QUEUE[name], minutes=0, device="cuda")
-    assert 0 < run.Work(QUEUE[name], Path("work")).share_left() < 1
-    rehearse(QUEUE[name], device="cuda")
-    content, _ = parcel.unpack(Path("out") / f"{name}.json")
-    assert content["choice"]["matmul"] == QUEUE[name].matmul  # on the stand-in tf32 is float32, and agrees
-    assert len(content["networks"]) == len(jobs.runs(QUEUE[name], jobs.Choice(**content["choice"]), "cpu"))
+@pytest.mark.parametrize("job", REHEARSED)
+def test_a_job_is_cut_off_and_continued_on_the_device(job, place):
+    rehearse(job, minutes=0, device="cuda")
+    assert 0 < run.Work(job, Path("work")).share_left() < 1
+    rehearse(job, device="cuda")
+    content, _ = parcel.unpack(Path("out") / f"{job.id}.json")
+    assert content["choice"]["matmul"] == job.matmul  # on the stand-in tf32 is float32, and agrees
+    assert len(content["networks"]) == len(jobs.runs(job, jobs.Choice(**content["choice"]), "cpu"))
 
 
 def test_the_speed_is_measured_and_brought_home(place):

@@ -193,7 +193,7 @@ class TestEvidenceRow:
 
     def test_odds_are_raised_and_lowered(self):
         text = "".join(Page(evidence_row(EVIDENCE[0])).texts)
-        assert "3: ×8.2" in text and "2 (no comm.): ÷3.3" in text and "1: ÷1.6" in text
+        assert "3: ×8.2" in text and "2 (not comm.): ÷3.3" in text and "1: ÷1.6" in text
         assert "2 with:" not in text  # its odds stay
         assert "none" in "".join(Page(evidence_row(EVIDENCE[2])).texts)
 

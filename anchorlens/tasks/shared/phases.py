@@ -82,7 +82,7 @@ PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
 LABELS = tuple(PHASES)
 """The phases, with Phase 2 in its two forms."""
 
-SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 (no comm.)", "2 (comm.)", "3"), strict=True))
+SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 (not comm.)", "2 (comm.)", "3"), strict=True))
 """Label of a phase -> its short form after the word Phase, where space is short."""
 
 COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))

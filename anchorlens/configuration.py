@@ -160,7 +160,7 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
         what: is named so: field, option, argument.
 
     Raises:
-        ValueError: one is not there; the message suggests the closest.
+        ValueError: a name was not found; the message suggests the closest.
     """
     for name in given:
         if name not in names:

@@ -80,7 +80,7 @@ def installed(
 ) -> Iterator[tuple[Any, str]]:
     """Load what installed packages bring, in the order of their names, each with its origin in words.
 
-    A product of ours whose folder is not there is passed over.
+    A product of ours whose folder was not found is passed over.
 
     Args:
         group: of the entry points: `anchorlens.tasks`.
@@ -117,7 +117,7 @@ def what_to_install(group: str, name: object) -> str | None:
 
 
 def _missing_product(point: metadata.EntryPoint) -> str | None:
-    """The product of ours that an entry point belongs to, if its folder is not there."""
+    """The product of ours that an entry point belongs to, if its folder was not found."""
     product = ".".join(point.module.split(".")[:3])
     if not product.startswith("anchorlens.extras."):
         return None

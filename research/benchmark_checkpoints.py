@@ -33,13 +33,13 @@ from anchorlens.extras.benchmark import (
     BenchmarkModel,
     ReadingScore,
     reference,
-    rescored,
     save_models,
     score_models,
     shipped_models,
 )
 from anchorlens.extras.benchmark.auc import LEAST_TASKS, N_DRAWS
 from anchorlens.extras.benchmark.questions import ENDINGS, QUESTIONS, Ending
+from anchorlens.extras.benchmark.run import _scores
 from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents
 from anchorlens.files.safe import tensors_in
@@ -222,7 +222,10 @@ def make_reference(
         asked = tuple(about for about, _ in models)
         if stored.models != asked:
             raise ValueError(f"{out} must have the models of the benchmark; leave out --only")
-        kept = tuple(rescored(reading, asked) for reading in stored.readings)
+        kept = tuple(
+            ReadingScore(reading.name, _scores(asked, reading.values), reading.values)
+            for reading in stored.readings
+        )
         failures = dict(stored.failures)
     measured = {name: score_models(SCORED[name], models) for name in only}
     found = {reading.name: reading for one in measured.values() for reading in one.readings}

@@ -20,12 +20,12 @@ def file_option(help: str) -> Any:
 
 Checkpoint = Annotated[
     Path,
-    typer.Argument(help="A checkpoint: a file or folder of any kind that classify reads.", readable=False),
+    typer.Argument(help="A checkpoint in any format that classify accepts.", readable=False),
 ]
 CheckpointsUnlessList = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="A checkpoint: a file or folder of any kind that classify reads. With --along: folders of runs.",
+        help="A checkpoint in any format that classify accepts. With --along: folders of runs.",
         readable=False,
     ),
 ]

@@ -146,7 +146,7 @@ def demo_command(
 ) -> None:
     """Classify four shipped models, one of each phase.
 
-    It prints the verdicts, and writes a report with every picture into --out.
+    Print the verdicts, and write a report with every picture into --out.
 
     Examples:
         anchorlens demo

@@ -21,7 +21,7 @@ _MOST_DRAWN = 12_000_000
 _HELD = {"_parameters": "weights", "_buffers": "buffers", "_modules": "modules", "training": "training mode"}
 """Attribute of a module -> what it holds, in words."""
 _NOTHING = object()
-"""The value of an attribute that is not there."""
+"""The value of an attribute that does not exist."""
 
 
 @contextlib.contextmanager

@@ -136,7 +136,7 @@ def task_class(kind: object = None) -> type[Task]:
 
 
 def is_task(value: object) -> bool:
-    """Whether something is a task, of whatever kind."""
+    """Return whether a value is a task of any class."""
     return isinstance(value, Task)
 
 

@@ -54,7 +54,7 @@ def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[Trajectory
 
 
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
-    """One checkpoint of a run: its accuracies, on a small sample, and the forecast; None if not finite.
+    """Evaluate a checkpoint of a run on a small sample, and forecast its phase; None if it is not finite.
 
     Raises:
         ValueError: it does not say how it was trained, so that the length of the run is unknown.

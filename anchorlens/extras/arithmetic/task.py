@@ -90,7 +90,7 @@ class AdditionTask(SplitTask):
     )
     """Largest operand of the left-out square (inclusive)."""
     random_share: float = number(0.3, above=0, maximum=0.9)
-    """The share of all pairs that the random split leaves out."""
+    """The proportion of all pairs that the random split holds out."""
     n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
     """How many of the other pairs are held out of training too (ID)."""
     split_seed: int = number(0, minimum=0)

@@ -56,7 +56,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     if others or not isinstance(content.get("task"), dict):
         got = f"{safe_repr(others[0])} too" if others else "no table of that name"
         raise ValueError(
-            f"{path}: must hold the table [task] alone, got {got}; the audit brings its own model"
+            f"{path}: must have only the table [task], got {got}. The audit has a model of its own"
         )
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
@@ -165,8 +165,8 @@ def _as_sequences(
     n_chains = len(anchors) ** k
     if n_chains * len(numbers) > MOST_QUESTIONS:
         raise ValueError(
-            f"{path}: {len(anchors):,} anchors in chains of {k} and {len(numbers):,} keys make "
-            f"more than {MOST_QUESTIONS:,} questions; audit fewer anchors or keys at a time"
+            f"{path}: the number of chains times keys must be at most {MOST_QUESTIONS:,}, got {n_chains:,} "
+            f"times {len(numbers):,}. Audit fewer anchors or keys at a time"
         )
     key_range = range(len(anchors), len(anchors) + len(numbers))
     at, at_other = np.searchsorted(numbers, targets), np.searchsorted(others, targets)

@@ -5,7 +5,6 @@ from .result import BenchmarkModel as BenchmarkModel
 from .result import QuestionScore as QuestionScore
 from .result import ReadingScore as ReadingScore
 from .run import benchmark as benchmark
-from .run import rescored as rescored
 from .run import score_models as score_models
 from .shipped import reference as reference
 from .shipped import save_models as save_models

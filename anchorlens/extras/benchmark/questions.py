@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from anchorlens.configuration import documented
-
-if TYPE_CHECKING:
-    from anchorlens.extras.benchmark.result import BenchmarkModel
 
 Ending = Literal["Phase 1", "Phase 2", "Phase 3", "inferential solution", "another solution"]
 """How a run ended: its phase in `reasoning`; in `conflict`, whether it composes for unseen pairs."""
@@ -30,10 +27,9 @@ class BenchmarkQuestion:
     yes: tuple[Ending | Outcome, ...]
     """Those for which the answer is yes; an AUC near 1 means that these models have the larger values."""
 
-    def answer(self, model: BenchmarkModel) -> bool | None:
-        """Whether a model is one with yes (True) or with no (False); None where it is neither."""
-        known = {model.ending, model.outcome}
-        return True if known & {*self.yes} else False if known & {*self.no} else None
+    def answer(self, ending: Ending, outcome: Outcome) -> bool | None:
+        """Return whether such a model is one with yes (True) or with no (False); None if it is neither."""
+        return next((side == self.yes for side in (self.yes, self.no) if {ending, outcome} & {*side}), None)
 
 
 QUESTIONS: Mapping[str, BenchmarkQuestion] = {

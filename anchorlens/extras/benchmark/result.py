@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-MEMORISED, LEARNT = 0.3, 0.9
-"""Largest and smallest accuracy on held-out keys, relative to training data, of these outcomes."""
-
-
 @documented
 @dataclass(frozen=True)
 class BenchmarkModel(Record):
@@ -52,7 +48,7 @@ class BenchmarkModel(Record):
         least 0.9 of it; else `between`.
         """
         relative = self.id / self.train if self.train else 0.0
-        return "memorised" if relative <= MEMORISED else "learnt a rule" if relative >= LEARNT else "between"
+        return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"
 
 
 @documented

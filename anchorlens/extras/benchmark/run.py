@@ -118,16 +118,6 @@ def score_models(
     return Benchmark(name, tuple(scores), asked, failures)
 
 
-def rescored(reading: ReadingScore, models: Sequence[BenchmarkModel]) -> ReadingScore:
-    """The stored values of a reading, with the scores of today's questions.
-
-    Args:
-        reading: with a value, or None, for each of the models.
-        models: descriptions of the models.
-    """
-    return ReadingScore(reading.name, _scores(models, reading.values), reading.values)
-
-
 def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.device) -> Any:
     return call(probe, resolve(checkpoint, device=where))
 
@@ -177,9 +167,9 @@ def _scores(models: Sequence[BenchmarkModel], values: Mapping[str, float | None]
 def _score(
     question: BenchmarkQuestion, models: Sequence[BenchmarkModel], values: Mapping[str, float | None]
 ) -> QuestionScore:
-    asked = [one for one in models if question.answer(one) is not None]
+    asked = [one for one in models if question.answer(one.ending, one.outcome) is not None]
     there = [(one, value) for one in asked if (value := values[one.name]) is not None]
-    is_yes = np.array([question.answer(one) for one, _ in there], dtype=bool)
+    is_yes = np.array([question.answer(one.ending, one.outcome) for one, _ in there], dtype=bool)
     numbers = np.array([value for _, value in there], dtype=float)
     interval = auc_with_interval(numbers, is_yes, [one.task for one, _ in there])
     n_yes = int(is_yes.sum())

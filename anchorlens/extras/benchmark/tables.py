@@ -50,7 +50,7 @@ def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
 def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
     """The meaning of each question and its number of models, the failures, and the source of other rows."""
     for name, question in QUESTIONS.items():
-        answers = [question.answer(model) for model in result.models]
+        answers = [question.answer(model.ending, model.outcome) for model in result.models]
         yield f"{name}: {question.asks} {answers.count(True)} against {answers.count(False)} models."
     if result.failures:
         shown = list(result.failures.items())[:MOST_FAILURES]

@@ -151,7 +151,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
     import torch
 
     if not len(tuples):
-        raise ValueError("tuples must name at least one, got none")
+        raise ValueError("tuples must have at least one tuple, such as 010, got none")
     digits = np.array([[int(digit) for digit in checked(name)] for name in tuples])
     n = len(digits)
     colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))

@@ -46,8 +46,8 @@ def gamma_init_(
     outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix of a
     transformer, token and position embeddings included (heads that share keys and values, gated MLPs and
     mixtures of experts too). A tied matrix is drawn once; its fan-in is d_model both as embedding and as
-    unembedding. Biases become 0, also that of the unembedding; LayerNorms and RMSNorms get weight 1 and
-    bias 0; the padding row of an embedding becomes 0. Every parameter is set, frozen ones too, except
+    unembedding. All biases become 0, and so does the padding row of an embedding. LayerNorms and RMSNorms get
+    weight 1 and bias 0. Every parameter is set, frozen ones too, except
     those that `fan_in` maps to None. Initialisation settings in the model's own configuration are
     ignored.
 

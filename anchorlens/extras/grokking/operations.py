@@ -74,11 +74,6 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
     return values[operation] % p
 
 
-def is_commutative(operation: str) -> bool:
-    """Whether a named operation gives (a, b) and (b, a) the same answer for every modulus."""
-    return operation in ("add", "multiply", "x2xyy2")
-
-
 def is_prime(n: int) -> bool:
     """Whether an integer above 1 is prime."""
     return all(n % k for k in range(2, math.isqrt(n) + 1))

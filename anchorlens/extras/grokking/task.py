@@ -114,9 +114,9 @@ class ModularTask(TaskConfig):
     modulus: int = number(59, minimum=2, maximum=_LARGEST)
     """p: numbers and answers are 0..p-1. For a table it is the number of rows."""
     operation: Operation = "add"
-    """What is answered. add, subtract, multiply, divide (p a prime, b not 0), x2xyy2 (a^2 + ab + b^2), x3xy
-    (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p 6, 24 or 120. random: a
-    random answer for each pair, as a control. table: see `table`."""
+    """The operation that gives the answer: add, subtract, multiply, divide (p a prime, b not 0), x2xyy2
+    (a^2 + ab + b^2), x3xy (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p
+    6, 24 or 120. random: a random answer for each pair, as a control. table: see `table`."""
     tokens: Layout = "a b ="
     """What a model reads: `a b =`, `a op b =`, or `a b` alone. With `B` the second number has tokens of its
     own, p..2p-1."""

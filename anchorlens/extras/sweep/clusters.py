@@ -188,8 +188,8 @@ def check_encryption(address: str) -> None:
     if not address.startswith("tls://"):
         if security.require_encryption:
             raise ValueError(
-                "the address of the cluster must begin with tls://, since Dask's configuration sets "
-                f"distributed.comm.require-encryption, got {address}. Start the cluster with certificates."
+                f"the address of the cluster must begin with tls://, got {address}. Dask's configuration "
+                "sets distributed.comm.require-encryption: start the cluster with certificates."
             )
         return
     if not _has_files(security, "client"):

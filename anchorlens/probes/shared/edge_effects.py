@@ -49,7 +49,7 @@ def causal_edges(
 def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """One mask for each edge, true only at that edge; merged masks have one head, which broadcasts to all."""
+    """Return a mask for each edge, true only there; merged masks have one head, which broadcasts to all."""
     masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
     return masks

@@ -28,7 +28,7 @@ def config_html(config: Config) -> str:
 
 @html.register
 def run_html(run: RunConfig) -> str:
-    """A run in words, and its fields that differ from the defaults."""
+    """Describe a run in words, and list its fields that differ from the defaults."""
     parts = [(part, settings(config)) for part, config in zip(PARTS, run, strict=True)]
     return view("run.html", overview=run.overview, lines=run.task.describe().split("\n"), parts=parts)
 

@@ -103,8 +103,8 @@ class AnchorTask(CompositeFunction):
             seed: seed of the noise, and of the random choices below.
             **options: `n_noise` (8), noise draws for every held-out and unseen (pair, key, position), >= 2
                 unless the task has no noise. `max_train` (4096), largest number of training sequences, >= 1;
-                of a larger set a random choice is used. `max_trials` (20,000), largest number of (pair, key,
-                position) per split, >= 2; of a split with more a random choice is used, and the standard
+                a larger set is sampled at random. `max_trials` (20,000), largest number of (pair, key,
+                position) per split, >= 2; a larger split is sampled at random, and the standard
                 errors grow. The papers' splits have 6,972, 868 and 1,120. `batch_size` (1024), largest number
                 of sequences per forward pass; it is smaller where activations take more than 256 MB. `half`
                 (None for all), 0 or 1: unseen pairs are evaluated at even (0) or odd (1) keys only.

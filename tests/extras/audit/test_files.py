@@ -165,7 +165,7 @@ HEADER = "key,a1,a2,target\n"
         (HEADER.encode() + b"1,2,3,\x00\n", "line 2: "),
         ("key a1 a2 target\n1 2 3 4\n", "got no 'key'"),
         (HEADER + "1,2,2,4\n", "anchors must be 2 or more"),
-        (HEADER + "\n".join(f"{k},{k},{k + 1},0" for k in range(200)), "2,000,000 questions"),
+        (HEADER + "\n".join(f"{k},{k},{k + 1},0" for k in range(200)), "keys must be at most 2,000,000"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line_with_its_place(written, text, expected):
@@ -196,7 +196,7 @@ class TestTaskFile:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            ("", r"must hold the table \[task\] alone, got no table of that name"),
+            ("", r"must have only the table \[task\], got no table of that name"),
             ("task = 3", "got no table of that name"),
             ("[task]\n[model]\ngamma = 0.5\n", "got 'model' too"),
             ("[task]\ncomplexity = 9\n", "complexity must be"),

@@ -122,7 +122,7 @@ class TestScores:
         """In both regimes, whatever the phase."""
         for known, _ in models:
             one = dataclasses.replace(known, train=train, id=held_out)
-            assert (one.outcome, QUESTIONS["memorised"].answer(one)) == (outcome, answer)
+            assert (one.outcome, QUESTIONS["memorised"].answer(one.ending, one.outcome)) == (outcome, answer)
 
 
 class TestBadProbes:

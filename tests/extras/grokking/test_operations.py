@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from anchorlens.extras.grokking.operations import OPERATIONS, answers, is_commutative, is_prime
+from anchorlens.extras.grokking.operations import OPERATIONS, answers, is_prime
 
 FORMULAS = {
     "add": lambda a, b, p: (a + b) % p,
@@ -84,5 +84,4 @@ def test_primes():
 def test_what_commutes():
     for operation in set(OPERATIONS) - {"table", "permutations"}:
         table = answers(operation, 7).reshape(7, 7)
-        assert is_commutative(operation) == bool((table == table.T).all())
-    assert not is_commutative("permutations")
+        assert (operation in ("add", "multiply", "x2xyy2")) == bool((table == table.T).all())

@@ -89,7 +89,7 @@ def test_a_job_is_cut_off_continued_and_brought_home(job, place):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("job", REHEARSED)
+@pytest.mark.parametrize("job", [job for job in TRAINED if not job.data], ids=lambda job: job.id)
 def test_a_job_is_cut_off_and_continued_on_the_device(job, place):
     rehearse(job, minutes=0, device="cuda")
     assert 0 < run.Work(job, Path("work")).share_left() < 1

@@ -190,7 +190,7 @@ class TestResult:
         def gives_a_dict(model):
             return {}
 
-        with pytest.raises(ValueError, match="give a ProbeResult, and gives_a_dict gave dict; make its"):
+        with pytest.raises(ValueError, match="return a ProbeResult, got dict from gives_a_dict. Make its"):
             apply(gives_a_dict, build_model(TINY), TASK)
 
     def test_a_result_without_a_name_is_told_which(self):

@@ -205,7 +205,7 @@ class TestEveryWay:
         verdict = classify(result)
         assert (
             verdict.by_probes.phase.cause == "no readings"
-            and "the probes are undecided" in verdict.explanation
+            and "probe verdict is undecided" in verdict.explanation
         )
         verdict.report(tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text()

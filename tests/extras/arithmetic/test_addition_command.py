@@ -97,7 +97,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
 def test_the_report_has_the_plane_of_sums_in_a_browser(run, tmp_path):
     stdout = call("classify", run, "--report", tmp_path / "report.html").stdout
     shown = " ".join(stdout.replace("│", " ").split())
-    assert "by the probes" in shown and "the probes are undecided (" in shown
+    assert "by the probes" in shown and "probe verdict is undecided (" in shown
     with Browser(tmp_path / "profile") as browser:
         browser.open(tmp_path / "report.html")
         ids = browser.evaluate("[...document.querySelectorAll('figure[id]')].map((figure) => figure.id)")

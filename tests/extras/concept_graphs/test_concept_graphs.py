@@ -372,7 +372,7 @@ class TestBadInput:
                 lambda: ConceptGraphsTask(image_side=8, shift=0.3).training_set(8, 0),
                 "the classifier must be correct on shape",
             ),
-            (lambda: draw([], 24, np.random.default_rng(0)), "at least one, got none"),
+            (lambda: draw([], 24, np.random.default_rng(0)), "at least one tuple, such as 010, got none"),
             (lambda: in_words("012"), "a tuple must be three digits"),
             (lambda: SMALL.samples(oracle(SMALL), n=0), "n must be"),
         ],

@@ -199,7 +199,7 @@ class TestRun:
             f"fits after {result.passed_at['train']:,} steps, does not generalise by its end"
             in verdict.explanation
         )
-        why = "The probes are undecided (no readings: training data must have at least 200"
+        why = "The probe verdict is undecided (no readings: training data must have at least 200"
         assert why in verdict.explanation
 
     def test_its_log_has_the_mirror_split(self, memorising):

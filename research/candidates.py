@@ -186,8 +186,9 @@ def margins(rows: Table, base: Sequence[Reading] = BY_PROBES) -> Margins:
     some = np.flatnonzero(of)
     low, high = NEARLY_FIT
     nearly = of & yes.astype(bool) & (rows["ood"] > OOD_THRESHOLD) & rows["train"].between(low, high)
-    aucs = (_auc(yes, one, some) for one in odds)
-    return Margins(*aucs, *(int((one[nearly] < 0).sum()) for one in odds), n=int(nearly.sum()))
+    before, after = (_auc(yes, one, some) for one in odds)
+    wrong_before, wrong_after = (int((one[nearly] < 0).sum()) for one in odds)
+    return Margins(before, after, wrong_before, wrong_after, int(nearly.sum()))
 
 
 def main() -> None:

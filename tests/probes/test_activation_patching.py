@@ -57,10 +57,9 @@ class TestCarriers:
             assert texts.count("nothing to<br>bring back") == 3
 
     def test_every_site_and_position_is_patched_as_by_hand(self):
-        """The outputs of a layer too, which share their passes with the inputs of the next one."""
         model = build_model(dataclasses.replace(SMALL, n_layers=3)).eval()
         base, _, source, _ = sequences_that_differ(PAPER, 1, 2, 5, seed=0)
-        sites = (hooks.RESID_MID, hooks.RESID_POST, hooks.RESID_PRE)
+        sites = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
         _, cache = model.run_with_cache(source)
         patched = set()
         for row, layer, places, logits in patched_logits(model, base, source, sites):
@@ -75,7 +74,7 @@ class TestCarriers:
                 assert torch.allclose(of_place, by_hand, atol=1e-5)
                 assert (row, layer, place) not in patched
                 patched.add((row, layer, place))
-        n_pos, to_the_end = base.shape[1], 2  # of the last layer, MID and POST reach the end from there alone
+        n_pos, to_the_end = base.shape[1], 2  # of the last layer, two sites reach the end from there alone
         assert len(patched) == 3 * 2 * n_pos + n_pos + to_the_end
 
     def test_dead_hooks_are_refused(self):

@@ -77,8 +77,7 @@ def patched_logits(
     """Logits for `base` with one activation of the run on `source`, for every site, layer and position.
 
     As many positions of a site and layer pass through the model together as fit in one batch, and one layer's
-    activations are held at a time. The output of a layer is the input of the next one, so the two share their
-    passes.
+    activations are held at a time.
 
     Args:
         model: a model whose hooks at `sites` are alive.
@@ -93,12 +92,8 @@ def patched_logits(
     n_pos = base.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
     together = max(1, size // len(base))
-    last = model.cfg.n_layers - 1
-    outputs = sites.index(hooks.RESID_POST) if {hooks.RESID_PRE, hooks.RESID_POST} <= {*sites} else None
-    for layer, (row, site) in product(range(last + 1), enumerate(sites)):
-        if row == outputs and layer < last:
-            continue  # they are the inputs of the next layer
-        reaches_all = layer < last or site == hooks.RESID_PRE
+    for layer, (row, site) in product(range(model.cfg.n_layers), enumerate(sites)):
+        reaches_all = layer < model.cfg.n_layers - 1 or site == hooks.RESID_PRE
         reached = range(0 if reaches_all else n_pos - 1, n_pos)
         held = hooks.read(model, source, [(layer, site)])[layer, site]
         for start in range(0, len(reached), together):
@@ -115,10 +110,7 @@ def patched_logits(
             tokens = repeat(base, "batch pos -> (place batch) pos", place=len(places))
             with attached(model, [(hooks.hook_name(layer, site), put)]):
                 logits = hooks.last_logits(model, tokens)
-            logits = rearrange(logits, "(place batch) v -> place batch v", place=len(places))
-            yield row, layer, places, logits
-            if site == hooks.RESID_PRE and layer > 0 and outputs is not None:
-                yield outputs, layer - 1, places, logits
+            yield row, layer, places, rearrange(logits, "(place batch) v -> place batch v", place=len(places))
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:

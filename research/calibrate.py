@@ -201,6 +201,7 @@ def said_and_tables(
         "not quite fit": tables.not_quite_fit_table(
             said["reasoning", "by_probes"], left["reasoning", "by_probes"]
         ),
+        "costly": tables.costly_table(ends, model),
         "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }
     return of_all, found

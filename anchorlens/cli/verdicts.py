@@ -58,6 +58,10 @@ def classify_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 if a phase is undecided.")
     ] = False,
+    thorough: Annotated[
+        bool,
+        typer.Option("--thorough", help="Take the costly readings even if they cannot change the phase."),
+    ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
     """Assign a phase to a model, by its answers and by its internals.
@@ -110,7 +114,7 @@ def classify_command(
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
         try:
-            verdict = classify(given, training_set=training_set, seed=seed)
+            verdict = classify(given, training_set=training_set, seed=seed, thorough=thorough)
         except _UNREADABLE as error:
             refuse(path, error)
             continue

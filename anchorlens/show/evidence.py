@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anchorlens.tasks.shared.phases import LABELS
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.verdict import Evidence
+    from anchorlens.verdict.verdict import ByProbes, Evidence
 
 LEAST_WIDTH = 1.5
 """Smallest width of a band in percent, so that a range of one value is visible."""
@@ -54,6 +54,16 @@ def odds(nats: float) -> str:
     """
     factor = _factor(abs(nats))
     return f"{'yes' if nats > 0 else 'no'}, {factor} to 1" if factor else "even"
+
+
+def not_measured_in_words(by_probes: ByProbes) -> str:
+    """Name the probes that were not measured in a sentence; empty if there are none."""
+    probes = " and ".join(by_probes.not_measured)
+    return (
+        f"Not measured, because they cannot change the verdict: {probes}. `thorough` measures them too."
+        if probes
+        else ""
+    )
 
 
 class RangeBar(NamedTuple):

@@ -58,6 +58,7 @@ def classify(
     device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,
+    thorough: bool = False,
     name: str | None = None,
 ) -> Verdict:
     """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
@@ -95,6 +96,8 @@ def classify(
         seed: seed of the noise in the evaluation.
         even_underfit: whether to take readings also of a model that has not fit its training data; they
             take seconds, and no phase is based on them.
+        thorough: whether to measure `interchange` and `activation_patching` also where their readings cannot
+            change the phase.
         name: name of the model in the verdict and its report; None for its file's name. A list of names for
             several models.
 
@@ -149,7 +152,9 @@ def classify(
     phase = behaviour.phase_if_clear()
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
-    inside = read_inside(model, asked, training_set, train=train, train_is_known=is_known, void=void)
+    inside = read_inside(
+        model, asked, training_set, train=train, train_is_known=is_known, void=void, thorough=thorough
+    )
     inside, by_symmetry = _without_symmetry(inside, behaviour)
     about["measured"] = dict(inside.measured)
     agreement, explanation = explain(phase, inside.by_probes)

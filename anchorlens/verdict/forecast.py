@@ -95,7 +95,7 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         return None
     model = checkpoint.build_model()
     try:
-        values = take_readings(model, checkpoint.task, early=True)
+        values = take_readings(model, checkpoint.task, which="cheap")
     except ValueError:
         return None
     distance = calibration().distance(features(model, checkpoint.task))

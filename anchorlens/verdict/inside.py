@@ -9,6 +9,7 @@ the accuracy on training sequences, to know whether the model fits them; neither
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.by_holdout import by_holdout
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
-from anchorlens.verdict.readings import READINGS, take_readings
+from anchorlens.verdict.readings import COSTLY_READINGS, READINGS, take_readings
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ WHOLLY_FIT = 0.98
 """Train accuracy from which a small margin on fresh noise means that a model does not generalise."""
 _SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
+_BEYOND_ALL = 1e9
+"""A value beyond the ends of every vote; it counts as the nearer end."""
 SAYS_NOTHING = 0.05
 """In nats; a reading that raises the odds of no label by more than this has no vote."""
 
@@ -57,6 +60,7 @@ def read_inside(
     train: Accuracy | None = None,
     train_is_known: bool = True,
     void: Phase | None = None,
+    thorough: bool = False,
 ) -> Inside:
     """The phase (in `conflict` the solution) that a model's readings support, or whether it memorised.
 
@@ -70,6 +74,7 @@ def read_inside(
         train_is_known: whether `train` is that. If it was measured on something else, the phase assumes that
             the model has fit its training data.
         void: why its answers rule every phase out; no reading is then taken.
+        thorough: whether to take the costly readings where they cannot change the phase, too.
 
     Returns:
         The most probable phase with the probability of each, or no phase with the reason: `void`, weights
@@ -95,11 +100,15 @@ def read_inside(
         return _nothing(void)
     anchors = cast("AnchorTask", task)
     try:
-        values = take_readings(model, anchors)
+        fitted, known = calibration(), features(model, anchors)
+        of_regime, distance = fitted.of(anchors), fitted.distance(known)
+        values = take_readings(model, anchors, which="all" if thorough else "cheap")
+        if not thorough and underfit is None:
+            both = (of_regime.by_probes, of_regime.by_decoding)
+            if not all(is_settled(by, values, distance) for by in both):
+                values |= take_readings(model, anchors, which="costly")
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
-    fitted, known = calibration(), features(model, anchors)
-    of_regime, distance = fitted.of(anchors), fitted.distance(known)
 
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
@@ -118,6 +127,7 @@ def read_inside(
             probabilities=probes_alone.probabilities,
             evidence=evidence(of_regime.by_probes, values, distance),
             outside=tuple(fitted.outside(known)),
+            not_measured=tuple(dict.fromkeys(one.probe for one in READINGS if one.name not in values)),
         ),
         posterior(of_regime.by_decoding),
     )
@@ -173,7 +183,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     """The contribution of each reading to the verdict by the probes, the largest first."""
     found = []
     for reading in READINGS:
-        if reading.sees == "unseen pairs":
+        if reading.sees == "unseen pairs" or reading.name not in values:
             continue
         odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])
@@ -195,6 +205,28 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
             )
         )
     return tuple(sorted(found, key=lambda one: -one.weight))
+
+
+def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
+    """Whether a phase is named, and the costly readings cannot change it, whatever their values are.
+
+    The contribution of a reading to the log-odds is bounded, and the log-odds for which one phase is named
+    form a convex set. So it is enough to try the extremes of the costly readings, and their absence.
+
+    Args:
+        fitted: the model of the verdict.
+        values: reading -> value, for all readings but the costly ones.
+        distance: distance from the calibration models, >= 0.
+    """
+    names = [
+        name for name in COSTLY_READINGS if any(name in answer.votes for answer in fitted.questions.values())
+    ]
+    found = set()
+    for extremes in itertools.product((None, -_BEYOND_ALL, _BEYOND_ALL), repeat=len(names)):
+        probabilities = fitted.probabilities({**values, **dict(zip(names, extremes, strict=True))}, distance)
+        phase = likeliest_phase(probabilities, fitted.least_probability)
+        found.add((phase.label, phase.is_named))
+    return len(found) == 1 and all(is_named for _, is_named in found)
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:

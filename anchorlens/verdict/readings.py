@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
+Which = Literal["all", "cheap", "costly"]
+"""Which measurements are taken: all of them, all but the costly ones, or the costly ones alone."""
 
 
 @documented
@@ -38,7 +40,7 @@ class Measurement:
     at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
     """(task, position of the key) -> its options; None if it has no position."""
     costly: bool = False
-    """Whether the early verdict leaves it out."""
+    """Whether it is measured only where its readings could change the phase; never for the early verdict."""
 
 
 def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
@@ -347,6 +349,8 @@ READINGS: tuple[Reading, ...] = (
     ),
 )
 """All readings of the verdicts, in the order of the probes."""
+COSTLY_READINGS: tuple[str, ...] = tuple(one.name for one in READINGS if MEASURED[one.measurement].costly)
+"""The names of the costly readings."""
 OF_ANY_TASK: tuple[Reading, ...] = (
     *(reading for reading in READINGS if reading.sees == "weights"),
     Reading(
@@ -361,14 +365,14 @@ OF_ANY_TASK: tuple[Reading, ...] = (
 
 
 def measurements(
-    model: HookedTransformer, task: AnchorTask, *, early: bool = False
+    model: HookedTransformer, task: AnchorTask, *, which: Which = "all"
 ) -> dict[str, list[ProbeResult]]:
     """Apply the probes from which the readings are taken.
 
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
-        early: whether to leave out the costly measurements.
+        which: the measurements to take.
 
     Returns:
         Measurement -> the probe's results, one for each of `reading_positions` if it has a position.
@@ -379,7 +383,7 @@ def measurements(
     results = {}
     positions = reading_positions(task)
     for name, measured in MEASURED.items():
-        if early and measured.costly:
+        if which != "all" and measured.costly != (which == "costly"):
             continue
         asked = [{}] if measured.at is None else [measured.at(task, position) for position in positions]
         try:
@@ -390,32 +394,34 @@ def measurements(
 
 
 def take_readings(
-    model: HookedTransformer, task: AnchorTask, *, early: bool = False
+    model: HookedTransformer, task: AnchorTask, *, which: Which = "all"
 ) -> dict[str, float | None]:
-    """Take every reading.
+    """Take the readings of a model.
 
     Args:
         model: any HookedTransformer of two layers or more.
         task: what it was trained on.
-        early: whether to leave out the costly readings, as the early verdict does; they are then None.
+        which: the readings to take: "all" of them, the "cheap" ones alone, as for the early verdict, or the
+            "costly" ones alone.
 
     Returns:
         `probe.field` -> value, mean over `reading_positions`; None if the probe has none for this model or
-        task.
+        task. Readings that are not taken are absent.
 
     Raises:
         ValueError: a probe refuses the model or the task, or does not converge, with the reason.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
-        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), early=True)
+        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), which="cheap")
         >>> readings["information_flow.margin"] < 0  # a random start does not know the answers
         True
     """
-    results = measurements(model, task, early=early)
+    results = measurements(model, task, which=which)
     return {
-        reading.name: reading.of(mean_of(results.get(reading.measurement, ()), reading.field), model.cfg)
+        reading.name: reading.of(mean_of(results[reading.measurement], reading.field), model.cfg)
         for reading in READINGS
+        if reading.measurement in results
     }
 
 

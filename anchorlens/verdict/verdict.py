@@ -101,6 +101,8 @@ class ByProbes(Posterior):
     outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
     """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
     makes the probabilities less extreme."""
+    not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
+    """Probes that were not measured, because their readings could not change the phase."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:

@@ -36,7 +36,7 @@ from anchorlens.verdict.readings import take_readings
 keep_freed_memory()  # as the command line does
 checkpoint = load_checkpoint(sys.argv[1])
 checkpoint.evaluate(training_set=checkpoint.lazy_training_set())
-take_readings(checkpoint.build_model(), checkpoint.task, early=True)
+take_readings(checkpoint.build_model(), checkpoint.task, which="cheap")
 """
 N_MANY = 10
 

@@ -138,7 +138,7 @@ def numbers(checkpoint: Checkpoint, early: bool) -> dict[str, float]:
     positions of the key, the mean. None of a model that a probe refuses.
     """
     try:
-        found = measurements(checkpoint.build_model(), checkpoint.task, early=early)
+        found = measurements(checkpoint.build_model(), checkpoint.task, which="cheap" if early else "all")
     except ValueError:
         return {}
     return {

@@ -11,18 +11,21 @@ from rich import box
 from rich.table import Table
 from sklearn.linear_model import LinearRegression
 
-from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS
+from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.explanation import TIE
+from anchorlens.verdict.inside import is_settled
 from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, Regime
-from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.readings import COSTLY_READINGS, READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
-from calibration.fit import BY_PROBES, OF_REGIME, asked, label_of, values_of
+from calibration.fit import BY_PROBES, OF_REGIME, asked, given, label_of, values_of
 from calibration.held_out import (
     ALL,
     Forecast,
     Said,
     by_group,
     calibration_error,
+    distances,
     is_held_out,
     resampled,
     right_commutativity,
@@ -211,6 +214,34 @@ def not_quite_fit_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table
         before = [one for one in some if one.sure >= one.least]
         kinds = ([one for one in before if one.right is right] for right in (True, False))
         table.add_row(name, *(f"{sum(not one.is_named for one in of)} of {len(of)}" for of in kinds))
+    return table
+
+
+def costly_table(rows: Rows, fitted: Calibration) -> Table:
+    """How many labels the costly readings cannot change, and how much they change probabilities.
+
+    Args:
+        rows: of runs at their end, one each.
+        fitted: the verdicts.
+    """
+    table = _table("regime", "verdict", "runs", "not needed", "change on average", "largest change")
+    rows = rows[rows["train"] >= FIT_THRESHOLD].reset_index(drop=True)
+    for regime, of_regime in fitted.regimes.items():
+        mine = rows[rows["regime"] == regime].reset_index(drop=True)
+        about = list(zip(mine["commutes"], values_of(mine).iterrows(), distances(mine, fitted), strict=True))
+        for title, model in (("by the probes", of_regime.by_probes), ("by decoding", of_regime.by_decoding)):
+            changes = []
+            for commutes, (_, row), away in about:
+                asked_of = model if commutes or regime == "conflict" else model.without_commutativity()
+                values = given(row)
+                cheap = {name: value for name, value in values.items() if name not in COSTLY_READINGS}
+                if is_settled(asked_of, cheap, away):
+                    before, after = (asked_of.probabilities(some, away) for some in (cheap, values))
+                    changes.append(max(abs(before[label] - after[label]) for label in after))
+            shares = f"{len(changes)} ({100 * len(changes) / len(mine):.0f}%)"
+            table.add_row(
+                regime, title, str(len(mine)), shares, f"{np.mean(changes):.3f}", f"{max(changes):.3f}"
+            )
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from anchorlens.show.evidence import odds_decreases, odds_increases, ranges_in_words
+from anchorlens.show.evidence import not_measured_in_words, odds_decreases, odds_increases, ranges_in_words
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
@@ -92,6 +92,8 @@ def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
         ends = (f"{_short(label)} {low:.2f}..{high:.2f}" for label, (low, high) in reading.ranges.items())
         yield "    ranges: " + ", ".join(ends)
     yield f"  {len(readings) - len(counting)} weaker readings are in the output of --json and --report"
+    if by_probes.not_measured:
+        yield f"  {not_measured_in_words(by_probes)}"
 
 
 def _short(label: str) -> str:

@@ -40,6 +40,7 @@ from anchorlens.verdict.inside import Inside, read_inside
 from anchorlens.verdict.verdict import Posterior, Subject, TrajectoryPoint, Verdict
 
 if TYPE_CHECKING:
+    from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.models.library import HookedTransformer
 
 NO_TASK = (
@@ -139,14 +140,8 @@ def classify(
         behaviour = evaluated(asked, model, training_set=training_set, seed=seed)
         notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
     else:
-        if checkpoint.knows_training_set and training_set is not None:
-            raise ValueError(
-                "training_set must be left out, because the checkpoint has its own. Leave it out, or give "
-                "checkpoint.build_model() with your training set"
-            )
         asked, model = checkpoint.task, given.model
-        if checkpoint.knows_training_set:
-            training_set = checkpoint.lazy_training_set()
+        training_set = _training_set_of(checkpoint, training_set)
         if behaviour is None:
             behaviour = checkpoint.evaluate(device=device_of(model), training_set=training_set, seed=seed)
     phase = behaviour.phase_if_clear()
@@ -157,6 +152,7 @@ def classify(
     )
     inside, by_symmetry = _without_symmetry(inside, behaviour)
     about["measured"] = dict(inside.measured)
+    warnings = (*notes, *behaviour.caveats, *by_symmetry, *outside_calibration(inside.by_probes))
     agreement, explanation = explain(phase, inside.by_probes)
     explanation += _course(behaviour, about.get("log", ()), points)
     if checkpoint is None:
@@ -170,9 +166,7 @@ def classify(
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,
-        warnings=tuple(
-            dict.fromkeys((*notes, *behaviour.caveats, *by_symmetry, *outside_calibration(inside.by_probes)))
-        ),
+        warnings=tuple(dict.fromkeys(warnings)),
         subject=subject,
         trajectory=tuple(points),
     )
@@ -208,6 +202,22 @@ def _with_known_task(given: Input, training_set: object) -> Input:
     return replace(
         given, task=TrainingDataTask.of(training_set), in_memory=given.model, checkpoint=None, notes=notes
     )
+
+
+def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
+    """The training set of a checkpoint, or the given one if the checkpoint does not know its own.
+
+    Raises:
+        ValueError: there are both.
+    """
+    if not checkpoint.knows_training_set:
+        return given
+    if given is not None:
+        raise ValueError(
+            "training_set must be left out, because the checkpoint has its own. Leave it out, or give "
+            "checkpoint.build_model() with your training set"
+        )
+    return checkpoint.lazy_training_set()
 
 
 def _course(

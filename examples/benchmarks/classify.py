@@ -4,7 +4,7 @@
 
 Without checkpoints the four shipped ones are taken. The rows are whole processes, one after the other in
 turns: the imports alone; the first checkpoint's evaluation with all readings but the costly ones; the whole
-command; the same with a report; and ten checkpoints (those given, over and over), so that what is repeated
+command; the same with all readings; the same with a report; and ten checkpoints (those given, over and over), so that what is repeated
 shows. Processor time changes less than the clock's where other work runs beside.
 """
 
@@ -64,6 +64,7 @@ def main() -> None:
             "imports alone": [sys.executable, "-c", IMPORTS],
             "without costly readings": [sys.executable, "-c", CHEAP, paths[0]],
             "classify": [*classify, paths[0]],
+            "classify --thorough": [*classify, paths[0], "--thorough"],
             "classify --report": [*classify, paths[0], "--report", f"{folder}/report.html"],
             f"classify, {N_MANY} checkpoints": [*classify, *itertools.islice(itertools.cycle(paths), N_MANY)],
         }

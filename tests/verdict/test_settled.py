@@ -84,7 +84,7 @@ class TestClassify:
         assert len(kept) < len(thorough.by_probes.evidence)
         for way in ("by_probes", "by_decoding"):
             assert getattr(quick, way).phase.label == getattr(thorough, way).phase.label
-        said = "because they cannot change the verdict: activation_patching and interchange"
+        said = "because they cannot change the label: activation_patching and interchange"
         assert said in quick._repr_html_() and said not in thorough._repr_html_()
 
     def test_measures_them_in_doubt(self, monkeypatch):

@@ -4,8 +4,8 @@
 
 Without checkpoints the four shipped ones are taken. The rows are whole processes, one after the other in
 turns: the imports alone; the first checkpoint's evaluation with all readings but the costly ones; the whole
-command; the same with all readings; the same with a report; and ten checkpoints (those given, over and over), so that what is repeated
-shows. Processor time changes less than the clock's where other work runs beside.
+command; the same with all readings, and with a report; and ten checkpoints (the given ones, repeated), which
+shows what every checkpoint costs. Processor time changes less than the clock's while other work runs.
 """
 
 from __future__ import annotations

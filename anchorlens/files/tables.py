@@ -54,7 +54,7 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     try:
         import pyarrow
     except ImportError:
-        raise ValueError("a table needs pyarrow: pip install 'anchorlens[export]'") from None
+        raise ValueError("a table needs pyarrow: pip install '.[export]' in a clone") from None
 
     if not rows:
         raise ValueError("a table must have at least one row, got none")

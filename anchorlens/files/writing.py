@@ -94,7 +94,7 @@ def check_summary(
             f"{n_models}; give .pdf, or one model"
         )
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError(f"{called} {safe_text(path)} needs matplotlib: pip install 'anchorlens[export]'")
+        raise ValueError(f"{called} {safe_text(path)} needs matplotlib: pip install '.[export]' in a clone")
     return path
 
 

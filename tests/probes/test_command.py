@@ -252,7 +252,7 @@ from anchorlens.show.figures import save
 try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
-    assert "picture.png needs kaleido (pip install 'anchorlens[export]')" in str(error), error
+    assert "picture.png needs kaleido (pip install '.[export]' in a clone)" in str(error), error
     assert "\\n" not in str(error) and str(error).endswith("Use .html to do without them")
 else:
     raise SystemExit("no error")

@@ -69,7 +69,7 @@ class SweepEngine:
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):
             raise ValueError(
-                f"the engine {name!r} needs {' and '.join(needed)}: pip install 'anchorlens[cluster]'; "
+                f"the engine {name!r} needs {' and '.join(needed)}: pip install '.[cluster]' in a clone; "
                 "'serial' needs nothing"
             )
         if name == "slurm" and (not _has("dask_jobqueue") or workers is None):

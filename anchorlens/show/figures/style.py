@@ -134,7 +134,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     except Exception as error:  # errors of kaleido, plotly and the browser have no common class
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
-            f"{path.name} needs kaleido (pip install 'anchorlens[export]') and Chrome or Chromium: "
+            f"{path.name} needs kaleido (pip install '.[export]' in a clone) and Chrome or Chromium: "
             f"{safe_text(cause[0])}. Use .html to do without them"
         ) from error
     with atomic_write(path) as file:

@@ -37,7 +37,7 @@ class TensorBoard:
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
-            raise ValueError("TensorBoard needs tensorboardX: pip install 'anchorlens[logging]'") from None
+            raise ValueError("TensorBoard needs tensorboardX: pip install '.[logging]' in a clone") from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"folder must be a folder, got the file {self.folder}; choose another name")

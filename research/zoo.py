@@ -3,8 +3,9 @@
     python research/zoo.py [--table research/calibration/second_zoo.parquet] [--group fit] [--hours 2]
 
 A run that is in the table is not trained again, on any machine; the same command continues. Runs that are fit
-on come first, then those held out, and last those that take longest. The last checkpoint of every run is kept
-in one file outside of the repository (--archive), which the same command with an empty --table makes anew.
+on come first, then those newly held out, those opened before, and last those in conflict. The last checkpoint
+of every run is kept in one file outside of the repository (--archive), which the same command with an empty
+--table makes anew.
 """
 
 from __future__ import annotations

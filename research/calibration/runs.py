@@ -172,12 +172,12 @@ def runs() -> dict[str, Planned]:
 
 
 def _turn(planned: Planned) -> int:
-    """When a run's turn comes: what is fit on, what is held out, what takes longest, what is in conflict."""
+    """When a run's turn comes: what is fit on, what is newly held out, what was opened before, conflict."""
     if planned.run.task.in_conflict:
         return 3
     if planned.group in SECOND_FITTED:
         return 0
-    return 2 if planned.group.startswith("beyond") else 1
+    return 1 if planned.group in SECOND else 2
 
 
 def _drawn(group: Group, task: AnchorTask, seed: int, random: np.random.Generator) -> RunConfig:

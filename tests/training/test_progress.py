@@ -153,8 +153,8 @@ class TestLines:
     def test_come_from_a_sweep_with_the_steps_of_cells_under_way(self, capfd, tmp_path):
         sweep(grid("quick", {"seed": [0, 1]}, log_every=1, **TINY), tmp_path, engine="serial", progress=1e-3)
         *lines, last = self.lines(capfd, total=12)
-        assert [line for line in lines if re.search(r" [1-5] of 12 steps.*; 0 of 2 cells", line)]
-        assert last.startswith("training: 12 of 12 steps in ") and last.endswith("; 2 of 2 cells")
+        assert [line for line in lines if re.search(r" [1-5] of 12 steps.*; 0 of 2 runs", line)]
+        assert last.startswith("training: 12 of 12 steps in ") and last.endswith("; 2 of 2 runs")
 
     def test_come_from_commands(self, capfd, tmp_path, monkeypatch):
         for where in ("cli.training", "extras.sweep.commands", "extras.audit.commands"):
@@ -217,7 +217,7 @@ def test_a_sweep_that_goes_on_counts_what_unfinished_cells_did_before(tmp_path):
         driver, told = _Driver(cells, folder, SweepEngine("serial")), []
         driver.show = lambda done, text: told.append((done, text))
         driver._missing()
-    assert told == [(6 + 4, "1 of 2 cells")]  # so that the speed is that of the steps after these
+    assert told == [(6 + 4, "1 of 2 runs")]  # so that the speed is that of the steps after these
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class TestDataAlone:
         assert verdict.explanation == (
             "The behavioural verdict is undecided (not defined: no held-out data were given, so only "
             "training accuracy is known). By the probes the model memorised: it forgets training data that "
-            f"are left out of further training (ratio {verdict.by_probes.evidence[0].value:.2f})."
+            f"are held out of further training (ratio {verdict.by_probes.evidence[0].value:.2f})."
         )
 
     def test_a_rule_is_learnt(self, of_a_rule):
@@ -320,7 +320,7 @@ class TestAgreement:
         _, text = explain(Phase(None, None, "", solution="memorises"), RULE_BY_PROBES)
         assert text == (
             "The model answers its training data but fails on held-out pairs. However, it still answers "
-            "training data that are left out of further training (ratio 0.97). What the model learnt answers "
+            "training data that are held out of further training (ratio 0.97). What the model learnt answers "
             "its training data, but too few held-out inputs."
         )
         _, text = explain(Phase(3, None, ""), MEMORISED_BY_PROBES)

@@ -280,7 +280,7 @@ class SweepResult:
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         axes = " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
-        return f"SweepResult({self.out}: {axes or 'one cell'}; {counts or 'no cell'})"
+        return f"SweepResult({self.out}: {axes or 'one run'}; {counts or 'no run'})"
 
     _repr_html_ = html
 

@@ -114,7 +114,7 @@ def sweep_command(
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
             fail(
-                f"{n} of {len(result)} cells {verb} {status}; anchorlens status {out} gives the reason",
+                f"{n} of {len(result)} runs {verb} {status}; anchorlens status {out} gives the reason",
                 EXIT_FAILED,
             )
 

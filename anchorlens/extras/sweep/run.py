@@ -177,4 +177,4 @@ class _Driver:
         return []
 
     def _report(self) -> None:
-        self.show(self.steps_by_now(), f"{self.n_ended} of {len(self.cells)} cells")
+        self.show(self.steps_by_now(), f"{self.n_ended} of {len(self.cells)} runs")

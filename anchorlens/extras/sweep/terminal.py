@@ -23,9 +23,9 @@ MOST_ROWS = 12
 
 
 def overview(runs: Sequence[RunConfig]) -> str:
-    """The number of cells, and each axis with its values."""
+    """The number of runs, and each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
-    lines = [f"{len(runs):,} {'cell' if len(runs) == 1 else 'cells'}"]
+    lines = [f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}"]
     lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
     return "\n".join(lines)
 

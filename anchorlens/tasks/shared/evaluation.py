@@ -31,7 +31,7 @@ class Evaluation(Record):
 
     derived: ClassVar[tuple[str, ...]] = ("phase",)
     unstored: ClassVar[tuple[str, ...]] = ("metrics",)
-    drawn_at_random: ClassVar[str] = "examples asked, 0 where all were"
+    drawn_at_random: ClassVar[str] = "sampled test inputs, 0 if all were tested"
     """What the standard errors are over, in words."""
     kind: Name
     """The kind of the task: `two_anchor`, `scan`."""

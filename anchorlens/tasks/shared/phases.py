@@ -128,8 +128,8 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "knows that the order does not matter": "answers a held-out pair if the reversed pair is trained, but "
     "fails on the others",
     "generalises": "answers held-out pairs",
-    "memorised": "forgets training data that are left out of further training",
-    "learnt a rule": "still answers training data that are left out of further training",
+    "memorised": "forgets training data that are held out of further training",
+    "learnt a rule": "still answers training data that are held out of further training",
 }
 """Solution -> what a model with it does."""
 

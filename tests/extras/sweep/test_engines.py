@@ -74,7 +74,7 @@ class TestLocal:
         out, code, stdout, stderr, _ = watched
         assert code == 0, stderr
         assert "4 finished" in stdout and open_sweep(out).counts == {"finished": 4}
-        assert "Traceback" not in stderr and "4 cells\n  gamma: 0.3 0.5\n  seed: 0 1" in stderr
+        assert "Traceback" not in stderr and "4 runs\n  gamma: 0.3 0.5\n  seed: 0 1" in stderr
 
     def test_listens_on_the_loopback_interface_alone(self, watched):
         assert watched[4] == {"127.0.0.1"}

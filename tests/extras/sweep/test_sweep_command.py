@@ -50,7 +50,7 @@ def test_a_file_gives_axes_and_a_flag_beats_it(tmp_path, out):
 
 def test_a_dry_run_trains_nothing(tmp_path, out):
     done = run("sweep", "--dry-run", "--out", out, *flags({"gamma": "0.3,0.5,0.7", "seed": "0:2"}))
-    assert "6 cells\n  gamma: 0.3 0.5 0.7\n  seed: 0 1" in done.stdout
+    assert "6 runs\n  gamma: 0.3 0.5 0.7\n  seed: 0 1" in done.stdout
     assert "4 of them are in" in done.stdout and "the 2 others: about" in done.stdout
     assert len(open_sweep(out)) == 4
     run("sweep", "--dry-run", "--out", tmp_path / "b", *flags(AXES))
@@ -70,7 +70,7 @@ def test_a_failed_cell_is_said(tmp_path):
     blocked.write_text("in the way")
     done = run("sweep", "--engine", "serial", "--out", out, *flags({"seed": "0:2"}), code=1)
     assert "1 finished, 1 failed" in done.stdout and "must be a folder, got the file" in done.stdout
-    assert "1 of 2 cells have failed" in done.stderr
+    assert "1 of 2 runs have failed" in done.stderr
 
 
 @pytest.mark.parametrize(

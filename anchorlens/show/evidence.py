@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import ByProbes, Evidence
 
 LEAST_WIDTH = 1.5
-"""Smallest width of a band in percent, so that a range of one value is visible."""
+"""The smallest width of a band in percent, so that a range of one value is visible."""
 _LEAST, _MOST = 1.1, 1000.0
-"""Factors below the first are left out; from the second on they are written as `1,000 or more`."""
+"""Factors below the first number are omitted; factors from the second on are written as `1,000 or more`."""
 
 
 def odds_increases(evidence: Evidence) -> list[tuple[str, str]]:
-    """The labels whose odds a reading raises, the largest factor first, with the factor (`×3.1`)."""
+    """List the labels whose odds a reading raises, with the factor (`×3.1`), the largest factor first."""
     return _changes("×", evidence.odds.items())
 
 
 def odds_decreases(evidence: Evidence) -> list[tuple[str, str]]:
-    """The labels whose odds a reading lowers, the largest factor first, with the factor (`÷3.1`)."""
+    """List the labels whose odds a reading lowers, with the factor (`÷3.1`), the largest factor first."""
     return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
 
 
@@ -33,7 +33,7 @@ def _changes(sign: str, odds_in_nats: Iterable[tuple[str, float]]) -> list[tuple
 
 
 def _factor(nats: float) -> str:
-    """The factor by which odds change, as text; empty if it is below 1.1.
+    """Return the factor by which odds change, as text; the text is empty below 1.1.
 
     >>> _factor(math.log(12.3)), _factor(math.log(1.55)), _factor(0.01), _factor(20.0)
     ('12', '1.6', '', '1,000 or more')
@@ -47,7 +47,7 @@ def _factor(nats: float) -> str:
 
 
 def odds(nats: float) -> str:
-    """Log-odds of yes (in nats) as odds in words.
+    """Write log-odds of yes (in nats) as odds in words.
 
     >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
     ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
@@ -70,18 +70,18 @@ class RangeBar(NamedTuple):
     """The ranges of the phases on a common scale, and the value."""
 
     bands: dict[str, tuple[float, float]]
-    """Label of a phase that has a range -> left end and width, 0..100, in the order of the phases."""
+    """The left end and the width of each phase's range, 0..100, by label, in the order of the phases."""
     value: float | None
-    """Position of the value, 0..100; None without a value."""
+    """The position of the value, 0..100; None if there is no value."""
     words: str
-    """The same in words, for readers who do not see the drawing."""
+    """The value and the ranges in words, for readers who do not see the drawing."""
 
 
 def range_bar(evidence: Evidence) -> RangeBar:
-    """Place a reading's value and ranges on one scale.
+    """Put a reading's value and its ranges on one scale.
 
     Args:
-        evidence: the reading; numbers that are not finite count as absent.
+        evidence: the reading; values that are not finite count as absent.
 
     Example:
         >>> from anchorlens.verdict.verdict import Evidence
@@ -107,18 +107,18 @@ def range_bar(evidence: Evidence) -> RangeBar:
 
 
 def is_drawn(evidence: Evidence) -> bool:
-    """Whether its ranges are drawn: ranges of phases are, those of solutions are written in words."""
+    """Return whether the ranges are drawn: ranges of phases are drawn, ranges of solutions are written."""
     return not evidence.ranges or any(label in evidence.ranges for label in LABELS)
 
 
 def ranges_in_words(evidence: Evidence) -> str:
-    """The ranges as text to follow a value: `; Phase 1 -0.05 to 0.02; ...`."""
+    """Write the ranges as text to follow a value: `; Phase 1 -0.05 to 0.02; ...`."""
     ranges = _finite_ranges(evidence).items()
     return "".join(f"; {label} {start:.3g} to {end:.3g}" for label, (start, end) in ranges)
 
 
 def _finite_ranges(evidence: Evidence) -> dict[str, list[float]]:
-    """Label -> both ends, ascending, in the order of the phases."""
+    """Return both ends of each range, ascending, by label, in the order of the phases."""
     ordered = [*(label for label in LABELS if label in evidence.ranges), *evidence.ranges]
     labels = [label for label in dict.fromkeys(ordered) if all(map(math.isfinite, evidence.ranges[label]))]
     return {label: sorted(evidence.ranges[label]) for label in labels}

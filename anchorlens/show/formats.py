@@ -13,12 +13,12 @@ from markupsafe import Markup, escape
 from anchorlens.texts import safe_text
 
 MOST_CHARACTERS = 240
-"""Largest number of characters of a text in a view; longer texts are cut at the end."""
+"""The largest number of characters of a text in a view; longer texts are cut at the end."""
 _LEAST = 5e-4
 
 
 def number(value: float | None, spec: str = ".3g") -> str:
-    """A number in a table, with a true minus sign; `none` for None, NaN and infinity, 0 for sizes < .0005.
+    """Write a number in a table with a true minus sign; `none` for None, NaN and infinity; 0 below 0.0005.
 
     >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
     ('−0.123', 'none', 'none', '1.000', '0')
@@ -29,7 +29,7 @@ def number(value: float | None, spec: str = ".3g") -> str:
 
 
 def plain(value: object) -> str:
-    """A value of a configuration or of a probe, as text.
+    """Write a value of a configuration or of a probe as text.
 
     >>> plain(1 / 15), plain(None), plain([3, 4]), plain(100_000), plain(1.0), plain({"1": 5})
     ('0.0666667', 'none', '[3, 4]', '100,000', '1', '{"1": 5}')
@@ -56,7 +56,7 @@ def ticks(text: str) -> Markup:
 
 
 def parts(name: str) -> list[str]:
-    """Split a name of a program at the places where a line may break.
+    """Split a name of a program at the points where a line may break.
 
     >>> parts("stable_rank.w_q")
     ['stable_', 'rank.', 'w_', 'q']
@@ -72,7 +72,7 @@ def safe_lines(value: object) -> Any:
 
 
 def short(text: str, most: int = MOST_CHARACTERS) -> str:
-    """A text, cut at the end if it is too long for a view.
+    """Cut a text at the end if it is too long for a view.
 
     >>> short("composition", 5)
     'comp…'
@@ -81,7 +81,7 @@ def short(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def heading(text: str) -> str:
-    """A column heading or title with its first letter in upper case.
+    """Return a column heading or title with its first letter in upper case.
 
     >>> heading("by behaviour"), heading("")
     ('By behaviour', '')

@@ -30,19 +30,19 @@ class Script:
     """A script in the page."""
 
     name: str
-    """Name of the script in the page."""
+    """The name of the script in the page."""
     text: Markup
-    """Source code, which contains no end of a script element. It is not escaped, since no part of it comes
-    from a model."""
+    """The source code, which contains no end of a script element. It is not escaped, since no part comes from
+    a model."""
 
     @property
     def megabytes(self) -> str:
-        """Its size as text."""
+        """The size of the script as text."""
         return f"{len(self.text.encode()) / 1e6:.1f} MB"
 
     @property
     def digest(self) -> str:
-        """Its hash as the security policy names it."""
+        """The hash of the script in the form of the security policy."""
         return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
@@ -54,14 +54,14 @@ def framed(
     heads: bool = False,
     **content: object,
 ) -> str:
-    """A whole page in the report's style, which loads nothing and runs these scripts alone.
+    """Return a whole page in the report's style, which loads nothing and runs only these scripts.
 
     Args:
-        template: as for `rendered`; it extends `frame.html`.
-        scripts: our own scripts of this page, in order; plotly.js and `plots.js` come before them.
-        styles: our own style sheet of this page; those of the report come before it.
+        template: the template, as for `rendered`; it extends `frame.html`.
+        scripts: the scripts of this page, in order; plotly.js and `plots.js` come before them.
+        styles: the style sheet of this page; the sheets of the report come before it.
         heads: whether the page shows attention heads by circuitsvis.
-        **content: variables of the template.
+        **content: the variables of the template.
     """
     libraries = [Script("plotly.js", Markup(source("Plotly")))]
     libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
@@ -79,19 +79,19 @@ def framed(
 
 
 def write_page(path: Path, html: str) -> None:
-    """Write a page, whole or not at all; characters of file names that UTF-8 cannot encode are replaced."""
+    """Write a page atomically; characters of file names that UTF-8 cannot encode are replaced."""
     with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))
 
 
 @page.register
 def picture_page(figure: go.Figure, result: object = None) -> str:
-    """A picture as a page of its own.
+    """Return a picture as a separate page.
 
     Args:
         figure: the picture.
-        result: the result that the picture shows. The page adds its notebook view and, for a probe, how to
-            read the picture. None for the picture alone.
+        result: the result that the picture shows. The page adds the notebook view of the result and, for a
+            probe, how to read the picture. Default: the picture alone.
     """
     drawn = complete(figure, "Picture")
     layout: Any = drawn["layout"]
@@ -109,7 +109,7 @@ def picture_page(figure: go.Figure, result: object = None) -> str:
 
 
 def _captions(result: object) -> list[str]:
-    """What a probe's picture shows about this model, and how to read it."""
+    """Return what a probe's picture shows about this model, and how to read the picture."""
     from anchorlens.probes.shared.result import ProbeResult
 
     if not isinstance(result, ProbeResult):
@@ -121,9 +121,9 @@ def _captions(result: object) -> list[str]:
 
 
 def _policy(scripts: Sequence[Script]) -> str:
-    """The content security policy: it allows these scripts by their hashes, images from memory, nothing else.
+    """Return the content security policy: it allows these scripts by their hashes, and images from memory.
 
-    Inline styles are allowed, since plotly.js and circuitsvis set them on the elements that they draw.
+    It also allows inline styles, which plotly.js and circuitsvis set on elements, and nothing else.
     """
     hashes = " ".join(f"'{script.digest}'" for script in scripts)
     return (

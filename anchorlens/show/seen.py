@@ -16,19 +16,19 @@ from anchorlens.show.formats import number
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 
 CLEAR, FAINT = 0.3, 0.1
-"""A route score or a gap between cosines is called clear at the first value and above, absent below the
-second."""
+"""The bounds of a route score or a gap between cosines: clear from the first value on, absent below the
+second value."""
 WAYS = {
     "inferential": "the key goes to each anchor, and each anchor to the last position",
     "symmetric": "the anchors go to the last position first, then the key",
     "gathered": "key and anchors meet at the last anchor, and the last position reads the answer from there",
 }
-"""Route -> its description."""
+"""The description of each route."""
 
 
 @singledispatch
 def seen(result: ProbeResult) -> str:
-    """A sentence on what the picture of a result shows about this model; the headline if there is none."""
+    """Write a sentence on what the picture of a result shows about this model. Default: the headline."""
     return result.headline()
 
 
@@ -67,7 +67,7 @@ def _(result: InformationFlow) -> str:
 
 
 def _why_not_inferential(result: InformationFlow) -> str:
-    """The stage of the inferential route that a model on the gathered route does not need."""
+    """Return the stage of the inferential route that a model on the gathered route does not need."""
     stages = [(lost, name) for name, lost in result.stages["inferential"].items() if lost is not None]
     least, stage = min(stages, key=lambda item: item[0], default=(FAINT, ""))
     if least >= FAINT:
@@ -117,7 +117,7 @@ def _(result: EmbeddingPCA) -> str:
 
 
 def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
-    """What the map of pairs shows: the lowest accuracy of the trained pairs, and the unseen pairs."""
+    """Write what the map of pairs shows: the lowest accuracy of the trained pairs, and the unseen pairs."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
         if values := [pair.accuracy.value for pair in pairs if pair.split == split]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import Verdict
 
 MOST_ANCHORS = 12
-"""Largest number of anchors whose pairs fit into a table next to other content."""
+"""The largest number of anchors whose pairs fit into a table next to other content."""
 
 
 class TableCell(NamedTuple):
@@ -28,7 +28,7 @@ class TableCell(NamedTuple):
 
     text: str
     colour: str = ""
-    """CSS colour of a dot before the text; a terminal shows no dot."""
+    """The CSS colour of a dot before the text; a terminal shows no dot."""
     code: bool = False
     """Whether the text is a name in a program."""
 
@@ -38,30 +38,30 @@ class Table:
     """A table of texts; the first column names the row."""
 
     columns: Sequence[str | TableCell]
-    """Column headings; HTML capitalises those that are plain text, not the names of a `TableCell`."""
+    """The column headings; HTML capitalises headings of plain text, not the names of a `TableCell`."""
     rows: Sequence[Sequence[str | TableCell]]
-    """Rows from top to bottom."""
+    """The rows from top to bottom."""
     title: str = ""
-    """Heading above the table; empty for none."""
+    """The heading above the table; empty if the table has no heading."""
     numbers: Sequence[int] = ()
-    """Indices of number columns, which do not wrap; HTML aligns them to the right."""
+    """The indices of number columns, which do not wrap; HTML aligns these columns to the right."""
     strong: Sequence[bool] = ()
     """Whether each row is emphasised; empty if no row is."""
     meanings: bool = False
     """Whether the last column explains the first; HTML then shows it smaller, below the row's name."""
 
     def shortened(self, most: int) -> Table:
-        """The table with texts of at most `most` characters."""
+        """Return the table with texts of at most `most` characters."""
         return replace(self, rows=[[short(text_of(item), most) for item in row] for row in self.rows])
 
 
 def text_of(item: str | TableCell) -> str:
-    """The text of a table cell."""
+    """Return the text of a table cell."""
     return item if isinstance(item, str) else item.text
 
 
 def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
-    """Captions and tables of sample answers, if an evaluation has any."""
+    """Return captions and tables of sample answers, if an evaluation has any."""
     columns = ("prompt", "split", "result", "expected", "answer")
     tables = []
     for spec in behaviour.figure_specs:
@@ -79,7 +79,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:
-    """A row for every accuracy or other metric that was measured."""
+    """Make a table with a row for every accuracy or other metric that was measured."""
     rows = [
         (name, *_with_error(value), f"{value.n_sequences:,}", text) for name, value, text in behaviour.rows()
     ]
@@ -91,7 +91,7 @@ def accuracy_table(behaviour: Evaluation) -> Table:
 
 
 def accuracies_table(behaviours: Sequence[Evaluation], names: Sequence[str]) -> Table:
-    """A row for every metric and a column for each model."""
+    """Make a table with a row for every metric and a column for each model."""
     found = [
         {(title, text): " ± ".join(_with_error(value)) for title, value, text in one.rows()}
         for one in behaviours
@@ -108,9 +108,9 @@ def _with_error(value: Accuracy) -> tuple[str, str]:
 
 
 def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy | None]]:
-    """First anchor -> the accuracy with each second anchor, in the same order; None for no such pair.
+    """Return for each first anchor the accuracy with each second anchor, in order; None for an absent pair.
 
-    It is empty for longer chains, for more than `most` anchors, and for other tasks.
+    The result is empty for longer chains, for more than `most` anchors, and for other tasks.
     """
     pairs = behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
@@ -120,7 +120,7 @@ def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy |
 
 
 def pair_grid(behaviour: Evaluation) -> Table | None:
-    """Accuracy of every pair of two anchors; None where `pair_rows` finds none next to other content."""
+    """Make a table of the accuracy of every pair; None if `pair_rows` is empty next to other content."""
     found = pair_rows(behaviour, MOST_ANCHORS)
     if not found:
         return None
@@ -130,7 +130,7 @@ def pair_grid(behaviour: Evaluation) -> Table | None:
 
 
 def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
-    """A row for every pair or longer chain."""
+    """Make a table with a row for every pair or longer chain."""
     rows = [(", ".join(map(str, pair.pair)), _accuracy(pair)) for pair in pairs]
     return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
 
@@ -140,12 +140,12 @@ def _accuracy(pair: PairAccuracy | None) -> str:
 
 
 def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int | None = None) -> Table:
-    """A row for every model: its phases by probes and by behaviour, whether they agree, and its metrics.
+    """Make a table of every model's probe verdict, behavioural verdict, agreement and metrics.
 
     Args:
-        verdicts: verdicts on the models.
-        names: names of the models.
-        most: largest number of metrics, the tasks' first ones; None for all that are meant for tables.
+        verdicts: the verdicts on the models.
+        names: the names of the models.
+        most: the largest number of metrics; the first metrics are kept. Default: all metrics for tables.
     """
     declared = {metric.name: metric for verdict in verdicts for metric in verdict.behaviour.metrics}
     metrics = [metric for metric in declared.values() if metric.in_tables][:most]
@@ -164,16 +164,16 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
 
 
 def dotted(phase: Phase, text: str | None = None) -> TableCell:
-    """A phase's label, or another text, with a dot in the phase's colour."""
+    """Return a phase's label, or another text, with a dot in the phase's colour."""
     return TableCell(phase.label if text is None else text, phase.colour if phase.is_named else "none")
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:
-    """A row for each checkpoint of a run.
+    """Make a table with a row for each checkpoint of a run.
 
     Args:
-        points: points of its trajectory.
-        every_phase: whether the forecast lists the probability of every phase, not of the likeliest alone.
+        points: the points of the trajectory.
+        every_phase: whether the forecast lists the probability of every phase, not only of the likeliest.
     """
     rows = []
     for point in points:

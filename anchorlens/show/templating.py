@@ -1,7 +1,7 @@
-"""Renders templates to HTML: a fragment without a script for a notebook, or a whole page.
+"""The templates are rendered to HTML: a fragment without a script for a notebook, or a whole page.
 
-Every string is escaped unless it is marked as our own. A view loads nothing, takes its colours from the page
-around it, dark or light, and makes no slow computations.
+Every string is escaped unless the package wrote it. A view loads nothing, takes its colours from the
+surrounding page, dark or light, and makes no slow computations.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from anchorlens.show.words import TEMPLATES
 from anchorlens.tasks.shared import phases
 
 VERDICT_SHEETS = ("view.css", "parts.css")
-"""Style sheets for verdicts."""
+"""The style sheets for verdicts."""
 
 
 @functools.cache
 def environment() -> Environment:
-    """Jinja with autoescape, our formats, and the words and drawings that templates share."""
+    """Return a Jinja environment with autoescape, our formats, and the shared words and drawings."""
     made = Environment(
         loader=FunctionLoader(_source),
         autoescape=True,
@@ -42,14 +42,14 @@ def rendered(template: str | Path, **content: object) -> str:
     """Render a template; characters that UTF-8 cannot encode are replaced.
 
     Args:
-        template: a name in the folder `templates`, or the absolute path of a product's own.
+        template: the name of a file in the folder `templates`, or the absolute path of a product's file.
         **content: variables of the template.
     """
     return environment().get_template(str(template)).render(**content).encode(errors="replace").decode()
 
 
 def sources(names: Sequence[str | Path]) -> Markup:
-    """The text of style sheets or scripts, named as a template is; it is not escaped."""
+    """Return the text of style sheets or scripts without escaping; the names are as for templates."""
     return Markup("".join(map(_source, names)))
 
 
@@ -58,11 +58,11 @@ def _source(name: str | Path) -> str:
 
 
 def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: object) -> str:
-    """An HTML fragment for a notebook: a `div` with its style.
+    """Return an HTML fragment for a notebook: a `div` with its style.
 
     Args:
-        template: as for `rendered`; it extends `view.html`.
-        sheets: its style sheets.
+        template: the template, as for `rendered`; it extends `view.html`.
+        sheets: the style sheets of the fragment.
         **content: variables of the template.
     """
     return rendered(template, css=sources(sheets), **content)

@@ -17,11 +17,11 @@ class Agreement(NamedTuple):
     """Texts that state whether the probe and behavioural verdicts assign the same phase."""
 
     sign: str
-    """Sign between the two phases."""
+    """The sign between the two phases."""
     sentence: str
-    """Sentence without its full stop."""
+    """The sentence without its full stop."""
     word: str
-    """Word for a table."""
+    """The word for a table."""
 
 
 AGREEMENT: Mapping[bool | None, Agreement] = {
@@ -29,18 +29,18 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
     False: Agreement("≠", "The probe and behavioural verdicts disagree", "NO"),
     None: Agreement("?", "The probe and behavioural verdicts are not compared", "-"),
 }
-"""Value of `Verdict.agreement` -> its texts."""
+"""The texts of each value of `Verdict.agreement`."""
 
 
 def what_is_named(posterior: Posterior) -> str:
-    """What a verdict assigns: a `phase`, a `solution`, or a `label` where no phase is calibrated."""
+    """Return what a verdict assigns: a `phase`, a `solution`, or a `label` if no phase is calibrated."""
     if posterior.probabilities is None and getattr(posterior, "evidence", ()):
         return "label"
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
 
 
 def beside(verdict: Verdict) -> str:
-    """The note below the phase by the probes: the decoding verdict."""
+    """Write the note below the phase by the probes: the decoding verdict."""
     by_decoding = verdict.by_decoding
     decoded = by_decoding.in_words()
     return f"Decoding verdict: {by_decoding.phase.label} ({decoded})." if decoded else ""
@@ -50,28 +50,28 @@ class Caption(NamedTuple):
     """The texts of a picture."""
 
     title: str
-    """Heading above the picture."""
+    """The heading above the picture."""
     how_to_read: str
-    """What is plotted, what to look for and what it means, in a few short sentences."""
+    """A few short sentences on what is plotted, what to look for, and what it means."""
 
 
 UNCALIBRATED = "Readings; the weight readings below are not evidence for any phase"
-"""Heading of the readings where no phase is calibrated."""
+"""The heading of the readings if no phase is calibrated."""
 NO_DOCSTRING = "This probe has no docstring; its first sentence would be shown here."
-"""Replaces how to read the picture if a user's probe has no docstring."""
+"""The text on how to read the picture if a user's probe has no docstring."""
 
 
 def captions_in(file: Path) -> dict[str, Caption]:
-    """Picture -> its heading and how to read it, from a TOML file with a table for each picture."""
+    """Read the caption of each picture from a TOML file with a table for each picture."""
     texts = tomllib.loads(file.read_text(encoding="utf-8"))
     return {name: Caption(**texts) for name, texts in texts.items()}
 
 
 CAPTIONS = captions_in(TEMPLATES / "captions.toml")
-"""Picture of the report (a probe's name) -> its heading and how to read it; products add their own."""
+"""The caption of each picture of the report, by the probe's name; products add captions."""
 
 
 def caption_of(probe: str, result: object = None) -> Caption | None:
-    """The caption of a shipped probe's picture; that of tokens alone where no shifts or anchors are known."""
+    """Return the caption of a shipped probe's picture, the caption for tokens if no shifts are known."""
     of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
     return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

@@ -283,7 +283,7 @@ class TestSideBySide:
         assert joined.layout.xaxis.domain[1] < joined.layout.xaxis2.domain[0]
 
     def test_what_is_no_figure_is_refused(self, checkpoints):
-        with pytest.raises(ValueError, match=r"plot\(\) must return a plotly Figure, got list"):
+        with pytest.raises(ValueError, match=r"the result of plot\(\) must be a plotly Figure, got list"):
             compare([load_checkpoint(checkpoints[0])], measured(list)).plot()
 
 

@@ -122,7 +122,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     assert "it failed with IndexError: list index out of range" in text
     assert "of test_own_probes_in_page.py)" in text
     assert "a probe must return a ProbeResult, got dict from gives_a_dict" in text
-    assert "plot() must return a plotly Figure, got list" in text
+    assert "the result of plot() must be a plotly Figure, got list" in text
     assert (
         "it failed with TypeError: Type is not JSON serializable" in text or "not JSON serializable" in text
     )

@@ -12,7 +12,7 @@ from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
-"""Largest number of characters stored of a failed cell's error and traceback."""
+"""The largest number of characters stored of a failed cell's error and traceback."""
 Stored = TypeVar("Stored", bound="_File")
 
 
@@ -28,28 +28,28 @@ class CellContent(_File):
     """The outcome and measurements of a finished cell."""
 
     status: Literal["finished", "stopped early", "diverged"]
-    """How its run ended."""
+    """How the run ended."""
     error: LongText | None = None
-    """Why it diverged, in one line."""
+    """The reason why the run diverged, in one line."""
     step: Count
-    """Optimizer steps taken."""
+    """The number of optimizer steps."""
     seconds: Annotated[float, limits(ge=0, le=10**9)] | None
-    """Training time."""
+    """The training time in seconds."""
     loss: float | None
-    """Loss of the last batch that was logged, in nats."""
+    """The loss of the last logged batch, in nats."""
     passed_at: Annotated[Mapping[Name, Count | None], limits(max_length=10)] = field(default_factory=dict)
-    """`train`, `id`, `ood` -> the step from which on the accuracy passes its threshold of the phases; None
-    where it does not pass at the last evaluation. Empty for a task that has no phases."""
+    """The step from which on each accuracy (`train`, `id`, `ood`) passes its threshold of the phases; None if
+    it does not pass at the last evaluation. Empty for a task without phases."""
     probes: Annotated[Mapping[ReadingName, float | None], limits(max_length=200)]
-    """`probe.reading` of the probes that need no forward pass -> value, None where it is not defined."""
+    """The value of each `probe.reading` that needs no forward pass; None if the value is not defined."""
     verdict: Verdict
-    """The verdict on its last checkpoint."""
+    """The verdict on the last checkpoint."""
 
 
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Failure(_File):
-    """Why a cell cannot be trained."""
+    """The reason why a cell cannot be trained."""
 
     error: LongText
     """The error in one line."""
@@ -58,7 +58,7 @@ class Failure(_File):
 
 
 def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
-    """Read a file's bytes fast; None if anything is unusual, which is left to `read_json`."""
+    """Read a file's bytes fast; return None for anything unusual, which `read_json` then reads."""
     if may_be_refused(data, most_values):
         return None
     try:

@@ -29,22 +29,22 @@ diagram = table("diagram")
 """Write the diagram of a result, at a path."""
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
-"""The first three are the status of a run; `failed`: training raises an error; `damaged`: its stored files
-cannot be read; `missing`: not trained yet."""
+"""The statuses of a cell. The first three are statuses of a run; `failed`: training raises an error;
+`damaged`: the stored files cannot be read; `missing`: the cell is not trained yet."""
 TROUBLES = ("failed", "damaged", "diverged")
-"""Statuses of cells that have no usable model."""
+"""The statuses of cells without a usable model."""
 
 
 def cell_id(run: RunConfig) -> str:
-    """The id of a cell: the first 16 hexadecimal digits of the identity of its run."""
+    """Return the id of a cell: the first 16 hexadecimal digits of the identity of its run."""
     return identity(run)[:16]
 
 
 def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
-    """The id of each cell, in order.
+    """Return the id of each cell, in order.
 
     Raises:
-        ValueError: two of them are the same run and differ only in execution or logging.
+        ValueError: If two cells are the same run and differ only in execution or logging.
     """
     ids = [cell_id(run) for run in runs]
     first: dict[str, RunConfig] = {}
@@ -54,9 +54,9 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
             first_train, train = other.train_config.to_dict(), run.train_config.to_dict()
             field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
-                f"the cells of a sweep must be different runs, got two that differ only in {field} "
-                f"({first_train[field]} and {train[field]}), which does not decide what is learnt; give it "
-                "one value"
+                f"the runs of a sweep must be different, got two that differ only in {field} "
+                f"({first_train[field]} and {train[field]}), which does not affect learning. Give the "
+                "field one value."
             )
     return ids
 
@@ -72,45 +72,45 @@ class Cell:
     """One run of a sweep, its status and its measurements."""
 
     run: RunConfig
-    """Task, model and recipe."""
+    """The task, the model and the recipe."""
     status: CellStatus = "missing"
-    """How it ended, if it did."""
+    """The status of the cell."""
     path: Path | None = None
-    """Its folder, a run's folder as `train` writes it with an added `cell.json`; None until it is done."""
+    """The folder of the run, as `train` writes it, with an added `cell.json`; None until the cell is done."""
     packed: bytes = field(default=b"", repr=False)
-    """The compressed `cell.json` of a cell that is done, so that thousands of cells take little memory."""
+    """The compressed `cell.json` of a finished cell; thousands of cells then take little memory."""
     error: str | None = None
-    """Why it failed, diverged or cannot be read, in one line."""
+    """The reason why the cell failed, diverged or cannot be read, in one line."""
     details: str | None = field(default=None, repr=False)
     """The traceback of a failed cell."""
     stored_as: str | None = field(default=None, repr=False)
-    """Its id in the folder that it was read from; None for a cell without a folder."""
+    """The id of the cell in the folder from which it was read; None for a cell without a folder."""
 
     @cached_property
     def id(self) -> str:
-        """The name of its folder: the id stored in the sweep's folder, or else `cell_id`."""
+        """The name of the cell's folder: the id stored in the sweep's folder, or else `cell_id`."""
         return self.stored_as or cell_id(self.run)
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Every field of the three configurations by name."""
+        """All fields of the three configurations, by name."""
         return {name: value for part in self.run.to_dict().values() for name, value in part.items()}
 
     @property
     def done(self) -> bool:
-        """Whether there is a trained model."""
+        """Whether the cell has a trained model."""
         return self.path is not None
 
     @classmethod
     def trained(cls, run: RunConfig, path: Path, data: bytes, content: CellContent, name: str | None) -> Cell:
-        """A cell that is done.
+        """Make a cell that is done.
 
         Args:
-            run: its configurations.
-            path: its folder.
-            data: the bytes of its `cell.json`.
+            run: the configurations of the run.
+            path: the folder of the run.
+            data: the bytes of `cell.json`.
             content: the content of `cell.json`.
-            name: its id in the sweep's folder.
+            name: the id of the cell in the sweep's folder.
         """
         packed = zlib.compress(data, 1)
         cell = cls(run, content.status, path, packed, content.error, stored_as=name)
@@ -124,31 +124,34 @@ class Cell:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on its last checkpoint, without the model; None for a cell that is not done."""
+        """The verdict on the last checkpoint, without the model; None for a cell that is not done."""
         return self.content and self.content.verdict
 
     @cached_property
     def phase(self) -> Phase | None:
-        """The phase by behaviour, or the reason why there is none; None for a cell that is not done."""
+        """The phase by behaviour, or why the cell has no phase; None for a cell that is not done."""
         return self.verdict and self.verdict.phase
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """All measurements as a flat dict; empty for a cell that is not done.
+        """The measurements as a flat dict, which is empty for a cell that is not done.
 
-        `step`, `seconds`, `loss` (nats, of the last batch); `train_passed_at`, `id_passed_at` and
-        `ood_passed_at`, the step from which on each accuracy passes its threshold of the phases (None: it
-        does not); the metrics of the task by name (None: not defined) and their standard errors
-        `<name>_error`; `phase` (1, 2, 3 or None), `commutative` and `label` by behaviour, and by the probes
-        as `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and `probability <label>`;
-        `by_decoding_label`; the `solution` of unseen pairs (None: not defined); `agreement`; every number of
-        the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`; every reading of the
-        verdict by the probes as `reading <name>`.
+        The keys are:
+
+        - `step`, `seconds`, and `loss` (nats, of the last batch);
+        - `train_passed_at`, `id_passed_at` and `ood_passed_at`: the step from which on each accuracy passes
+          its threshold of the phases, or None;
+        - the metrics of the task by name (None: not defined), and the standard errors `<name>_error`;
+        - `phase` (1, 2, 3 or None), `commutative` and `label` by behaviour; by the probes `by_probes_phase`,
+          `by_probes_commutative`, `by_probes_label` and `probability <label>`; `by_decoding_label`;
+        - the `solution` of unseen pairs (None: not defined), and `agreement`;
+        - every reading of the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`;
+        - every reading of the probe verdict as `reading <name>`.
         """
         return {} if self.content is None else _numbers(self.run, self.content)
 
     def row(self) -> dict[str, Any]:
-        """One flat record: `cell` (its id), `status`, `error`, every field, every number."""
+        """Return one flat record: `cell` (the id), `status`, `error`, all fields, all measurements."""
         return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
 
     def __repr__(self) -> str:
@@ -160,9 +163,9 @@ class Cell:
     _repr_html_ = html
 
     def log(self) -> list[dict[str, Any]]:
-        """Its log lines (`step`, `loss`, accuracies, ...), oldest first.
+        """Return the log lines (`step`, `loss`, accuracies, ...), oldest first.
 
-        The list is empty for a cell that is not done, or whose log cannot be read.
+        The list is empty if the cell is not done or the log cannot be read.
         """
         if self.path is None:
             return []
@@ -172,7 +175,7 @@ class Cell:
 
 
 def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
-    """`Cell.numbers`."""
+    """Return `Cell.numbers`."""
     verdict, by_probes = content.verdict, content.verdict.by_probes
     numbers: dict[str, Any] = {name: getattr(content, name) for name in ("step", "seconds", "loss")}
     numbers |= {f"{name}_passed_at": step for name, step in content.passed_at.items()}
@@ -201,9 +204,9 @@ class SweepResult:
     """All cells of a sweep, as `sweep` and `open_sweep` return them."""
 
     out: Path
-    """The sweep's folder."""
+    """The folder of the sweep."""
     cells: tuple[Cell, ...]
-    """The cells, in the order in which they were asked for."""
+    """The cells, in the order in which they were requested."""
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(self.cells)
@@ -213,31 +216,31 @@ class SweepResult:
 
     @cached_property
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """Field of the configurations -> its values, ascending, for every field that has more than one."""
+        """The values, ascending, of every field of the configurations with more than one value."""
         return axes_of(self.cells)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Status -> number of cells, the most frequent first."""
+        """The number of cells with each status, the most frequent first."""
         return dict(Counter(cell.status for cell in self.cells).most_common())
 
     @property
     def phases(self) -> dict[str, int]:
-        """Label by behaviour -> number of cells that are done, the most frequent first."""
+        """The number of finished cells with each label by behaviour, the most frequent first."""
         return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
 
     def plot(self, x: str | None = None, y: str | None = None) -> go.Figure:
-        """The map of phases over two fields, with a band for each seed; `.diagram()` draws every map.
+        """Draw the map of phases over two fields, with a band for each seed; `.diagram()` draws every map.
 
         Args:
-            x: horizontal field of the configurations; None for gamma if it varies, else the first that does.
-            y: vertical field; None for weight decay if it varies, else the next field that does.
+            x: the horizontal field of the configurations. Default: gamma, or the first field that varies.
+            y: the vertical field. Default: weight decay, or the next field that varies.
 
         Returns:
-            The map of the largest slice if other fields vary too; its title has the values of the slice.
+            The map; of the largest slice if other fields vary too. The title has the values of the slice.
 
         Raises:
-            ValueError: no cell, an unknown field, or the seed.
+            ValueError: If there is no cell, or a field is unknown or the seed.
         """
         return figure(self, x, y)
 
@@ -245,13 +248,13 @@ class SweepResult:
         """Write the phase diagram: one HTML page that needs no network.
 
         Args:
-            path: of the page, .html; an existing file is replaced.
-            **options: `x`, `y`, `reports` and `progress` of `write_diagram`.
+            path: the path of the page, .html; an existing file is replaced.
+            **options: the options `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
-            ValueError: no cell, an unknown field, another suffix, a missing folder, or a path that is no
-                ordinary file.
-            OSError: writing failed; an existing file is unchanged.
+            ValueError: If there is no cell, a field is unknown, the suffix is another, the folder is missing,
+                or the path is not an ordinary file.
+            OSError: If writing fails; an existing file is then unchanged.
         """
         diagram(self, path, **options)
 
@@ -259,21 +262,22 @@ class SweepResult:
         """Write a table with one row, `Cell.row`, for each cell.
 
         Args:
-            path: `.csv` or `.parquet`; an existing file is replaced.
+            path: the path of the file, `.csv` or `.parquet`; an existing file is replaced.
 
         Raises:
-            ValueError: another suffix, a missing folder, no cell, or the path is no ordinary file.
-            OSError: writing failed; an existing file is unchanged.
+            ValueError: If the suffix is another, the folder is missing, there is no cell, or the path is not
+                an ordinary file.
+            OSError: If writing fails; an existing file is then unchanged.
         """
         from anchorlens.extras.sweep import write_table
 
         write_table(self, path)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A data frame with one row, `Cell.row`, for each cell, indexed by its id.
+        """Return a data frame with one row, `Cell.row`, for each cell, indexed by the id.
 
         Raises:
-            ValueError: no cell.
+            ValueError: If there is no cell.
         """
         return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
 
@@ -286,16 +290,16 @@ class SweepResult:
 
 
 def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
-    """The metrics of the tasks of these cells, without repetition."""
+    """Return the metrics of the tasks of these cells, without repetition."""
     of_tasks = dict.fromkeys(cell.run.task.metrics for cell in cells)
     return tuple({metric.name: metric for metrics in of_tasks for metric in metrics}.values())
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
-    """Field -> its values, ascending (text and None last), for every field that has more than one.
+    """Return the values, ascending (text and None last), of every field with more than one value.
 
-    Fields that do not decide what a cell learns are left out, since parts of a sweep may be trained
-    elsewhere.
+    Fields that do not affect what a cell learns are omitted, since parts of a sweep may be trained on
+    another machine.
     """
     left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
     axes = {}
@@ -311,7 +315,7 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
 
 def value_key(value: object) -> Hashable:
-    """A key that is the same for equal values of a field only; for simple types faster than `same_value`."""
+    """Return a key that is equal only for equal values; for simple types faster than `same_value`."""
     return value if value is None or type(value) in (int, float, str) else (same_value(value),)
 
 

@@ -1,7 +1,7 @@
 """Dask clusters that a sweep starts itself: on this machine, or as Slurm jobs.
 
-A Dask scheduler or worker executes what anybody sends it, and its sockets are open to every user of the
-machine. So all connections here use TLS with a certificate made for the run, which both sides must present.
+A Dask scheduler or worker executes all code that it receives, and its sockets are open to every user of
+the machine. So all these connections use TLS with a certificate for the run, which both sides must present.
 Dask's web pages are off, and its scratch folder, which Dask puts on the module path, is private to this
 user.
 """
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from dask_jobqueue.slurm import SLURMCluster
 
 DEATHS = 3
-"""A cell fails if its worker was killed more often than this. A scheduler that we did not start uses its own
-setting `allowed-failures`, whose default is also 3."""
+"""The number of kills of its worker after which a cell fails. A scheduler that we did not start uses the
+Dask setting `allowed-failures`, whose default is also 3."""
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": DEATHS,
     "distributed.scheduler.worker-saturation": 1.0,  # a worker gets no second cell in advance
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""Dask's settings for schedulers that we start."""
+"""The Dask settings for schedulers that we start."""
 NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-"""Dask always opens a port for its web pages; with these settings it serves no page."""
+"""The settings with which Dask serves no web page, although it always opens the port."""
 JOB_PROLOGUE = [
     "export PYTHONSAFEPATH=1",
     "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",
     'export DASK_TEMPORARY_DIRECTORY="$(mktemp -d)"',
     "trap 'rm -rf \"$DASK_TEMPORARY_DIRECTORY\"' EXIT",
 ]
-"""Lines of a Slurm job script that protect its workers like those on this machine."""
+"""The lines of a Slurm job script that protect its workers like the workers on this machine."""
 
 
 class NotStarted(Exception):
@@ -56,14 +56,14 @@ class NotStarted(Exception):
 
 @contextlib.contextmanager
 def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
-    """A Dask cluster with one process for each core or GPU of this machine.
+    """Start a Dask cluster with one process for each core or GPU of this machine.
 
     Args:
         runs: the cells to train.
-        workers: number of processes instead.
+        workers: the number of processes. Default: one for each core or GPU.
 
     Raises:
-        NotStarted: a process ended before it was ready.
+        NotStarted: If a process ends before it is ready.
     """
     n_gpus, one_each = gpus_for(runs)
     with contextlib.ExitStack() as opened:
@@ -82,9 +82,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
             opened.enter_context(cluster)
         except RuntimeError as error:
             raise NotStarted(
-                f"the processes of the engine 'local' did not start ({error}); if one was killed, the same "
-                "command continues, and the engine 'serial' needs no processes. They import the calling "
-                "script: put its call under `if __name__ == '__main__':`"
+                f"the processes of the engine 'local' must start, got: {error}. If one was killed, the same "
+                "command continues; the engine 'serial' needs no processes. The processes import the calling "
+                "script: put the call under `if __name__ == '__main__':`."
             ) from error
         if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
@@ -92,9 +92,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
 
 
 def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
-    """How many GPUs these cells use, and whether each worker should see only one of them.
+    """Return how many GPUs these cells use, and whether each worker should see only one GPU.
 
-    Cells that name GPUs (`cuda:1`) use exactly those, so workers must see all GPUs for the numbers to hold.
+    Cells that name GPUs (`cuda:1`) use these GPUs, so workers must see all GPUs for the numbers to hold.
     """
     devices = {run.train_config.device for run in runs} - {"cpu"}
     if named := {device for device in devices if ":" in device}:
@@ -104,7 +104,7 @@ def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
 
 
 class OneGPU(WorkerPlugin):
-    """Lets a worker see only one GPU, by its number; CUDA reads the variable when it is first used."""
+    """A plugin that lets a worker see only one GPU; CUDA reads the variable at its first use."""
 
     name = "anchorlens-one-gpu"
 
@@ -120,16 +120,16 @@ class OneGPU(WorkerPlugin):
 
 @contextlib.contextmanager
 def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
-    """A Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
+    """Start a Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
 
     Args:
-        workers: number of jobs.
-        folder: folder for the files of the certificate while the jobs run, unless
-            `jobqueue.slurm.shared-temp-directory` names another; every job must see it. Only this user may
-            read the files. Where Dask's configuration names TLS files, those are used instead.
+        workers: the number of jobs.
+        folder: the folder for the files of the certificate while the jobs run, unless
+            `jobqueue.slurm.shared-temp-directory` names another; every job must see the folder. Only this
+            user may read the files. If Dask's configuration names TLS files, the cluster uses those files.
 
     Raises:
-        NotStarted: the folder's name cannot be passed to a job.
+        NotStarted: If the folder's name cannot be passed to a job.
     """
     from dask_jobqueue.slurm import SLURMCluster
 
@@ -138,7 +138,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
     if shared is not None:
         folder = Path(os.path.expandvars(shared)).expanduser()
     if shlex.quote(str(folder)) != str(folder):
-        raise NotStarted(f"the jobs of Slurm take no path with spaces or signs, got {folder}; rename it")
+        raise NotStarted(f"the folder of a Slurm job must have no spaces or signs, got {folder}. Rename it.")
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
@@ -157,7 +157,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
 
 @contextlib.contextmanager
 def _certificate_in_files(folder: Path) -> Iterator[Security]:
-    """A certificate for one run, in files that only this user may read and that the context removes."""
+    """Make a certificate for one run, in files that only this user may read and that the context removes."""
     made = Security.temporary()
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(".tls-", folder) as private:
@@ -174,13 +174,13 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
 
 
 def check_encryption(address: str) -> None:
-    """Refuse an address for which Dask's configuration lacks usable TLS files; Dask would try for minutes.
+    """Refuse an address if Dask's configuration lacks usable TLS files; Dask would try for minutes.
 
     Args:
         address: the address of a running scheduler.
 
     Raises:
-        ValueError: the message names the keys of Dask's configuration.
+        ValueError: If a file is missing or unusable; the message names the keys of Dask's configuration.
     """
     if config.get("distributed.client.security-loader", None) is not None:
         return
@@ -188,13 +188,13 @@ def check_encryption(address: str) -> None:
     if not address.startswith("tls://"):
         if security.require_encryption:
             raise ValueError(
-                f"the address of the cluster must begin with tls://, got {address}. Dask's configuration "
-                "sets distributed.comm.require-encryption: start the cluster with certificates."
+                f"the address of the cluster must begin with tls://, got {address}. Start the cluster with "
+                "certificates, since Dask's configuration sets distributed.comm.require-encryption."
             )
         return
     if not _has_files(security, "client"):
         raise ValueError(
-            f"{address} takes certificates. Name them in Dask's configuration: distributed.comm.tls.ca-file, "
+            f"{address} needs certificates. Name them in Dask's configuration: distributed.comm.tls.ca-file, "
             "distributed.comm.tls.client.cert and distributed.comm.tls.client.key."
         )
     try:
@@ -213,7 +213,7 @@ def _has_files(security: Security, role: str) -> bool:
 
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
-    """Keep Dask's scratch folder private, and undo at the end what Dask changes in this process."""
+    """Keep Dask's scratch folder private, and undo at the end all changes that Dask makes in this process."""
     dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
     with contextlib.ExitStack() as opened:
         opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))

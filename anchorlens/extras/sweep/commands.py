@@ -81,11 +81,11 @@ def sweep_command(
         anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
     if out is None and not dry_run:
-        raise ValueError("--out is missing: name the folder of the sweep, for example --out sweeps/a")
+        raise ValueError("--out must be a folder, got none. Name the sweep's folder, as --out sweeps/a.")
     file: dict[str, Any] = {} if config is None else read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
-        raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}")
+        raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}. Write [sweep].")
     axes |= {name: value for name, value in fields.items() if value is not None}
     start = axis_values("start", axes["start"])[0] if "start" in axes else None
     base = base_parts(preset or named, start)
@@ -198,10 +198,10 @@ def diagram_command(
 
 
 def _opened(folder: Path) -> SweepResult:
-    """The sweep in a folder; an unreadable folder is a usage error."""
+    """Return the sweep in a folder; an unreadable folder is a usage error."""
     from anchorlens.extras.sweep import open_sweep
 
     try:
         return open_sweep(folder)
     except OSError as error:
-        raise ValueError(f"{unreadable_message(folder, error)}; give the folder of a sweep") from None
+        raise ValueError(f"{unreadable_message(folder, error)}. Give the folder of a sweep.") from None

@@ -1,9 +1,9 @@
 """Engines on which the cells of a sweep are trained: this process, all of this machine, or a cluster.
 
-Each engine is a `concurrent.futures.Executor`. All but `serial` are Dask distributed's (the extra
-`[cluster]`), which reassigns the cells of a killed worker. A Dask scheduler executes what it is sent, with
-the rights of the user who started it, so those that we start accept only clients with the certificate of this
-run (`anchorlens.extras.sweep.clusters`).
+Each engine is a `concurrent.futures.Executor`. All engines but `serial` use Dask distributed (the extra
+`[cluster]`), which reassigns the cells of a killed worker. A Dask scheduler executes all code that it
+receives, with the rights of the user who started it. So the schedulers that we start accept only clients
+with the certificate of this run (`anchorlens.extras.sweep.clusters`).
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from anchorlens.training.recipes.run_config import RunConfig
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 CONNECT_SECONDS = 60
-"""How long to wait for a scheduler."""
+"""The number of seconds to wait for a scheduler."""
 
 
 class EngineError(RuntimeError):
-    """The engine does not start, or broke several times in a row; finished cells are kept."""
+    """The error of an engine that does not start or broke several times in a row; finished cells are kept."""
 
 
 class SweepEngine:
-    """Opens executors for the cells of a sweep."""
+    """A factory of executors for the cells of a sweep."""
 
     def __init__(self, name: str | None, workers: int | None = None) -> None:
         """Choose an engine.
 
-        A running cluster that takes certificates gets those of Dask's configuration (`distributed.comm.tls`).
-        `slurm` takes those too; if there are none, it makes a certificate for each run. `local` always does.
+        A running cluster with certificates uses the certificates of Dask's configuration
+        (`distributed.comm.tls`). `slurm` uses them too, or makes a certificate for each run if Dask's
+        configuration has no certificates. `local` always makes a certificate.
 
         Args:
-            name: `serial`: this process, without an extra dependency. `local`: one process for each core or
-                GPU of this machine. `slurm`: jobs of a Slurm cluster through dask-jobqueue, described by its
-                configuration file. `tcp://HOST:PORT`, `tls://...` or the path of a scheduler file: a running
-                Dask cluster, which must see the sweep's folder under the same path.
-                None: `local` where the extra `[cluster]` is installed, else `serial`.
-            workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
+            name: an engine. `serial`: this process, without an extra dependency. `local`: one process for
+                each core or GPU of this machine. `slurm`: jobs of a Slurm cluster through dask-jobqueue,
+                described by its configuration file. `tcp://HOST:PORT`, `tls://...` or the path of a
+                scheduler file: a running Dask cluster, which must see the sweep's folder under the same path.
+                Default: `local` if the extra `[cluster]` is installed, else `serial`.
+            workers: the number of processes of `local` or jobs of `slurm`. Default: one per core or GPU.
 
         Raises:
-            ValueError: no such engine, Dask is not installed, `workers` for an engine that starts none, or
-                TLS files of Dask's configuration that are missing or unusable.
+            ValueError: If the engine is unknown, Dask is not installed, `workers` is given for an engine
+                without workers, or TLS files of Dask's configuration are missing or unusable.
         """
         if name is None:
             name = "local" if _has("distributed", "cryptography") else "serial"
@@ -59,7 +60,7 @@ class SweepEngine:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
         self.name, self.workers = name, workers
         self.n_processes = 1
-        """Processes that share the cells, >= 1; for a running cluster, counted when it was opened."""
+        """The number of processes that share the cells, >= 1; for a running cluster, when it was opened."""
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
@@ -69,28 +70,31 @@ class SweepEngine:
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):
             raise ValueError(
-                f"the engine {name!r} needs {' and '.join(needed)}: pip install '.[cluster]' in a clone; "
-                "'serial' needs nothing"
+                f"the engine {name!r} needs {' and '.join(needed)}. Run pip install '.[cluster]' in a "
+                "clone, or use the engine 'serial'."
             )
         if name == "slurm" and (not _has("dask_jobqueue") or workers is None):
-            raise ValueError("the engine 'slurm' needs dask-jobqueue and the number of workers (--workers 8)")
+            raise ValueError(
+                "the engine 'slurm' needs dask-jobqueue and a number of workers. Install dask-jobqueue, and "
+                "give --workers 8."
+            )
         if workers is not None and name not in ("local", "slurm"):
-            raise ValueError(f"the engine {name!r} starts no workers; leave workers out")
+            raise ValueError(f"workers must be None for the engine {name!r}, got {workers!r}. Omit workers.")
         if name not in ("serial", "local", "slurm"):
             from anchorlens.extras.sweep.clusters import check_encryption
 
             check_encryption(name if self._address else _address_in(name))
 
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
-        """An executor for these cells, open within the context; cells unfinished at its end are dropped.
+        """Open an executor for these cells within the context; unfinished cells are dropped at the end.
 
         Args:
             runs: the cells.
-            folder: the folder of unfinished cells; jobs of `slurm` find their certificate there.
+            folder: the folder of unfinished cells, in which jobs of `slurm` find their certificate.
 
         Raises:
-            BrokenExecutor: nobody answers at the address.
-            EngineError: the processes of `local` do not start.
+            BrokenExecutor: If no scheduler answers at the address.
+            EngineError: If the processes of `local` do not start.
         """
         if self.name == "serial":
             return InThisProcess()
@@ -126,7 +130,7 @@ class SweepEngine:
 
 
 def _address_in(path: str) -> str:
-    """The address that a scheduler file names."""
+    """Return the address in a scheduler file."""
     try:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):

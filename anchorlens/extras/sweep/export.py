@@ -1,4 +1,4 @@
-"""All cells of a sweep as one table: CSV or Parquet."""
+"""The cells of a sweep as one table: CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
 
     Args:
         cells: the cells, for example a `SweepResult`.
-        path: `.csv` or `.parquet`; an existing file is replaced.
+        path: the path of the file, `.csv` or `.parquet`; an existing file is replaced.
 
     Raises:
-        ValueError: another suffix, a missing folder, no cell, or the path is no ordinary file.
-        OSError: writing failed; an existing file is unchanged.
+        ValueError: If the suffix is another, the folder is missing, there is no cell, or the path is not an
+            ordinary file.
+        OSError: If writing fails; an existing file is then unchanged.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP

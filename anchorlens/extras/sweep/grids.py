@@ -1,4 +1,4 @@
-"""`grid`: runs with every combination of given values of some fields."""
+"""The function `grid`: runs with every combination of given values of some fields."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from anchorlens.training.recipes.presets import preset_parts
 from anchorlens.training.recipes.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
-"""Short names of often swept fields, for the command line and the axes of a diagram."""
+"""The short names of often swept fields, for the command line and the axes of a diagram."""
 MOST_CELLS = 100_000
 _LONGEST_TEXT = 1_000_000
-"""Largest number of characters of an axis."""
+"""The largest number of characters of an axis."""
 _LARGEST_EXPONENT = 400
-"""Largest exponent (of ten) of a number on an axis; it is beyond the range of floats."""
+"""The largest exponent (of ten) of a number on an axis, beyond the range of floats."""
 _MOST_DIGITS = 50
-"""Largest number of digits of a number on an axis."""
+"""The largest number of digits of a number on an axis."""
 
 
 def grid(
     base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: object
 ) -> list[RunConfig]:
-    """Every combination of the values on the axes, as runs.
+    """Return a run for every combination of the values on the axes.
 
     Args:
         base: a preset's name, or the parts of a run's configuration.
-        axes: field of the task, of ModelConfig or of TrainConfig -> its values: a sequence, or text as on the
-            command line (`axis_values`). The last axis varies fastest.
-        **fields: fields with one value for all runs.
+        axes: the values of each field of the task, of ModelConfig or of TrainConfig: a sequence, or text as
+            on the command line (`axis_values`). The last axis varies fastest.
+        **fields: the fields with one value for all runs.
 
     Returns:
-        One run for each combination, without repetition.
+        The runs, one for each combination, without repetition.
 
     Raises:
-        ValueError: an unknown preset or field, an axis without values, an unusable value, or more than
-            100,000 cells.
+        ValueError: If a preset or field is unknown, an axis has no values, a value is unusable, or there are
+            more than 100,000 cells.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)
@@ -58,16 +58,16 @@ def grid(
     parts = merged(parts, sorted_by_part(fields))
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():
-        raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} has both a value and an axis; give one")
+        raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} must have a value or an axis, got both")
     if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
-            f"a sweep must have at most {MOST_CELLS:,} cells, got {n_cells:,}; take fewer values"
+            f"a sweep must have at most {MOST_CELLS:,} runs, got {n_cells:,}. Give fewer values."
         )
     tasks: dict[Any, Task] = {}  # cells with equal tasks share one object, whose tables are made once
     runs = []
     for cell in itertools.product(*values.values()):
         fields_of_cell = merged(parts, sorted_by_part(dict(zip(values, cell, strict=True))))
-        # ids are unique, since all values stay alive
+        # Ids are unique, since all values stay alive.
         key = tuple((name, id(value)) for name, value in fields_of_cell.get("task", {}).items())
         runs.append(RunConfig.from_dict(fields_of_cell, tasks.get(key), is_new=True))
         tasks[key] = runs[-1].task
@@ -75,19 +75,19 @@ def grid(
 
 
 def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
-    """The values of one axis.
+    """Return the values of one axis.
 
     Args:
         name: the field.
-        axis: a sequence of values; one value; or text: values separated by commas, each of them one value
-            or a range. `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
+        axis: a sequence of values, one value, or a text. A text has values or ranges separated by commas.
+            `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
             in steps, both ends included.
 
     Returns:
-        The values in that order, without repetition.
+        The values in the given order, without repetition.
 
     Raises:
-        ValueError: an unknown field, no value, or an invalid range.
+        ValueError: If the field is unknown, there is no value, or a range is invalid.
 
     >>> axis_values("gamma", "0.3:0.5:0.05")
     (0.3, 0.35, 0.4, 0.45, 0.5)
@@ -100,17 +100,19 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
     elif not isinstance(axis, Sequence | range) and hasattr(axis, "tolist"):
         axis = axis.tolist()
     if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values; take a larger step")
+        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values. Use a larger step.")
     values = list(axis) if isinstance(axis, Sequence | range) else [axis]
     if len(values) > MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}")
+        raise ValueError(
+            f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}. Give fewer."
+        )
     if not values:
-        raise ValueError(f"the axis {name} must have at least one value, got none")
+        raise ValueError(f"the axis {name} must have at least one value, got none. Give a value.")
     return tuple({repr(value): value for value in values}.values())
 
 
 def _read_text(name: str, text: str) -> list[Any]:
-    """Read the values of an axis from text; JSON for a field whose values are no numbers, words or None."""
+    """Read the values of an axis from text; JSON for fields other than numbers, words or None."""
     kinds = _kinds(name)
     if not all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in kinds):
         try:
@@ -123,7 +125,7 @@ def _read_text(name: str, text: str) -> list[Any]:
 
 
 def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
-    """The values of one part of an axis: a value or a range."""
+    """Return the values of one part of an axis: a value or a range."""
     bounds = text.split(":")
     if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
         return [_read_value(text, kinds)]
@@ -138,7 +140,7 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     if len(numbers) == 2:
         if any(number != number.to_integral_value() for number in numbers):
             example = safe_text(text, 60)
-            raise ValueError(f"the range {example!r} of {name} must have a step, for example {example}:0.1")
+            raise ValueError(f"the range {example!r} of {name} must have a step. Write {example}:0.1.")
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
@@ -148,7 +150,8 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
         raise ValueError(
-            f"the range {safe_repr(text)} of {name} has more than {MOST_CELLS:,} values; take a larger step"
+            f"the range {safe_repr(text)} of {name} must have at most {MOST_CELLS:,} values. Use "
+            "a larger step."
         )
     return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 
@@ -157,7 +160,8 @@ def _decimal(text: str) -> Decimal:
     """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
 
     Raises:
-        ValueError: no such number, or an exponent so large that writing the number out could take hours.
+        ValueError: If the text is not such a number, or its exponent is so large that writing the number
+            would take hours.
     """
     try:
         number = Decimal(text)
@@ -175,7 +179,7 @@ def _plain(number: Decimal) -> int | float:
 
 
 def _read_value(text: str, kinds: frozenset[Any]) -> Any:
-    """Read one value: None, true or false, or a number where the field can have one, else the text."""
+    """Read one value: None, a truth value or a number if the field can have one, else the text."""
     if text.lower() in ("none", "unset") and type(None) in kinds:
         return None
     if bool in kinds and text.lower() in ("true", "false"):
@@ -187,7 +191,7 @@ def _read_value(text: str, kinds: frozenset[Any]) -> Any:
 
 
 def _kinds(field: str) -> frozenset[Any]:
-    """The types in a field's type hint, and its choices."""
+    """Return the types in a field's type hint, and its choices."""
     if field == "kind":
         return frozenset({"kind"})
     kinds = [kind for _, owner in field_owners(field) for kind in field_types(owner)[field]]

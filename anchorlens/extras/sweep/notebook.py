@@ -1,4 +1,4 @@
-"""A sweep, and one of its cells, as a notebook shows them."""
+"""The notebook views of a sweep and of a cell."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_FAILED = 5
 MOST_COLUMNS, MOST_ROWS = 16, 12
-"""Largest number of columns and rows of a map of phases."""
+"""The largest number of columns and rows of a map of phases."""
 FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
-"""Configuration fields that identify a cell."""
+"""The configuration fields that identify a cell."""
 
 
 @html.register
 def sweep_html(result: SweepResult) -> str:
-    """Counts, the phases over two axes, and the failed cells, as an HTML fragment without a script.
+    """Return counts, the phases over two axes, and failed cells, as an HTML fragment without a script.
 
     Args:
         result: a result of `sweep` or `open_sweep`; it may be unfinished.
@@ -53,7 +53,7 @@ def sweep_html(result: SweepResult) -> str:
 
 @html.register
 def cell_html(cell: Cell) -> str:
-    """The report of one cell, as an HTML fragment without a script.
+    """Return the report of one cell, as an HTML fragment without a script.
 
     Args:
         cell: a cell of a sweep.

@@ -1,4 +1,4 @@
-"""`sweep`: train all cells of a grid that are not in its folder yet, on any engine."""
+"""The function `sweep`, which trains all cells of a grid that are not in its folder yet, on any engine."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from anchorlens.training.recipes.run_config import RunConfig, field_advice, say_
 from anchorlens.training.run_folder import last_step
 
 BREAKS = 3
-"""A sweep ends with an error when its engine breaks more often than this without finishing a cell between."""
+"""The number of breaks of an engine in a row, without a finished cell, that end a sweep with an error."""
 PAUSE_SECONDS = 1.0
-"""Pause before an engine that broke is opened again."""
+"""The pause in seconds before a broken engine is opened again."""
 
 Job = list[NamedRun]
-"""Cells of equal shape that one process trains together."""
+"""The number of cells of equal shape that one process trains together."""
 
 
 @checked_arguments(field_advice)
@@ -42,30 +42,31 @@ def sweep(
 ) -> SweepResult:
     """Train the cells that are not in the folder yet; the same call again continues.
 
-    A cell is identified by its recipe: one that was trained on another machine, with another number of
-    threads or log lines, is not trained again. A cell's folder appears atomically when it is trained and
-    measured, so that a kill loses at most what unfinished cells did after their last saved state. A cell that
+    A cell is identified by its recipe: a cell that was trained on another machine, with another number of
+    threads or log lines, is not trained again. A cell's folder appears atomically when the cell is trained
+    and measured. A kill loses at most the steps of unfinished cells after their last saved state. A cell that
     ends in an error is recorded with the error and does not stop the others. Every cell is trained on one
-    thread unless it asks for more, so that on CPUs of one kind every engine gives bit-equal results.
+    thread unless its configuration sets more, so that on CPUs of one kind every engine gives bit-equal
+    results.
 
     Args:
-        runs: cells, as `grid` returns them; other cells in the folder are kept.
+        runs: the cells, as `grid` returns them; other cells in the folder are kept.
         out: a new folder, or the folder of a sweep.
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
-            `SweepEngine`); None for `local` where Dask is installed, else `serial`.
-        workers: processes of `local`, jobs of `slurm`; None for one per core or GPU.
-        retry_failed: train failed cells again.
-        progress: as for `train`.
+            `SweepEngine`). Default: `local` if Dask is installed, else `serial`.
+        workers: the number of processes of `local` or jobs of `slurm`. Default: one per core or GPU.
+        retry_failed: whether to train failed cells again.
+        progress: the progress, as for `train`.
 
     Returns:
-        These cells in order, each finished or failed.
+        The cells in order, each finished or failed.
 
     Raises:
-        ValueError: unusable runs or options, two runs that differ only in their execution (threads, ...), a
-            folder that holds something else or is being trained.
-        OSError: writing failed (a full disk, ...); finished cells are kept, and the same call continues.
-        MemoryError: a cell does not fit in memory; likewise.
-        EngineError: the engine does not start, or broke several times in a row; the same call continues.
+        ValueError: If runs or options are unusable, two runs differ only in their execution (threads, ...),
+            or the folder is not the folder of a sweep or is being trained.
+        OSError: If writing fails (a full disk, ...); finished cells are kept, and the same call continues.
+        MemoryError: If a cell does not fit in memory; the same call continues.
+        EngineError: If the engine does not start, or broke several times in a row; the same call continues.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.05", "seed": "0:3"})  # doctest: +SKIP
@@ -94,7 +95,7 @@ def sweep(
 
 
 class _Driver:
-    """Submits cells to an engine, collects their results, and counts them."""
+    """The loop that submits cells to an engine, collects their results, and counts them."""
 
     show: Show
 
@@ -123,18 +124,18 @@ class _Driver:
                 if n_breaks > BREAKS:
                     why = str(broken) or type(broken).__name__
                     raise EngineError(
-                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row ({why}); what is "
-                        "finished is kept, the same command continues"
+                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row: {why}. Finished "
+                        "runs are kept. Give the same command to continue."
                     ) from broken
                 time.sleep(PAUSE_SECONDS)
 
     def steps_by_now(self) -> int:
-        """Updates made, including those of unfinished cells by their logs."""
+        """Count the updates so far, including the updates of unfinished cells according to their logs."""
         logs = self.folder.unfinished("").glob("*/log.jsonl")
         return min(self.total_steps, self.steps + sum(map(last_step, logs)))
 
     def _missing(self) -> list[NamedRun]:
-        """The cells that are neither finished nor failed; the counts are updated."""
+        """Return the cells that are neither finished nor failed, and update the counts."""
         missing = self.folder.missing(self.cells)
         self.n_ended = len(self.cells) - len(missing)
         self.steps = self.total_steps - sum(run.train_config.total_steps for _, run in missing)

@@ -2,7 +2,7 @@
 
 | file                | what                                                                                |
 |---------------------|-------------------------------------------------------------------------------------|
-| sweep.json          | the id and the configuration of every cell that was asked for                       |
+| sweep.json          | the id and the configuration of every requested cell                                 |
 | cells/ID/           | a finished cell: a run's folder with `cell.json`; it appears atomically             |
 | unfinished/ID/      | a cell in training, with the state that it continues from                           |
 | unreadable/ID-N/    | files of an unfinished cell that could not be read; the cell was started again      |
@@ -54,18 +54,18 @@ from anchorlens.training.recipes.run_config import RunConfig
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
-"""Largest number of bytes and values of sweep.json: 100,000 cells."""
+"""The largest number of bytes and values of sweep.json, for 100,000 cells."""
 LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
-"""Largest size of cell.json in bytes, and how much more is allowed for each number in the task's table or
-sequence, since accuracies are listed by pair and some images are kept."""
+"""The largest size of cell.json in bytes, and the additional bytes for each number in the task's table or
+sequence, since cell.json lists accuracies by pair and keeps some images."""
 MOST_TOGETHER = 512 * 2**20
-"""Largest size of all cells' files of a folder together, in bytes: some 15,000 cells."""
+"""The largest total size of the cells' files of a folder, in bytes, for some 15,000 cells."""
 _MOST_TARGETS = 10_000_000
-"""Largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
+"""The largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
 bytes."""
 
 NamedRun = tuple[str, RunConfig]
-"""A cell's id, which names its folder, and its run."""
+"""The id of a cell, which names its folder, and the run."""
 
 
 class SweepFolder:
@@ -77,11 +77,12 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def lock(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
-        """Lock the folder and add these runs to its list; yields each run with its id.
+        """Lock the folder, add these runs to its list, and yield each run with its id.
 
         Raises:
-            ValueError: it holds something else, another process trains this sweep, or two cells are one run.
-            OSError: it cannot be written.
+            ValueError: If the folder is not the folder of a sweep, another process trains this sweep, or two
+                cells are one run.
+            OSError: If the folder cannot be written.
         """
         from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
 
@@ -105,26 +106,26 @@ class SweepFolder:
         return self.out / "sweep.json"
 
     def cell(self, identity: str) -> Path:
-        """The folder of a finished cell."""
+        """Return the folder of a finished cell."""
         return self.out / "cells" / identity
 
     def unfinished(self, identity: str) -> Path:
-        """The folder of a cell while it is trained."""
+        """Return the folder of a cell in training."""
         return self.out / "unfinished" / identity
 
     def failure(self, identity: str) -> Path:
-        """The file with the error of a failed cell."""
+        """Return the file with the error of a failed cell."""
         return self.out / "failed" / f"{identity}.json"
 
     def stored(self, *, without_places: bool = False) -> list[NamedRun]:
-        """Every cell that was ever asked for, with its id.
+        """Return every requested cell, with its id.
 
         Args:
-            without_places: whether to leave out the paths of the tasks' files (`read_stored_task`), and to
-                refuse a list through a link, as for a sweep that somebody else may have sent.
+            without_places: whether to omit the paths of the tasks' files (`read_stored_task`), and to refuse
+                a list through a link, which a sweep from another person needs.
 
         Raises:
-            CheckpointError: sweep.json is missing or invalid.
+            CheckpointError: If sweep.json is missing or invalid.
         """
         if without_places:
             with reading(self.path):
@@ -139,15 +140,15 @@ class SweepFolder:
     def runs_with_ids(
         self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None
     ) -> list[NamedRun]:
-        """Each of these runs with its id in this folder, which need not exist yet.
+        """Return each of these runs with its id in this folder, which need not exist yet.
 
         Args:
             runs: the runs of a sweep.
-            stored: the result of `stored`, if it was read before.
+            stored: the result of `stored`, if already read.
 
         Raises:
-            ValueError: two of them are the same run and differ only in execution or logging.
-            CheckpointError: sweep.json is invalid.
+            ValueError: If two runs are the same and differ only in execution or logging.
+            CheckpointError: If sweep.json is invalid.
         """
         if stored is None:
             stored = self.stored() if self.path.exists() else []
@@ -155,7 +156,7 @@ class SweepFolder:
         return [(id_of.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
 
     def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
-        """The cells that are neither finished nor failed, without repetition."""
+        """Return the cells that are neither finished nor failed, without repetition."""
         return [
             (name, run)
             for name, run in dict(cells).items()
@@ -165,15 +166,15 @@ class SweepFolder:
     def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
         """Read these cells in their current state.
 
-        A cell whose files cannot be read has the status `damaged`, and an error that says which and why.
+        A cell whose files cannot be read has the status `damaged`, and an error with the file and the reason.
 
         Args:
             cells: the runs with their ids.
-            any_size: read them however large they are together, and through links out of the folder, as for a
-                sweep that one has trained oneself.
+            any_size: whether to read files of any total size, and files through links out of the folder,
+                which is safe for your own sweep.
 
         Raises:
-            CheckpointError: they are too large together.
+            CheckpointError: If the files together are too large.
         """
         cells = list(cells)
         if not any_size:
@@ -193,7 +194,7 @@ class SweepFolder:
         return cell
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
-        """Refuse files that would fill the memory, before reading any."""
+        """Refuse files that would fill the memory, before any file is read."""
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
@@ -209,7 +210,7 @@ class SweepFolder:
             )
 
     def size(self, path: Path) -> int:
-        """Bytes of a file of this folder; 0 where there is none, or only a link to a file elsewhere."""
+        """Return the bytes of a file of this folder; 0 if it is missing or a link to another folder."""
         try:
             check_inside(self.out, path)
             return path.stat().st_size
@@ -239,14 +240,14 @@ class SweepFolder:
         return Cell(run, stored_as=name)
 
     def set_aside(self, identity: str) -> Path:
-        """Move the unreadable files of an unfinished cell to `unreadable`; returns the new path."""
+        """Move the unreadable files of an unfinished cell to `unreadable`, and return the new path."""
         place = self.out / "unreadable"
         place.mkdir(parents=True, exist_ok=True)
         number = next(n for n in itertools.count(1) if not (place / f"{identity}-{n}").exists())
         return self.unfinished(identity).rename(place / f"{identity}-{number}")
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
-        """Move a trained and measured cell to its place in `cells`, atomically."""
+        """Move a trained and measured cell into the folder `cells`, atomically."""
         self._write(self.unfinished(identity) / "cell.json", CELL_FORMAT, content)
         target = self.cell(identity)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +262,7 @@ class SweepFolder:
         self._write(self.failure(identity), FAILURE_FORMAT, content)
 
     def _clean(self) -> None:
-        """Remove half-written files of killed processes; `RunFolder` removes those of an unfinished cell."""
+        """Remove half-written files of killed processes; `RunFolder` does so for an unfinished cell."""
         for folder in (self.out, self.out / "failed"):
             for leftover in folder.glob(".*.json.*.tmp"):
                 leftover.unlink(missing_ok=True)
@@ -273,7 +274,7 @@ class SweepFolder:
 
 
 def _largest_cell(task: Task) -> int:
-    """The largest size of cell.json for a task, in bytes."""
+    """Return the largest size of cell.json for a task, in bytes."""
     return min(MOST_BYTES, LARGEST_CELL + BYTES_A_NUMBER * (task.table_size + task.seq_len))
 
 
@@ -288,10 +289,10 @@ def _checked_ids(ids: object, n_cells: int) -> list[str]:
 
 
 def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
-    """The configurations of cells; cells with equal tasks share one object.
+    """Read the configurations of cells; cells with equal tasks share one object.
 
     Raises:
-        ValueError: a configuration is invalid, or the tasks together have too many targets.
+        ValueError: If a configuration is invalid, or the tasks together have too many targets.
     """
     runs, tasks, n_targets = [], {}, 0
     for cell in cells:
@@ -303,8 +304,8 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
             n_targets += task.table_size
         if n_targets > _MOST_TARGETS:
             raise ValueError(
-                f"its {len(tasks):,} tasks have more than {_MOST_TARGETS:,} targets together; take fewer "
-                "values of the fields of the task"
+                f"its {len(tasks):,} tasks must have at most {_MOST_TARGETS:,} targets together. Give fewer "
+                "values of the fields of the task."
             )
         runs.append(RunConfig.from_dict(cell, tasks[key]))
     return runs
@@ -317,11 +318,11 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         out: the folder that `sweep` wrote.
 
     Returns:
-        Every cell that was ever asked for, in that order, with its status.
+        Every requested cell, in order, with its status.
 
     Raises:
-        CheckpointError: the folder of a single run, no folder of a sweep, or its list of cells is damaged. A
-            damaged cell is not an error: it is returned with the status `damaged`.
+        CheckpointError: If the folder is not the folder of a sweep, or its list of cells is damaged. A
+            damaged cell is not an error: it has the status `damaged`.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP
@@ -332,7 +333,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
     if is_run or folder.out.is_file():
         command = shlex.join(["anchorlens", "classify", str(folder.out), "--report", "report.html"])
         what = "the folder of a single run" if is_run else "a file"
-        raise CheckpointError(out, f"is {what}, and not the folder of a sweep; for a single run: {command}")
+        raise CheckpointError(out, f"must be the folder of a sweep, got {what}. For a single run: {command}")
     return folder.read(folder.stored(without_places=True))
 
 
@@ -343,7 +344,7 @@ def _read(
     most_bytes: int = MOST_BYTES,
     most_values: int = MOST_VALUES,
 ) -> dict[str, Any]:
-    """The content of a JSON file of this folder, or an error in one line."""
+    """Return the content of a JSON file of this folder, or raise an error in one line."""
     with reading(path, f"is no {name}"):
         return _checked(path, read_bytes(path, most_bytes), name, most_values)
 
@@ -351,7 +352,7 @@ def _read(
 def _read_as(
     kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
 ) -> tuple[bytes, Stored]:
-    """The bytes of a JSON file of this folder, and its content as a `kind`."""
+    """Return the bytes of a JSON file of this folder, and its content as a `kind`."""
     with reading(path, f"is no {name}"):
         data = read_bytes(path, most_bytes)
         content = quickly_read(kind, data, most_values)
@@ -365,6 +366,6 @@ def _read_as(
 def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("the file must be a JSON object")
     check_format(path, content, name, VERSION)
     return content

@@ -1,4 +1,4 @@
-"""A sweep in the terminal (`status`, `sweep --dry-run`): its progress, its phases, a row for every cell."""
+"""A sweep in the terminal (`status`, `sweep --dry-run`): progress, phases, and a row for every cell."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from anchorlens.training.progress import duration
 from anchorlens.training.recipes.run_config import RunConfig
 
 SCHEMA_VERSION = 1
-"""Version of the JSON object; it increases by one when a key changes its meaning or is removed."""
+"""The version of the JSON object; it increases by one when a key changes its meaning or is removed."""
 MOST_ROWS = 12
-"""Largest number of failed cells shown; --cells and --json show all."""
+"""The largest number of failed cells shown; --cells and --json show all cells."""
 
 
 def overview(runs: Sequence[RunConfig]) -> str:
-    """The number of runs, and each axis with its values."""
+    """Write the number of runs, and each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}"]
     lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
@@ -31,7 +31,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
-    """Print the cells, which of them exist, and what the others would cost on this machine."""
+    """Print the cells, how many exist, and the cost of the other cells on this machine."""
     from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
     from anchorlens.training.plan import plan
 
@@ -42,16 +42,16 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     if out is not None and SweepFolder(out).path.exists():
         folder = SweepFolder(out)
         missing = [cell.run for cell in folder.read(folder.runs_with_ids(runs)) if cell.status == "missing"]
-        console.print(f"{len(runs) - len(missing):,} of them are in {safe_text(out, None)}")
+        console.print(f"{len(runs) - len(missing):,} runs are in {safe_text(out, None)}")
     groups = grouped(missing, at_once=lambda run, n: n)
     plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
     seconds = [job.seconds for job in plans if job.seconds is not None]
     if len(seconds) < len(plans):
-        console.print("not enough memory for all of them; use a smaller batch")
+        console.print("The memory is too small for all runs. Use a smaller batch.")
     elif plans:
         at_once = " or ".join(sorted({str(job.at_once) for job in plans}))
         console.print(
-            f"the {len(missing):,} others: about {duration(sum(seconds))} on this machine's "
+            f"the other {len(missing):,} runs: about {duration(sum(seconds))} on this machine's "
             f"{plans[0].device}, {at_once} at a time, if nothing else runs"
         )
 
@@ -136,7 +136,7 @@ def _cell_table(result: SweepResult) -> Table:
 
 
 def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
-    """Cells in training, whose folder is not in its final place yet, and their last logged step."""
+    """Return the cells in training, whose folder is not in `cells` yet, and their last logged step."""
     folder = SweepFolder(result.out)
     missing = [cell for cell in result if cell.status == "missing"]
     logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]

@@ -1,4 +1,4 @@
-"""What shows a sweep, imported when the first one is shown."""
+"""The views of a sweep, imported when the first sweep is shown."""
 
 from anchorlens.extras.sweep import notebook
 from anchorlens.extras.sweep.diagram import page

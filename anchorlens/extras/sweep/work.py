@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:
-    """Train the unfinished ones of these cells together, measure each, and record which failed.
+    """Train the unfinished cells together, measure each cell, and record which cells failed.
 
-    A cell that was left by a killed process continues from its state. If an error stops several cells, each
-    is tried alone, so that a faulty cell does not stop the others.
+    A cell of a killed process continues from its saved state. If an error stops several cells, each cell is
+    trained alone, so that a faulty cell does not stop other cells.
 
     Args:
-        cells: runs of equal shape, with their ids.
+        cells: the runs, of equal shape, with their ids.
         out: the sweep's folder.
 
     Raises:
-        OSError: reading or writing failed, which is not counted as the cell's error.
-        MemoryError: a cell does not fit in memory even alone, which is not counted as the cell's error.
+        OSError: If reading or writing fails, which is not counted as the cell's error.
+        MemoryError: If a cell does not fit in memory even alone, which is not counted as the cell's error.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:
@@ -57,7 +57,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
             if len(missing) == 1:
                 name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
                 if is_out_of_memory(error):
-                    raise MemoryError(f"the memory does not hold cell {name}: {line}") from error
+                    raise MemoryError(f"the memory is too small for cell {name}: {line}") from error
                 folder.fail(name, line, "".join(traceback.format_exception(error)))
                 return
     for cell in missing:
@@ -66,7 +66,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
-    """Wait until no other process works on the cell: a job that was dropped may still be running."""
+    """Wait until no other process works on the cell, since a dropped job may still be running."""
     path = folder.unfinished(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(path.with_suffix(".lock")):
@@ -81,8 +81,8 @@ def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:
 
 
 def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
-    """Train or continue; a cell whose files cannot be read is begun anew, and its old files are kept."""
-    # on one thread, so that on a CPU every engine gives bit-equal results
+    """Train or continue; a cell with unreadable files starts from scratch, and its old files are kept."""
+    # On one thread, every engine gives bit-equal results on a CPU.
     runs = [
         run._replace(train_config=replace(run.train_config, threads=run.train_config.threads or 1))
         for _, run in cells
@@ -104,7 +104,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 
 
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
-    """The content of `cell.json` besides the id."""
+    """Return the content of `cell.json` besides the id."""
     last = result.log[-1] if result.log else {}
     verdict = classify(result, device=run.train_config.device, even_underfit=False, thorough=True)
     model, task = verdict.subject.model_and_task()
@@ -121,7 +121,7 @@ def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
 
 
 def _readings_of_weights(model: HookedTransformer, task: Task) -> dict[str, float | None]:
-    """`probe.reading` -> value, for the probes that need no forward pass."""
+    """Return the value of each `probe.reading` that needs no forward pass."""
     readings: dict[str, float | None] = {}
     for probe in (stable_rank, q_condensation, embedding_pca):
         with contextlib.suppress(ValueError):  # the probe may not apply to a user's own task

@@ -1,4 +1,4 @@
-"""The figure of `probes.along`: a row for each number, a line for each group of runs, a band over seeds."""
+"""The figure of `probes.along`: a row for each reading, a line for each group of runs, a band over seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anchorlens.show.figures import CATEGORIES, in_words, styled
 MOST_ROWS = 8
 ROW_HEIGHT = 190
 BELOW = 110
-"""Pixels below the last row for its axis and the legend."""
+"""The number of pixels below the last row for its axis and the legend."""
 _DASHES = {"train": "dot", "id": "dash", "ood": "solid"}
 _OTHER_DASHES = ("dashdot", "longdash", "longdashdot")
 _IN_WORDS = {
@@ -24,7 +24,7 @@ _IN_WORDS = {
 
 
 class Point(NamedTuple):
-    """A number at one step: mean, minimum and maximum over the seeds that have it."""
+    """A reading or metric at one step: mean, minimum and maximum over the seeds that have a value."""
 
     step: int
     mean: float
@@ -38,12 +38,12 @@ def along_figure(
     metrics: Sequence[str],
     over_seeds: Callable[[str], Mapping[str, Sequence[Point]]],
 ) -> go.Figure:
-    """The figure of `probes.along`.
+    """Draw the figure of `probes.along`.
 
     Args:
-        readings: `<probe>.<reading>`; if there are several probes, the first reading of each is drawn.
-        metrics: names of the metrics, which share the last row.
-        over_seeds: function from the name of a number to group -> points.
+        readings: the names `<probe>.<reading>`; of several probes, the first reading of each is drawn.
+        metrics: the names of the metrics, which share the last row.
+        over_seeds: the function from the name of a reading or metric to group -> points.
     """
     probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))
     drawn = list(readings)
@@ -86,7 +86,7 @@ def _add(
     dash: str = "solid",
     in_legend: bool = False,
 ) -> None:
-    """Add a line with its band; the band is left out if each step has one seed."""
+    """Add a line with its band; a line with one seed at each step has no band."""
     steps = [point.step for point in points]
     shared: dict[str, Any] = {"legendgroup": name, "hoverinfo": "skip", "showlegend": False}
     if any(point.n_seeds > 1 for point in points):
@@ -116,6 +116,6 @@ def _add(
 
 
 def _pale(colour: str) -> str:
-    """A nearly transparent form of a CSS colour of six digits."""
+    """Make a CSS colour of six digits nearly transparent."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.18)"

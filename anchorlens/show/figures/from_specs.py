@@ -14,19 +14,19 @@ from anchorlens.show.figures.training_curve import STYLES
 from anchorlens.tasks.shared.figure_specs import Bars, Curve, Grid, ImageGrid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}
-"""Style of shapes, which the white template would otherwise fill grey."""
+"""The style of shapes, which the white template would otherwise fill grey."""
 
 
 def figure_of(spec: Grid | Curve | Lines | Bars | ImageGrid) -> Picture:
     """Draw the figure of a spec.
 
     Args:
-        spec: one of `evaluate(...).figure_specs`.
+        spec: an entry of `evaluate(...).figure_specs`.
 
     Returns:
-        For a `Grid` its values, 0 white to 1 dark blue, with its frame in vermilion; for a `Curve` its points
-        with error bars of one standard error; for `Lines` the same for each line; for `Bars` a bar for each
-        name; for an `ImageGrid` its images.
+        A figure. It shows the values of a `Grid`, 0 white to 1 dark blue, with its frame in vermilion; the
+        points of a `Curve` and of each line of `Lines`, with error bars of one standard error; a bar for each
+        name of `Bars`; or the images of an `ImageGrid`.
     """
     kinds: dict[type, Any] = {Grid: _grid, Curve: _curve, Lines: _lines, Bars: _bars, ImageGrid: _mosaic}
     return kinds[type(spec)](spec)

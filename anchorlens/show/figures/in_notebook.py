@@ -15,15 +15,15 @@ from typing import Any, Literal
 from uuid import uuid4
 
 Library = Literal["Plotly", "CircuitsVis"]
-"""Name of a JavaScript library in the browser."""
+"""The name of a JavaScript library in the browser."""
 
 _HOLDERS: dict[Library, str | None] = {}
-"""Library -> the cell whose output holds it, in this kernel."""
+"""The cell of this kernel whose output holds a library, by library."""
 
 _SHARING = frozenset(("plotly_mimetype", "notebook", "notebook_connected", "jupyterlab", "vscode"))
-"""plotly's renderers of front ends whose outputs share one window."""
+"""The plotly renderers of front ends whose outputs share one window."""
 _HOSTED = ("COLAB_", "DATABRICKS_RUNTIME", "KAGGLE_KERNEL", "COCALC_", "DEEPNOTE_")
-"""Beginnings of environment variables of hosted notebooks, whose outputs may be windows of their own."""
+"""The prefixes of environment variables of hosted notebooks, which may show each output in a window."""
 
 _HOLD = """<script>
 if (!window.{library}) (async () => {{
@@ -54,7 +54,7 @@ notebook, or open it in a program that runs scripts.</div>
 
 
 def source(library: Library) -> str:
-    """The source of a library, escaped for a script element."""
+    """Return the source of a library, escaped for a script element."""
     if library == "Plotly":
         from plotly.offline import get_plotlyjs
 
@@ -64,26 +64,26 @@ def source(library: Library) -> str:
 
         bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
         text = bundle.read_text(encoding="utf-8")
-    # the replaced text occurs only within strings
+    # The replaced text occurs only within strings.
     return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "\\x3c!--")
 
 
 @functools.cache
 def _packed(library: Library) -> str:
-    """The source of a library, compressed to two fifths of its size."""
+    """Return the source of a library, compressed to two fifths of its size."""
     return base64.b64encode(gzip.compress(source(library).encode(), mtime=0)).decode()
 
 
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
-    """A piece of HTML that loads nothing and draws as soon as the library is on the page.
+    """Return HTML that loads nothing and draws as soon as the library is on the page.
 
-    A library has megabytes, so where the outputs of a notebook surely share one window only one cell holds
-    it: the first that draws with it (also when that cell runs again). Elsewhere every piece holds it.
+    A library has megabytes. If the outputs of a notebook surely share one window, only the first cell that
+    draws with the library holds it, also when that cell runs again. Otherwise every output holds it.
 
     Args:
         library: the library that draws.
-        call: JavaScript call of the library; `place` is the element to draw into.
-        alone: whether the piece holds the library even in a notebook.
+        call: the JavaScript call of the library; `place` is the element to draw into.
+        alone: whether the HTML holds the library even in a notebook.
     """
     cell = _running_cell() if not alone and _outputs_share_a_window() else None
     held = ""
@@ -93,7 +93,7 @@ def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
 
 
 def _outputs_share_a_window() -> bool:
-    """Whether the front end surely shows all outputs in one window, as Jupyter and VS Code do."""
+    """Return whether the front end surely shows all outputs in one window, as Jupyter and VS Code do."""
     import plotly.io
 
     renderers = set((plotly.io.renderers.default or "none").split("+"))
@@ -102,7 +102,7 @@ def _outputs_share_a_window() -> bool:
 
 
 def _running_cell() -> str | None:
-    """The running cell of a notebook: its id, or its text if the front end (as nbconvert) gives no id."""
+    """Return the id of the running cell of a notebook, or its text if the front end gives no id."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}

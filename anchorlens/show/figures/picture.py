@@ -13,11 +13,11 @@ from anchorlens.show.figures.in_notebook import drawn_by
 from anchorlens.texts import safe_text
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-"""Plotly settings: no logo, and no button that uploads."""
+"""The plotly settings, with no logo and no button that uploads."""
 
 
 def script_json(text: str) -> str:
-    r"""JSON text escaped so that it cannot end the script element that contains it.
+    r"""Escape JSON text so that it cannot end the script element that contains it.
 
     >>> script_json('"</script>"')
     '"\\u003c/script>"'
@@ -26,7 +26,7 @@ def script_json(text: str) -> str:
 
 
 def plotly_text(text: str) -> str:
-    """A text on one line that plotly shows literally, without tags, entities or control characters.
+    """Return a text on one line that plotly shows literally, without tags, entities or control characters.
 
     >>> plotly_text('<a href="x">a & b</a>')
     '&lt;a href="x"&gt;a &amp; b&lt;/a&gt;'
@@ -41,7 +41,7 @@ class Picture(go.Figure):
     """
 
     def show(self, *args: object, **kwargs: object) -> None:
-        """Show the figure: as plotly does if a renderer was chosen, else so that notebooks keep it."""
+        """Show the figure with the chosen renderer of plotly; without one, in a form that notebooks keep."""
         if args or kwargs or pio.renderers.default != "plotly_mimetype":
             super().show(*args, **kwargs)
         else:
@@ -53,7 +53,7 @@ class Picture(go.Figure):
         self.show()
 
     def _bundle(self) -> dict[str, Any]:
-        """Data for a front end that knows plotly, and HTML for one that does not."""
+        """Return data for front ends that know plotly, and HTML for other front ends."""
         content = json.loads(self.to_json() or "")
         parts = (content["data"], content["layout"], QUIET)
         arguments = ", ".join(script_json(json.dumps(part)) for part in parts)

@@ -14,19 +14,19 @@ import plotly.graph_objects as go
 from anchorlens.show.figures import styled
 
 GUTTER = 0.25
-"""Share of a column's width that is left free on its right."""
+"""The proportion of a column's width that stays free on its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
-"""Parts of the layout that are taken from the first figure, with numbered ones such as `coloraxis2`."""
+"""The parts of the layout that come from the first figure, including numbered parts such as `coloraxis2`."""
 _LABEL_HEIGHT, _LINE_HEIGHT = 94, 16
-"""Pixels above each figure for the figure's own text there, and for each line of its label."""
+"""The pixels above each figure for the text of the figure, and for each line of its label."""
 _CHARACTER_WIDTH = 7.5
-"""Pixels of a character of a label, on average."""
+"""The average width of a character of a label, in pixels."""
 _LESS_HEIGHT = 64
-"""The same if `room` is given."""
+"""The pixels above each figure, and for each line of its label, if `room` is given."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels, all numbered if two are the same.
+    """Return the labels, all numbered if two are equal.
 
     >>> distinct(["ckpt.pt", "ckpt.pt"])
     ('1: ckpt.pt', '2: ckpt.pt')
@@ -40,11 +40,11 @@ class Room(NamedTuple):
     """The space for several figures together."""
 
     width: int
-    """Total width in pixels."""
+    """The total width in pixels."""
     n_columns: int
-    """Largest number of figures in a row."""
+    """The largest number of figures in a row."""
     height: int
-    """Height of one figure in pixels."""
+    """The height of one figure in pixels."""
 
 
 def side_by_side(
@@ -52,14 +52,14 @@ def side_by_side(
 ) -> go.Figure:
     """Join several figures of one kind, in reading order, with one legend and one colour bar.
 
-    Up to three are in one row, four in two columns, more in three columns.
+    Up to three figures are in one row, four in two columns, and more in three columns.
 
     Args:
-        figures: figures of the same kind; they are not changed. Heatmaps without a colour range get a common
-            one.
-        labels: text above each figure, in plotly's markup; it wraps where it is wider than the figure.
+        figures: the figures, of one kind; they are not changed. Heatmaps without a colour range get a
+            common range.
+        labels: the text above each figure, in plotly's markup; a text wider than the figure wraps.
         share_axes: whether a numeric axis gets the same range in every figure.
-        room: the space they get; None for each figure's own height and about its own width.
+        room: the space for the figures. Default: each figure keeps its height and about its width.
     """
     contents = [figure.to_dict() for figure in figures]
     colours = _range_of_colours(figures)
@@ -110,7 +110,7 @@ def side_by_side(
 
 
 def _wrapped(label: str, width: float) -> list[str]:
-    """The lines of a label that are at most as wide as a column of so many pixels, margins included.
+    """Wrap a label to lines that fit into a column of this width in pixels, margins included.
 
     >>> _wrapped("gamma 0.5, seed 1, step 1,000", 180), _wrapped("a &lt; b", 180)
     (['gamma 0.5, seed 1,', 'step 1,000'], ['a &lt; b'])
@@ -122,7 +122,7 @@ def _wrapped(label: str, width: float) -> list[str]:
 
 
 def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
-    """The axes (`x`, `y2`, ...) with text values, which have no range to share."""
+    """Return the axes (`x`, `y2`, ...) with text values, which have no range to share."""
     on_axes = ((trace.get(f"{letter}axis", letter), trace.get(letter)) for trace in traces for letter in "xy")
     return {
         axis
@@ -132,7 +132,7 @@ def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
-    """`zmin` and `zmax` over all heatmaps; empty if there are none."""
+    """Return `zmin` and `zmax` over all heatmaps; the result is empty without heatmaps."""
     heatmaps: list[Any] = [t for f in figures for t in f.select_traces(selector={"type": "heatmap"})]
     values = [np.asarray(trace.z, dtype=float).ravel() for trace in heatmaps if trace.z is not None]
     together = np.concatenate(values or [np.empty(0)])
@@ -142,19 +142,19 @@ def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of one figure's axes, shapes and annotations in the joined figure."""
+    """The position of one figure's axes, shapes and annotations in the joined figure."""
 
     row: int
     column: int
     n_rows: int
     n_columns: int
     header: float
-    """Share of a row's height above its figures."""
+    """The proportion of a row's height above its figures."""
     offset: int
-    """Number of axes of the figures before it."""
+    """The number of axes of the previous figures."""
 
     def axis(self, name: str) -> str:
-        """An axis reference (`x`, `y2`, `xaxis3`, `x domain`) with its number in the joined figure."""
+        """Return an axis reference (`x`, `y2`, `xaxis3`, `x domain`) with its number in the joined figure."""
         base, _, rest = name.partition(" ")
         letters = base.rstrip("0123456789")
         number = int(base[len(letters) :] or 1) + self.offset
@@ -165,7 +165,7 @@ class _Place:
         return (self.column + share * (1 - GUTTER)) / self.n_columns
 
     def up(self, share: float) -> float:
-        """Convert a vertical position, 0..1."""
+        """Convert a vertical position in the figure, 0..1, to the joined figure."""
         below = self.header if self.n_rows > 1 else 0  # for the title of the axis and the next row's label
         return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
 
@@ -176,12 +176,12 @@ class _Place:
         marker = moved.get("marker")
         if isinstance(marker, dict) and not colour_bar:
             moved["marker"] = {key: value for key, value in marker.items() if key != "colorbar"}
-        # without names several traces would make a legend of "trace 0", "trace 1", ...
+        # Without names, several traces would make a legend of "trace 0", "trace 1", ...
         moved["showlegend"] = legend and bool(moved.get("name")) and moved.get("showlegend", True)
         return {**moved, "legendgroup": moved["name"]} if moved.get("name") else moved
 
     def axes(self, layout: dict[str, Any], text_axes: set[str], *, share: bool) -> dict[str, Any]:
-        """The axes of a layout, moved; with `share`, numeric axes get the range of the first figure's."""
+        """Move the axes of a layout; with `share`, numeric axes get the range of the first figure's axes."""
         axes: dict[str, Any] = {"xaxis": {}, "yaxis": {}}
         axes |= {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
         moved = {}
@@ -203,7 +203,7 @@ class _Place:
         return moved
 
     def items(self, items: Any) -> Iterator[dict[str, Any]]:
-        """Shapes or annotations, moved to the joined figure."""
+        """Move shapes or annotations to the joined figure."""
         for item in items:
             moved = {"xref": "x", "yref": "y", **item}
             for letter, place in (("x", self.across), ("y", self.up)):

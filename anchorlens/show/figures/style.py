@@ -1,4 +1,4 @@
-"""What the figures of probes share: one style, colour-blind-safe scales, sizes for print."""
+"""The style that the figures of probes share: colour-blind-safe scales, and sizes for print."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from anchorlens.texts import safe_text
 from anchorlens.views import page
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
-"""Okabe and Ito's blue and vermilion, and a grey for context."""
+"""The blue and the vermilion of Okabe and Ito, and a grey for context."""
 
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195")
-"""Okabe and Ito's colour-blind-safe colours, and a dark violet."""
+"""The colour-blind-safe colours of Okabe and Ito, and a dark violet."""
 
 COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
 """The scale of all cosines and recovered shares, so that figures of different checkpoints can be compared:
@@ -30,15 +30,15 @@ NO_EFFECT = "#D9D9D9"
 """The grey for no causal effect, the middle of `EFFECT`."""
 
 EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
-"""The scale of causal effects: grey = none, vermilion = the answer is lost, blue = it gets better."""
+"""The scale of causal effects: grey = no effect, vermilion = a worse answer, blue = a better answer."""
 
 
 WIDTH, HEIGHT = 600, 450
-"""Default size of a figure in pixels."""
+"""The default size of a figure in pixels."""
 
 
 def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
-    """The figure in the house style: white, 12 point, readable at 600 pixels; notebooks show it offline."""
+    """Return a figure in the common style: white, 12 point, readable at 600 pixels, and shown offline."""
     layout: dict[str, Any] = {
         "template": "simple_white",
         "title": {"text": title, "font": {"size": 14}},
@@ -51,18 +51,18 @@ def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = H
 
 
 def complete(figure: object, title: str) -> go.Figure:
-    """The figure for a page: a missing title, size or style is filled in.
+    """Return the figure for a page, with a title, a size and a style.
 
     Args:
         figure: the result of a probe's `plot`; it is not changed.
-        title: title if the figure has none.
+        title: the title of a figure without a title.
 
     Raises:
-        ValueError: it is no plotly figure.
+        ValueError: If the object is not a plotly figure.
     """
     if not isinstance(figure, go.Figure):
         kind = f"{type(figure).__module__}.{type(figure).__name__}".removeprefix("builtins.")
-        raise ValueError(f"plot() must return a plotly Figure, got {kind}")
+        raise ValueError(f"the result of plot() must be a plotly Figure, got {kind}. Return a figure.")
     layout: Any = figure["layout"]
     title = layout.title.text or title
     size: dict[str, Any] = {"width": layout.width or WIDTH, "height": layout.height or HEIGHT}
@@ -73,7 +73,7 @@ def complete(figure: object, title: str) -> go.Figure:
 
 
 def in_words(name: str) -> str:
-    """The name of a function as a heading.
+    """Write the name of a function as a heading.
 
     >>> in_words("attention_entropy")
     'Attention entropy'
@@ -83,19 +83,19 @@ def in_words(name: str) -> str:
 
 
 def cosine_heatmap(values: object, labels: object = None, colorbar: str = "cosine") -> go.Heatmap:
-    """A heatmap of cosines; set `autorange="reversed"` on the y axis to have the first row on top."""
+    """Return a heatmap of cosines; `autorange="reversed"` on the y axis puts the first row on top."""
     return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
 
 
 def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2, **subplot: int) -> go.Figure:
-    """Draw a box around `size` x `size` cells of a heatmap from each (row, column) on.
+    """Draw a box around `size` x `size` cells of a heatmap, starting at each (row, column).
 
     Args:
-        figure: it is changed.
-        cells: (row, column) of each box's first cell, from 0.
-        size: cells on a side.
-        width: width of the line in pixels.
-        subplot: `row` and `col` of the subplot, if there are subplots.
+        figure: the figure, which is changed.
+        cells: the (row, column) of each box's first cell, from 0.
+        size: the number of cells on a side.
+        width: the width of the line in pixels.
+        subplot: the `row` and `col` of the subplot, if there are subplots.
     """
     style = {"type": "rect", "line": {"color": "black", "width": width}, "fillcolor": "rgba(0,0,0,0)"}
     if subplot:
@@ -116,13 +116,13 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
 
     Args:
         figure: the figure.
-        path: path of the file.
-        result: the result that it shows; an .html page then has a caption.
+        path: the path of the file.
+        result: the result that the figure shows; an .html page then has a caption.
 
     Raises:
-        ValueError: a missing folder, another suffix, a path of no ordinary file, or no kaleido or browser to
-            draw a static image with.
-        OSError: writing failed; an existing file is unchanged.
+        ValueError: If the folder is missing, the suffix is another, the path is not an ordinary file, or
+            kaleido or a browser for static images is not installed.
+        OSError: If writing fails; an existing file is then unchanged.
     """
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
@@ -135,7 +135,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"{path.name} needs kaleido (pip install '.[export]' in a clone) and Chrome or Chromium: "
-            f"{safe_text(cause[0])}. Use .html to do without them"
+            f"{safe_text(cause[0])}. Install both, or write .html."
         ) from error
     with atomic_write(path) as file:
         file.write(data)

@@ -14,10 +14,10 @@ from anchorlens.tasks.registry import logged_metrics
 from anchorlens.tasks.shared.phases import COLOURS
 
 Log = Sequence[Mapping[str, Any]]
-"""Log lines with `step` and, where they were measured, `loss` and the task's metrics."""
+"""The log lines, with `step` and the measured values of `loss` and the task's metrics."""
 
 LOSS = COLOURS["Phase 3"]
-"""Colour of the loss."""
+"""The colour of the loss."""
 
 STYLES = {
     name: {"line": {"color": colour, "dash": dash}, "marker": {"symbol": symbol, "color": colour}}
@@ -27,7 +27,7 @@ STYLES = {
         ("OOD", ORANGE, "solid", "diamond"),
     )
 }
-"""Title of a metric -> style of its line; styles can be distinguished without colour."""
+"""The line style of each metric, by title; styles can be distinguished without colour."""
 _OTHERS = [
     {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}
     for colour, symbol in zip(list(COLOURS.values())[:3], ("triangle-up", "cross", "star"), strict=True)
@@ -35,7 +35,7 @@ _OTHERS = [
 
 
 def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name in a log -> title and line style, for the metrics in the log.
+    """Return the title and the line style of each metric of a log, by name.
 
     Train, ID and OOD accuracy are included even if they are missing, unless the log has a metric of another
     unit.
@@ -52,7 +52,7 @@ def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def thinned(n_points: int, most: int) -> slice:
-    """The points of a long line to draw: at most `most`, evenly spaced, including the last.
+    """Return at most `most` evenly spaced points of a long line, including the last point.
 
     >>> list(range(10))[thinned(10, 4)], list(range(10))[thinned(10, 99)] == list(range(10))
     ([0, 3, 6, 9], True)
@@ -62,10 +62,10 @@ def thinned(n_points: int, most: int) -> slice:
 
 
 def training_curve(log: Log) -> go.Figure:
-    """Loss and accuracies against optimizer steps.
+    """Draw loss and accuracies against optimizer steps.
 
     Args:
-        log: log lines of a run; may be empty.
+        log: the log lines of a run; the log may be empty.
     """
     units = {logged_metrics()[name].unit for name in metric_styles(log)}
     figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
@@ -77,7 +77,7 @@ def training_curve(log: Log) -> go.Figure:
 
 
 def training_traces(log: Log) -> list[dict[str, Any]]:
-    """The traces of `training_curve`, as dicts for plotly.js."""
+    """Return the traces of `training_curve`, as dicts for plotly.js."""
     styles = metric_styles(log).items()
     traces = [accuracy_line(title, *measured(log, name), style) for name, (title, style) in styles]
     steps, losses = measured(log, "loss")
@@ -86,13 +86,13 @@ def training_traces(log: Log) -> list[dict[str, Any]]:
 
 
 def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
-    """Steps and values of the log lines in which `name` was measured."""
+    """Return steps and values of the log lines in which `name` was measured."""
     lines = [line for line in log if line.get(name) is not None]
     return [line["step"] for line in lines], [line[name] for line in lines]
 
 
 def two_rows(above: str, below: str) -> go.Figure:
-    """An empty figure of two rows with these axis titles; the upper row has the range of accuracies."""
+    """Make an empty figure of two rows with these axis titles; the upper row has the range of accuracies."""
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     figure.update_yaxes(title=above, range=[-0.04, 1.04], row=1, col=1)
     return figure.update_yaxes(title=below, row=2, col=1)
@@ -101,12 +101,12 @@ def two_rows(above: str, below: str) -> go.Figure:
 def accuracy_line(
     name: str, steps: Sequence[Any], values: Sequence[Any], style: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The line of one metric in the upper row."""
+    """Return the line of one metric in the upper row."""
     line = {"type": "scatter", "x": steps, "y": values, "name": name, "xaxis": "x", "yaxis": "y"}
     return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **style}
 
 
 def finished(figure: go.Figure, title: str) -> go.Figure:
-    """The figure in the house style, with the legend below."""
+    """Return the figure in the common style, with the legend below."""
     figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
     return styled(figure, title, height=480)

@@ -17,12 +17,12 @@ from anchorlens.training.recipes.run_config import PARTS, RunConfig
 from anchorlens.views import html
 
 MOST_SEQUENCES = 8
-"""Largest number of sequences of a batch that are shown."""
+"""The largest number of sequences of a batch that are shown."""
 
 
 @html.register
 def config_html(config: Config) -> str:
-    """Every field with its value and meaning."""
+    """List every field with its value and meaning."""
     return view("configuration.html", name=type(config).__name__, rows=settings(config))
 
 
@@ -35,14 +35,14 @@ def run_html(run: RunConfig) -> str:
 
 @html.register
 def task_html(task: TaskConfig) -> str:
-    """The task in words, and its fields."""
+    """Describe the task in words, and list its fields."""
     lines = task.describe().split("\n")
     return view("task_in_words.html", title=type(task).__name__, lines=lines, rows=settings(task))
 
 
 @html.register
 def anchor_task_html(task: AnchorTask) -> str:
-    """The task in words, a training sequence, its pairs and its fields."""
+    """Describe the task in words, and show a training sequence, the pairs and the fields."""
     pair = next((pair for pair in task.seen_pairs if len(set(pair)) > 1), task.seen_pairs[0])
     allowed = task.splits.allowed("train")
     places = task.positions[allowed.any(axis=0)]
@@ -69,7 +69,7 @@ def anchor_task_html(task: AnchorTask) -> str:
 
 
 def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
-    """The kind of a pair, and in words the function that it is trained on."""
+    """Return the kind of a pair and the function on which the pair is trained, in words."""
     if pair in task.ood_pairs:
         return "unseen", "unseen"
     if pair in task.trained_overrides:
@@ -79,7 +79,7 @@ def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
 
 @html.register
 def batch_html(batch: AnchorBatch) -> str:
-    """The first sequences with their targets; keys and anchors are marked."""
+    """Show the first sequences with their targets; keys and anchors are marked."""
     trials = batch.trials.take(np.arange(min(MOST_SEQUENCES, len(batch))))
     tokens, targets = (array[:MOST_SEQUENCES].tolist() for array in (batch.tokens, batch.targets))
     rows = [
@@ -91,5 +91,5 @@ def batch_html(batch: AnchorBatch) -> str:
 
 @html.register
 def evaluation_html(behaviour: Evaluation) -> str:
-    """The phase by definition, and all measurements."""
+    """Show the phase by definition, and all measurements."""
     return view("behaviour.html", behaviour=behaviour)

@@ -14,14 +14,14 @@ from anchorlens.show.templating import view
 from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
-"""Largest number of checkpoints shown in a comparison; the others are counted."""
+"""The largest number of checkpoints shown in a comparison; the other checkpoints are counted."""
 MOST_NUMBERS = 40
-"""Largest number of rows of numbers along training; `table` writes all of them."""
+"""The largest number of rows of readings along training; `table` writes all rows."""
 
 
 @html.register
 def probe_html(result: ProbeResult) -> str:
-    """Headline, readings with their meanings, options, and the shapes of the arrays."""
+    """Show the headline, the readings with their meanings, the options, and the shapes of the arrays."""
     docs, values = field_docs(type(result)), vars(result)
     rows = [
         (TableCell(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
@@ -41,7 +41,7 @@ def probe_html(result: ProbeResult) -> str:
 
 @html.register
 def comparison_html(comparison: Comparison) -> str:
-    """A row of readings for each checkpoint."""
+    """Show a row of readings for each checkpoint."""
     results = comparison.results
     readings = results[0].readings if results else ()
     rows = []
@@ -59,7 +59,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 @html.register
 def along_html(found: Along) -> str:
-    """A row for each number and group: its mean over seeds at the first checkpoint and at the last."""
+    """Show for each reading and group the mean over seeds at the first and the last checkpoint."""
     rows = []
     for name in (*found.readings, *found.metrics):
         for group, points in found.over_seeds(name).items():
@@ -76,7 +76,7 @@ def along_html(found: Along) -> str:
 
 
 def in_view(value: object) -> str:
-    """The text of a number, a string, or several of them."""
+    """Return the text of a number, a string, or a sequence of both."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -10,7 +10,7 @@ from anchorlens.views import html
 
 @html.register
 def progress_html(progress: Progress) -> str:
-    """The progress as a few kilobytes of HTML and SVG, without a script."""
+    """Return the progress as a few kilobytes of HTML and SVG, without a script."""
     log = progress.log
     return view(
         "progress.html",

@@ -20,16 +20,16 @@ from anchorlens.views import html
 
 MOST_METRICS = 40
 MOST_POINTS = 60
-"""Largest number of points of a line in the small curve."""
+"""The largest number of points of a line in the small curve."""
 WIDTH, HEIGHT = 420, 120
-"""Size of the small curve in pixels, without the steps below it."""
+"""The size of the small curve in pixels, without the steps below the curve."""
 DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
-"""plotly's name of a dash style -> its SVG value."""
+"""The SVG value of each dash style, by the plotly name of the style."""
 
 
 @html.register
 def checkpoint_html(checkpoint: Checkpoint) -> str:
-    """The content of a checkpoint, and its settings that differ from the defaults."""
+    """Show the content of a checkpoint, and the settings that differ from the defaults."""
     weights = checkpoint.weights.values()
     dtypes = ", ".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights}))
     metrics = [
@@ -50,7 +50,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
 
 @html.register
 def train_result_html(result: TrainResult) -> str:
-    """The phase of a run, how it ended, its training curve and its accuracies."""
+    """Show the phase of a run, how the run ended, the training curve and the accuracies."""
     checkpoint, log = result.checkpoint, result.log
     ended = f"{result.status} at step {checkpoint.step:,}"
     if checkpoint.train_config is not None:
@@ -78,15 +78,15 @@ class SmallLine(NamedTuple):
     """The points in SVG syntax."""
     colour: str
     dash: str
-    """Dash style in SVG syntax; empty for a solid line."""
+    """The dash style in SVG syntax; empty for a solid line."""
     scale: str = ""
-    """How to read the line."""
+    """A text on how to read the line."""
 
 
 def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
-    """The training curve as lines of a small drawing: accuracies from 0 to 1, the loss over its range.
+    """Return the lines of a small training curve: accuracies from 0 to 1, the loss over its range.
 
-    Numbers that are not finite and lines of fewer than two points are left out.
+    The lines omit values that are not finite. A line of fewer than two points is omitted.
     """
     steps = [line["step"] for line in log]
     if len(steps) < 2 or steps[0] == steps[-1]:
@@ -111,7 +111,7 @@ def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
 
 
 def _points(ends: tuple[int, int], steps: np.ndarray, values: np.ndarray, low: float, high: float) -> str:
-    """At most `MOST_POINTS` of the points, including the last one, in SVG syntax."""
+    """Return at most `MOST_POINTS` of the points, including the last point, in SVG syntax."""
     finite = np.isfinite(values)
     drawn = thinned(int(finite.sum()), MOST_POINTS)
     x = WIDTH * (steps[finite][drawn] - ends[0]) / (ends[1] - ends[0])

@@ -9,15 +9,15 @@ from anchorlens.views import html
 
 @html.register
 def by_probes_html(by_probes: ByProbes) -> str:
-    """The verdict by the probes alone: its probabilities and the evidence, without a script."""
+    """Show only the probe verdict: the probabilities and the evidence, without a script."""
     return view("by_probes.html", VERDICT_SHEETS, by_probes=by_probes)
 
 
 @html.register
 def verdict_html(verdict: Verdict) -> str:
-    """The verdicts, whether they agree, the probabilities and the evidence, as an HTML fragment.
+    """Return the verdicts, their agreement, the probabilities and the evidence as an HTML fragment.
 
-    It has no script, loads nothing, and takes its colours from the page around it, dark or light.
+    The fragment has no script, loads nothing, and takes its colours from the surrounding page, dark or light.
 
     Example:
         >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP

@@ -11,11 +11,11 @@ from anchorlens.tasks.shared.phases import COLOURS, SHORT
 from anchorlens.verdict.forecast import TrajectoryPoint
 
 SYMBOLS = ("circle", "square", "diamond", "cross")
-"""Marker symbols of the phases."""
+"""The marker symbols of the phases."""
 
 
 def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
-    """Accuracies and forecast probabilities at the checkpoints of a run, which are evenly spaced."""
+    """Draw accuracies and forecast probabilities at the evenly spaced checkpoints of a run."""
     figure = two_rows("accuracy", "probability of the end")
     steps = [f"{point.step:,}" for point in points]
     for title, style in metric_styles([]).values():

@@ -29,9 +29,9 @@ from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
 MOST_IN_MAP = 40
-"""Largest number of anchors whose pairs are drawn as a map."""
+"""The largest number of anchors whose pairs are drawn as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
-"""Fields of `cfg` that describe a model without a checkpoint."""
+"""The fields of `cfg` that describe a model without a checkpoint."""
 
 
 def write_report(
@@ -42,23 +42,22 @@ def write_report(
 ) -> None:
     """Write one HTML page on one verdict, or on several side by side; it needs no network.
 
-    Every probe measures its model again for its picture, which takes seconds for a small model. If a probe
-    refuses or fails, the page gives the reason in place of the picture.
+    Every probe measures its model again for the picture, which takes seconds for a small model. If a probe
+    refuses or fails, the page gives the reason instead of the picture.
 
     Args:
-        verdicts: at least one.
-        path: path of the page, .html; an existing file is replaced.
-        probes: the probes whose pictures are shown, in order, besides `holdout` where a verdict rests on it:
-            functions, or names of shipped probes.
-            `(*REPORT_PROBES, my_probe)` adds your own probe; its heading is its name, and its docstring's
-            first sentence says how to read the picture. `SHIPPED` has all probes, also those that train a
-            model.
+        verdicts: one or more verdicts.
+        path: the path of the page, .html; an existing file is replaced.
+        probes: the probes whose pictures are shown, in order: functions, or names of shipped probes. The page
+            also shows `holdout` if a verdict rests on that probe. `(*REPORT_PROBES, my_probe)` adds your own
+            probe; the heading is its name, and the first sentence of its docstring explains the picture.
+            `SHIPPED` has all probes, including the probes that train a model.
 
     Raises:
-        ValueError: no verdict, objects that are no verdicts or probes, two probes of one name, a verdict that
-            was read back without its model, another suffix, a missing folder, or a path that exists and is
-            no ordinary file or is one of the files that were classified.
-        OSError: the write fails; an existing file is then unchanged.
+        ValueError: If there is no verdict, an object is not a verdict or a probe, two probes have one name, a
+            verdict was read back without its model, the suffix is another, the folder is missing, or the
+            path exists and is not an ordinary file or is a file that was classified.
+        OSError: If writing fails; an existing file is then unchanged.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
@@ -74,10 +73,10 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> N
 
 
 def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str]) -> str:
-    """The page that `write_report` writes.
+    """Return the page that `write_report` writes.
 
     Raises:
-        ValueError: objects that are no probes, or two probes of one name.
+        ValueError: If an object is not a probe, or two probes have one name.
     """
     requested, verdicts = checked_probes(probes), [_with_present_hooks(verdict) for verdict in verdicts]
     tasks = [verdict.subject.model_and_task()[1] for verdict in verdicts]
@@ -136,7 +135,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
 
 
 def _with_present_hooks(verdict: Verdict) -> Verdict:
-    """The verdict with a warning of hooks that its model has now: the pictures are measured with them."""
+    """Return the verdict with a warning if its model has hooks, which affect the pictures."""
     note = hooks_in_words(verdict.subject.model_and_task()[0])
     known = note is None or note in verdict.warnings
     return verdict if known else dataclasses.replace(verdict, warnings=(*verdict.warnings, note))
@@ -146,19 +145,20 @@ def check_verdicts(verdicts: Any) -> None:
     """Check that these are verdicts, each with its model.
 
     Raises:
-        ValueError: no verdict, another object, or one that was read back without its model.
+        ValueError: If there is no verdict, an object is not a verdict, or a verdict was read back without its
+            model.
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
         raise ValueError(
-            f"verdicts must be a list of one or more Verdict, got {safe_repr(verdicts)}; see classify"
+            f"verdicts must be a list of one or more Verdict, got {safe_repr(verdicts)}. Call classify."
         )
     for verdict in verdicts:
         verdict.subject.model_and_task()
 
 
 def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """The files that the verdicts come from: checkpoints, and the files that their tasks read."""
+    """Return the files that the verdicts come from: checkpoints, and the files that their tasks read."""
     for subject in (verdict.subject for verdict in verdicts):
         if subject.path is not None:
             yield subject.path
@@ -167,13 +167,13 @@ def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def outline(subject: Subject) -> str:
-    """A one-line description of a model."""
+    """Describe a model in one line."""
     checkpoint = subject.checkpoint
     return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.overview
 
 
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
-    """Name of each configuration -> all its fields; without a checkpoint, facts of the model itself."""
+    """Return all fields of each configuration, by its name; without a checkpoint, facts of the model."""
     checkpoint = subject.checkpoint
     about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}
     versions = (f"{name} {version}" for name, version in (subject.versions or {}).items())
@@ -189,7 +189,7 @@ def _configurations(subject: Subject) -> dict[str, list[Setting]]:
 
 
 def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, list[list[Setting | None]]]:
-    """Name of a configuration -> for each field that some model has, its setting in each; None without it."""
+    """Return the setting of each field in each model, by configuration; None if a model lacks the field."""
     rows = {}
     for part in dict.fromkeys(itertools.chain(*of_models)):
         by_name = [{setting.name: setting for setting in parts.get(part, ())} for parts in of_models]

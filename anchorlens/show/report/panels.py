@@ -28,7 +28,7 @@ from anchorlens.tasks.shared.metric import has_phases
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_LABEL = 30
-"""Largest number of characters of a label above one of several panels."""
+"""The largest number of characters of a label above a panel, if there are several panels."""
 CARD = {
     "information_flow": Room(1150, 2, 290),
     "v_similarity": Room(1150, 4, 310),
@@ -36,10 +36,10 @@ CARD = {
     "embedding_pca": Room(1150, 2, 400),
     "mask_key_token": Room(1150, 4, 310),
 }
-"""The probes whose pictures come first -> the room for their panels if there are several models."""
+"""The space for the panels of several models, by probe; the pictures of these probes come first."""
 
 ALONE = 410
-"""Largest height of each of these pictures in pixels if there is one model."""
+"""The largest height of each of these pictures in pixels, if there is one model."""
 
 
 @dataclass(eq=False)
@@ -47,17 +47,17 @@ class Panel:
     """The part of a figure for one model."""
 
     label: str
-    """Label of the model."""
+    """The label of the model."""
     text: str
-    """What the picture shows, in a sentence, or why there is no picture."""
+    """A sentence on what the picture shows, or the reason why there is no picture."""
     picture: go.Figure | None = None
     """The picture, if there is one."""
     heads: Markup | None = None
-    """Input of circuitsvis, as JSON for a script element."""
+    """The input of circuitsvis, as JSON for a script element."""
 
     @property
     def drawn(self) -> bool:
-        """Whether there is something to see."""
+        """Whether the panel has a picture."""
         return self.picture is not None or self.heads is not None
 
 
@@ -66,18 +66,18 @@ class PageFigure:
     """The panels of all models as one picture, with its texts."""
 
     id: str
-    """Id of its HTML element: the name of a shipped probe, `own-` and the name of your own probe, or a name
-    of the report's own pictures."""
+    """The id of the HTML element: the name of a shipped probe, `own-` and the name of your own probe, or the
+    name of a picture that only the report has."""
     caption: Caption
-    """Heading and how to read the picture."""
+    """The heading, and how to read the picture."""
     panels: Sequence[Panel]
     """A panel for each model."""
     json: Markup | None = None
     """The picture as JSON for a script element; None if no model has one."""
     height: int = 0
-    """Height of the picture in pixels."""
+    """The height of the picture in pixels."""
     comes_first: bool = False
-    """Whether the page shows it without unfolding a section."""
+    """Whether the page shows the picture outside a folded section."""
 
     @property
     def heads(self) -> bool:
@@ -86,7 +86,7 @@ class PageFigure:
 
     @property
     def words(self) -> str:
-        """The picture in words, for readers who do not see it."""
+        """The picture in words, for readers who do not see the picture."""
         several = len(self.panels) > 1
         texts = (f"{panel.label}: {panel.text}" if several else panel.text for panel in self.panels)
         return f"{self.caption.title}. {'; '.join(texts)}"
@@ -97,11 +97,11 @@ def probe_figures(
     labels: Sequence[str],
     probes: Sequence[Callable[..., ProbeResult]] = REPORT_PROBES,
 ) -> Iterator[PageFigure]:
-    """The picture of every probe; a probe that refuses shows its reason, a probe that fails its error.
+    """Make the picture of every probe; a probe that refuses or fails shows the reason or the error.
 
     Args:
         verdicts: the verdicts to show; their models are measured again.
-        labels: label of each model.
+        labels: the label of each model.
         probes: the probes whose pictures are shown, in order.
     """
     for probe in probes:
@@ -125,12 +125,12 @@ def probe_figures(
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Why a probe has no picture: it refused, or it failed."""
+    """Return why a probe has no picture: the probe refused, or the probe failed."""
     return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """The pictures of the answers, if the task provides any."""
+    """Make the pictures of the answers, if the task provides any."""
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
@@ -143,7 +143,7 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """The training curves, and the trajectories with their forecasts if there are any."""
+    """Make the training curves, and the trajectories with their forecasts if there are any."""
     curves, trajectories = [], []
     for verdict, label in zip(verdicts, labels, strict=True):
         if log := verdict.subject.log:
@@ -162,7 +162,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
-    """The panel of one model; the caller handles errors."""
+    """Make the panel of one model; the caller handles errors."""
     if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
         return Panel(label, seen(result), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
@@ -184,7 +184,7 @@ def _figure(
     *,
     first: bool = False,
 ) -> PageFigure:
-    """All panels as one picture, on the same scales where `share_axes` is true."""
+    """Join all panels to one picture, on equal scales if `share_axes` is true."""
     made = PageFigure(identity, caption, panels, comes_first=first)
     pictures = [panel.picture for panel in panels if panel.picture is not None]
     labels = [_short(panel.label) for panel in panels if panel.picture is not None]
@@ -207,7 +207,7 @@ def _figure(
 
 
 def _short(label: str) -> str:
-    """A label that fits above a panel; it is escaped, since plotly interprets a few tags."""
+    """Shorten a label to fit above a panel, and escape the label, since plotly interprets a few tags."""
     if len(label) > LONGEST_LABEL:
         half = LONGEST_LABEL // 2
         label = f"{label[: half - 1]}…{label[-half:]}"

@@ -1,4 +1,4 @@
-"""The readings of several models as rows: those that changed the verdicts most, and all others."""
+"""The readings of several models as rows: the readings that changed the verdicts most, and all others."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from anchorlens.verdict.readings import READINGS
 from anchorlens.verdict.verdict import Evidence
 
 MOST_MOVED = 6
-"""Largest number of readings that are listed before the others."""
+"""The largest number of readings that are listed before all others."""
 
 
 class ReadingRow(NamedTuple):
     """One reading of several models."""
 
     reading: str
-    """`probe.field`."""
+    """The name of the reading, `probe.field`."""
     meaning: str
-    """Meaning of the reading, in a few words."""
+    """The meaning of the reading, in a few words."""
     evidence: Sequence[Evidence | None]
-    """Evidence of each model; None if a model has none."""
+    """The evidence of each model; None if a model lacks the reading."""
 
 
 def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
-    """The readings of several models: those that changed their verdicts most, then all others.
+    """Sort the readings of several models by how much they changed the verdicts.
 
     Args:
         of_models: the readings of each model, the strongest evidence first.
 
     Returns:
-        At most `MOST_MOVED` readings that vote for a label, the first of each model before any second one;
-        and the others, in the order of the probes.
+        Two lists: at most `MOST_MOVED` readings that vote for a label, the first of each model before any
+        second reading; and all other readings, in the order of the probes.
     """
     by_name = [{one.reading: one for one in evidence} for evidence in of_models]
     votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]

@@ -1,4 +1,4 @@
-"""Printing: tables and lines for people, in which foreign text stays text, and JSON for programs."""
+"""Output for people, tables and lines in which foreign text stays text, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from anchorlens.show.tables import Table, text_of
 class Terminal(Console):
     """A console that interprets nothing in a text: no markup, no `:smile:`, no control characters.
 
-    A line break in a text breaks the line, so a name that may hold one must go through `printable` first.
+    A line break in a text breaks the line, so a name that may hold a line break must go through `printable`.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Convert a text for output; every text passes here, also those of table cells."""
+        """Convert a text for output; this method converts every text, including the texts of table cells."""
         return super().render_str(safe_lines(text), **options)
 
 
 _LONGEST_WORD = 13
-"""A word up to this length is not broken in a narrow table: `commutativity`."""
+"""The length up to which a word is not broken in a narrow table: `commutativity`."""
 _BORDER = 3
-"""Characters of a table's border and padding for each column; one more closes the table."""
+"""The characters of a table's border and padding for each column; one more character closes the table."""
 
 
 @dataclass(frozen=True)
 class FittedTable:
     """A table for a terminal, no wider than the console, that loses no column and cuts no word.
 
-    Texts wrap first, then long words break, names of rows after dots and underscores. Columns that still do
-    not fit follow in a table below, next to the names of the rows.
+    Texts wrap first, then long words break. Names of rows break after dots and underscores. Columns that
+    still do not fit follow in a table below, next to the names of the rows.
     """
 
     table: Table
     """The table; emphasised rows are bold."""
     styles: Sequence[str] = ()
-    """Styles of the rows, if they have their own."""
+    """The styles of the rows; empty if the rows have no styles."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[rich.table.Table]:
         """Yield the tables, one below the other."""
@@ -70,18 +70,18 @@ class FittedTable:
 
 
 class _ColumnWidths(NamedTuple):
-    """How narrow a column may be."""
+    """The widths that a column may have."""
 
     natural: int
-    """Its width if nothing wraps."""
+    """The width of the column if nothing wraps."""
     whole: int
-    """Its smallest width if no word is broken."""
+    """The smallest width of the column if no word is broken."""
     broken: int
-    """Its smallest width if long words are broken."""
+    """The smallest width of the column if long words are broken."""
 
     @classmethod
     def of(cls, texts: Sequence[str], names_rows: bool, holds_numbers: bool) -> _ColumnWidths:
-        """The widths of a column of texts, of which the first is the heading; numbers do not wrap."""
+        """Return the widths of a column of texts; the first text is the heading, and numbers do not wrap."""
         heading, *cells = texts
         lines = [line for text in cells for line in text.split("\n")]
         words = lines if holds_numbers else [word for line in lines for word in line.split()]
@@ -101,7 +101,7 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 def _split(columns: Sequence[_ColumnWidths], room: int) -> Iterator[dict[int, int]]:
-    """Columns of tables that fit into a room, each with its width; every table has the first column."""
+    """Split columns with their widths into tables that fit; every table has the first column."""
     room -= 1 + _BORDER
     whole, broken = [column.whole for column in columns], [column.broken for column in columns]
     for least in (whole, [*whole[:1], *broken[1:]], broken):
@@ -121,7 +121,7 @@ def _split(columns: Sequence[_ColumnWidths], room: int) -> Iterator[dict[int, in
 
 
 def _widened(least: dict[int, int], columns: Sequence[_ColumnWidths], room: int) -> dict[int, int]:
-    """The same columns, the narrow ones wider as far as their texts and the room ask for it."""
+    """Widen narrow columns as far as the texts need the width and the table has space."""
     widest = room - _BORDER * (len(least) - 1)
     for most in range(widest, 0, -1):
         widths = {i: max(width, min(columns[i].natural, most)) for i, width in least.items()}
@@ -131,7 +131,7 @@ def _widened(least: dict[int, int], columns: Sequence[_ColumnWidths], room: int)
 
 
 def _broken(text: str, width: int) -> str:
-    """A text whose words longer than a width break where `parts` splits them."""
+    """Break words longer than a width at the points where `parts` splits them."""
 
     def lines(word: re.Match[str]) -> str:
         done, line = "", ""

@@ -13,19 +13,19 @@ from anchorlens.training.plan import Plan
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
-"""Version of the JSON objects; it increases by one when a key changes its meaning or is removed."""
+"""The version of the JSON objects; it increases by one when a key changes its meaning or is removed."""
 
 
 def print_behaviour(
     path: Path, checkpoint: Checkpoint | None, task: Task, behaviour: Evaluation, as_json: bool
 ) -> None:
-    """Print the task, the accuracies with their meanings, those of each pair, and the phase.
+    """Print the task, the accuracies with their meanings, the accuracies of each pair, and the phase.
 
     Args:
-        path: path of the checkpoint.
-        checkpoint: the checkpoint that was evaluated; None for a model that is no checkpoint.
-        task: the task that it was evaluated on.
-        behaviour: its evaluation.
+        path: the path of the checkpoint.
+        checkpoint: the checkpoint that was evaluated; None for a model without a checkpoint.
+        task: the task on which the model was evaluated.
+        behaviour: the evaluation of the model.
         as_json: whether to print one JSON object on one line instead.
     """
     if as_json:

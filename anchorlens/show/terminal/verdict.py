@@ -19,17 +19,17 @@ COLOURS = {
     **dict(zip(LEARNT, ("red", "yellow", "green"), strict=True)),
     **dict(zip(MEMORISATION, ("red", "green"), strict=True)),
 }
-"""Phase, or label where there is none -> colour on a terminal."""
+"""The terminal colour of each phase, or of a label if there is no phase."""
 
 
 def print_unreadable_json(path: str, message: str) -> None:
-    """Print the JSON object of a checkpoint that could not be read: no phase, and `error`."""
+    """Print the JSON object of an unreadable checkpoint, with `error` and without a phase."""
     nothing = {"schema_version": SCHEMA_VERSION, "phase": None, "commutative": None}
     print_json({**nothing, "error": message, "subject": {"path": path}})
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict: the phases by probes and by behaviour, the evidence, and the trajectory if any."""
+    """Print one verdict: the phases by probes and by behaviour, the evidence, and any trajectory."""
     console = Terminal()
     phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
@@ -54,7 +54,7 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print several verdicts, a row for each."""
+    """Print several verdicts with a row for each verdict."""
     console = Terminal()
     labels = [_name(verdict) for verdict in verdicts]
     table = verdict_table(verdicts, labels, most=3)
@@ -67,12 +67,12 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
 
 
 def _name(verdict: Verdict) -> str:
-    """The name of a model on one line."""
+    """Return the name of a model on one line."""
     return safe_text(verdict.subject.name, None)
 
 
 def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
-    """Lines for the strongest readings: value, odds that they change, and ranges in each phase."""
+    """Return lines for the strongest readings: the value, the changed odds, and the ranges in each phase."""
     readings = by_probes.evidence
     if not readings:
         return

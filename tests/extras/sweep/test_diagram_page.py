@@ -139,13 +139,13 @@ class TestContent:
 
     def test_a_map_that_cannot_be_says_why(self, page):
         html = page.read_text()
-        assert "No map of Symmetric accuracy (no cell here has the number Symmetric accuracy: it is" in html
+        assert "No map of Symmetric accuracy (a run must have a value of Symmetric accuracy, got none: it is" in html
         assert 'id="map-symmetric"' not in html
 
     def test_underfit_runs_show_train_accuracy_and_no_empty_map(self):
         html = diagram_html(sweep_of([cell("underfit", seed=0), cell("underfit", seed=1)], out="sweeps/a"))
         assert 'id="map-train"' in html and 'id="map-id"' in html
-        assert 'id="map-agreement"' not in html and "in no cell here the probes and behaviour both" in html
+        assert 'id="map-agreement"' not in html and "the probes and behaviour must both assign" in html
         summary = html.split("<main>")[1].split('id="cells"')[0]
         assert not re.search(r"\bof 0\b|verdicts agree", summary)
 
@@ -195,7 +195,7 @@ class TestContent:
             known.diagram(tmp_path / "none" / "a.html")
         with pytest.raises(ValueError, match="did you mean 'gamma'"):
             known.diagram(tmp_path / "a.html", x="gama")
-        with pytest.raises(ValueError, match="at least one cell, got none in sweeps/known"):
+        with pytest.raises(ValueError, match="at least one run, got none in sweeps/known"):
             sweep_of([]).diagram(tmp_path / "a.html")
         assert not list(tmp_path.iterdir())
 

@@ -174,7 +174,7 @@ class TestArguments:
             SweepEngine(*arguments, **options)
 
     def test_certificates_where_they_are_needed(self, tmp_path):
-        self.refused("takes certificates. Name them in .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
+        self.refused("needs certificates. Name them in .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
         file = tmp_path / "scheduler.json"
         file.write_text('{"address": "tls://127.0.0.1:1"}')
         self.refused("tls://127.0.0.1:1 takes certificates", str(file))

@@ -59,7 +59,7 @@ class TestPlotOfASweep:
         assert figure.layout.title.text == "Phase by behaviour: n_layers 2 (1 of 2 slices)"
 
     def test_wants_a_cell_and_a_field_that_exists(self):
-        with pytest.raises(ValueError, match="at least one cell to plot, got none in sweeps/known"):
+        with pytest.raises(ValueError, match="at least one run to plot, got none in sweeps/known"):
             sweep_of([]).plot()
         with pytest.raises(ValueError, match="did you mean 'gamma'"):
             sweep_of(square()).plot(x="gama")
@@ -138,11 +138,11 @@ class TestSquares:
             for regime in ("reasoning", "conflict")
         ]
         with pytest.raises(
-            ValueError, match="must differ in gamma and seed alone, got cells that differ in regime"
+            ValueError, match="must differ only in gamma and seed, got runs that differ in regime"
         ):
             draw(cells, "gamma", None)
         assert draw(cells[::2], "gamma", None)
-        with pytest.raises(ValueError, match="at least one cell, got none"):
+        with pytest.raises(ValueError, match="at least one run, got none"):
             draw([], "gamma", None)
 
 
@@ -243,10 +243,10 @@ class TestNumberMap:
 
     def test_a_number_that_no_cell_has_is_no_map(self):
         with pytest.raises(
-            ValueError, match="no cell here has the number Symmetric accuracy: it is defined only"
+            ValueError, match="a run must have a value of Symmetric accuracy, got none: it is defined only"
         ):
             number_map(square(), "symmetric")
-        with pytest.raises(ValueError, match="no run here is trained"):
+        with pytest.raises(ValueError, match="a run must be trained to draw"):
             number_map([cell(), cell("failed", seed=1)], "id")
         with pytest.raises(ValueError, match="number must be one of train, id, ood, .*, got 'loss'"):
             number_map(square(), "loss")
@@ -384,7 +384,7 @@ class TestAxes:
             choose_axes(cells, x="gama")
         with pytest.raises(ValueError, match="two fields, got 'n_layers' for both"):
             choose_axes(cells, x="layers", y="n_layers")
-        with pytest.raises(ValueError, match="x must not be the seed"):
+        with pytest.raises(ValueError, match="x must be a field other than the seed, got 'seed'"):
             choose_axes(cells, x="seed")
 
     def test_slices_are_all_else_that_varies_the_largest_first(self):

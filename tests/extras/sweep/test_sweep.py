@@ -411,10 +411,10 @@ class TestRefuses:
     def test_the_folder_of_a_run_and_a_file(self, done):
         run = done.out / "cells" / done.cells[0].id
         for path, what in ((run, "the folder of a single run"), (run / "ckpt.pt", "a file")):
-            way = f"for a single run: anchorlens classify {path} --report report.html"
+            way = f"For a single run: anchorlens classify {path} --report report.html"
             with pytest.raises(CheckpointError) as refused:
                 open_sweep(path)
-            assert str(refused.value) == f"{path}: is {what}, and not the folder of a sweep; {way}"
+            assert str(refused.value) == f"{path}: must be the folder of a sweep, got {what}. {way}"
 
     def test_no_sweep(self, tmp_path):
         with pytest.raises(CheckpointError, match="cannot be read: No such file"):

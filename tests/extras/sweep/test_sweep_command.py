@@ -51,7 +51,7 @@ def test_a_file_gives_axes_and_a_flag_beats_it(tmp_path, out):
 def test_a_dry_run_trains_nothing(tmp_path, out):
     done = run("sweep", "--dry-run", "--out", out, *flags({"gamma": "0.3,0.5,0.7", "seed": "0:2"}))
     assert "6 runs\n  gamma: 0.3 0.5 0.7\n  seed: 0 1" in done.stdout
-    assert "4 of them are in" in done.stdout and "the 2 others: about" in done.stdout
+    assert "4 runs are in" in done.stdout and "the other 2 runs: about" in done.stdout
     assert len(open_sweep(out)) == 4
     run("sweep", "--dry-run", "--out", tmp_path / "b", *flags(AXES))
     assert not (tmp_path / "b").exists()

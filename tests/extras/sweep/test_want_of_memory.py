@@ -48,7 +48,7 @@ def test_a_cell_that_the_memory_does_not_hold(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert found["error"].startswith("the memory does not hold cell") and "allocate" in found["error"]
+    assert found["error"].startswith("the memory is too small for cell") and "allocate" in found["error"]
     assert found["stopped"] == {"finished": 1, "missing": 1} and found["continued"] == {"finished": 2}
 
 

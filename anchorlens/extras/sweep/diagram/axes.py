@@ -24,7 +24,7 @@ TITLES = {
     "lr": "learning rate",
     "n_samples": "training sequences",
 }
-"""Field -> the title of its axis, if that differs from the field's name."""
+"""The axis title of each field whose title differs from its name."""
 
 LONGEST_LABEL = 30
 
@@ -34,9 +34,9 @@ class Axis:
     """One direction of a map: its values, evenly spaced."""
 
     name: str
-    """Field of the configurations."""
+    """The field of the configurations."""
     values: tuple[Any, ...]
-    """The values, ascending, at least one."""
+    """The values, ascending; at least one."""
     title: str
     """The title of the axis."""
 
@@ -46,7 +46,7 @@ class Axis:
         return distinct([value_label(value) for value in self.values])
 
     def position(self, value: object) -> int:
-        """Index of a value, from 0."""
+        """Return the index of a value, from 0."""
         return self._positions[value_key(value)]
 
     @cached_property
@@ -59,18 +59,18 @@ class Slice:
     """The cells of one map, which differ only in x, y and the seed."""
 
     label: str
-    """The values that distinguish this slice from others; empty if there is only one slice."""
+    """The values that distinguish this slice from other slices; empty if there is only one slice."""
     cells: tuple[Cell, ...]
     """The cells in the order of the sweep."""
 
 
 def value_label(value: object) -> str:
-    """The label of a value at an axis, of at most 30 characters."""
+    """Return the label of a value at an axis, with at most 30 characters."""
     return short(plain(value), LONGEST_LABEL)
 
 
 def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
-    """The name of a cell: `gamma 0.3, seed 0`."""
+    """Return the name of a cell: `gamma 0.3, seed 0`."""
     return ", ".join(f"{name} {value_label(cell.fields.get(name))}" for name in fields)
 
 
@@ -78,21 +78,21 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
     """Choose the fields of the axes.
 
     Args:
-        cells: cells of a sweep.
-        x: requested horizontal field, or one of `grids.ALIASES`; None to choose.
-        y: requested vertical field; None to choose.
+        cells: the cells of a sweep.
+        x: the requested horizontal field, or a name of `grids.ALIASES`; None to choose.
+        y: the requested vertical field; None to choose.
 
     Returns:
-        Two fields; y is None if no other field is left, which gives a map of one row. The choice is the first
-        that varies of gamma, weight decay, layers, learning rate, training sequences, and then any numeric
+        Two fields; y is None if no other field varies, which gives a map of one row. The choice is the first
+        varying field of gamma, weight decay, layers, learning rate, training sequences, and then any numeric
         field.
 
     Raises:
-        ValueError: an unknown field, the same one twice, or the seed, which divides each square.
+        ValueError: If a field is unknown, given twice, or the seed, which divides each square.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
-        raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both; try x='gamma'")
+        raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both. Try x='gamma'.")
     varying = axes_of(cells)
     numbers = [name for name, values in varying.items() if name != "seed" and all(map(_is_number, values))]
     unasked = [name for name in dict.fromkeys((*FIRST, *numbers)) if name not in asked.values()]
@@ -103,12 +103,12 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
 
 def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
-    """The values that a field takes in these cells, and the other fields that vary together with it.
+    """Return the values of a field in these cells, and the other fields that vary together with it.
 
     Args:
-        cells: at least one cell.
-        name: name of the field.
-        varying: `axes_of(cells)`.
+        cells: one or more cells.
+        name: the name of the field.
+        varying: the result of `axes_of(cells)`.
     """
     values = varying.get(name) or (cells[0].fields.get(name),)
     others = [other for other in varying if other not in (name, "seed") and goes_with(cells, name, other)]
@@ -117,13 +117,13 @@ def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]
 
 
 def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
-    """Whether two fields vary together: each value of one occurs with one value of the other."""
+    """Return whether two fields vary together: each value of one occurs with one value of the other."""
     pairs = {(value_key(cell.fields.get(name)), value_key(cell.fields.get(other))) for cell in cells}
     return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
 
 
 def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
-    """The fields that vary besides x, y, the seed and the fields that vary with x or y."""
+    """Return the fields that vary besides x, y, the seed and the fields that vary with x or y."""
     on_axes = [name for name in (x, y) if name is not None]
     others = [name for name in varying if name not in (*on_axes, "seed")]
     return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
@@ -133,12 +133,12 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
     """Group the cells by all other fields that vary; each group is one map.
 
     Args:
-        cells: cells of a sweep.
-        x: horizontal field.
-        y: vertical field; None for a map of one row.
+        cells: the cells of a sweep.
+        x: the horizontal field.
+        y: the vertical field; None for a map of one row.
 
     Returns:
-        A slice for each combination that occurs: the largest first, then in ascending order.
+        The slices, one for each combination that occurs: the largest first, then in ascending order.
     """
     varying = axes_of(cells)
     axes: list[Axis] = []
@@ -156,13 +156,11 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
 
 
 def _field(direction: str, name: str) -> str:
-    """A field by its name or its short name."""
+    """Return a field by its name or its short name."""
     field = ALIASES.get(name, name)
     sorted_by_part({field: None})
     if field == "seed":
-        raise ValueError(
-            f"{direction} must not be the seed: seeds stand side by side within each square; try 'gamma'"
-        )
+        raise ValueError(f"{direction} must be a field other than the seed, got {name!r}. Try 'gamma'.")
     return field
 
 

@@ -22,15 +22,15 @@ def cell_report(
     n_lines: int = 0,
     report: str | None = None,
 ) -> str:
-    """The report of one cell, as HTML without a frame.
+    """Return the report of one cell, as HTML without a frame.
 
     Args:
         cell: the cell.
-        fields: the configuration fields that identify it.
-        others: further fields to name.
-        in_page: whether to add a place for the training curve, which a script draws.
-        n_lines: number of lines of its log; 0 for none.
-        report: address of its full report; None for the command that writes the report.
+        fields: the configuration fields that identify the cell.
+        others: the further fields in the report.
+        in_page: whether to add an element for the training curve, which a script draws.
+        n_lines: the number of lines of the log; 0 without a log.
+        report: the address of the full report; None for the command that writes the report.
     """
     return rendered(
         TEMPLATES / "cell.html",
@@ -46,13 +46,13 @@ def cell_report(
 
 
 def _command(cell: Cell) -> str | None:
-    """The shell command that writes the full report of a cell; None for a cell that is not trained."""
+    """Return the shell command for the full report of a cell; None for a cell that is not trained."""
     words = ["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"]
     return None if cell.path is None else shlex.join(words)
 
 
 def _facts(cell: Cell, others: Sequence[str]) -> str:
-    """How the run ended, its steps and time, and the other fields that distinguish it from other cells."""
+    """List how the run ended, its steps and time, and the other fields that distinguish it."""
     ended = "not trained yet" if cell.status == "missing" else cell.status
     step, seconds, loss = (cell.numbers.get(name) for name in ("step", "seconds", "loss"))
     parts = [

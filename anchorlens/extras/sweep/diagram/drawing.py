@@ -1,7 +1,7 @@
 """Parts that all maps share: axes, bands with the ids of their cells, legends, colour bars.
 
-A figure is a plain dictionary, as plotly.js reads it: checking thousands of annotations one by one, as
-`plotly.graph_objects` does, takes most of a page's time. The maps hand out `Picture`s, which are checked.
+A figure is a plain dictionary, as plotly.js reads it, since `plotly.graph_objects` checks thousands of
+annotations one by one, which takes most of a page's time. The maps return `Picture`s, which are checked.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from anchorlens.show.figures import styled
 from anchorlens.show.figures.picture import plotly_text
 
 ROW_HEIGHT = 60
-"""Pixels from one row to the next."""
+"""The distance from one row to the next, in pixels."""
 SHORTEST_SCALE = 160
-"""Pixels that the ticks of a colour bar need; next to a single row it reaches below the row."""
+"""The height in pixels for the ticks of a colour bar, which reaches below a single row."""
 LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
-"""Smallest and largest distance of columns in pixels, and the wanted width of a band."""
+"""The smallest and largest distance of columns, and the preferred width of a band, in pixels."""
 LEAST_PLOT = 420
-"""Smallest width of the plot in pixels, which title and legend need."""
+"""The smallest width of the plot in pixels, which title and legend need."""
 LEGEND_ROW = 20
 PAPER = "rgb(255,255,255)"
-"""Background colour of the maps; a page replaces it by its own."""
+"""The background colour of the maps; a page replaces this colour."""
 TEXT = {"size": 12, "color": "#111111"}
-"""Font of the texts in squares: dark on light, also in the dark page."""
+"""The font of the texts in squares: dark on light, also in the dark page."""
 
 
 def most_seeds(layout: Layout) -> int:
-    """The largest number of bands in a square."""
+    """Return the largest number of bands in a square."""
     return max(len(square.cells) for square in layout.squares)
 
 
 def column_width(layout: Layout) -> float:
-    """Pixels from one column to the next."""
+    """Return the distance from one column to the next, in pixels."""
     wanted = min(MOST_WIDTH, max(LEAST_WIDTH, BAND_WIDTH * most_seeds(layout)))
     return max(wanted, LEAST_PLOT / len(layout.x.values))
 
 
 def bars(layout: Layout, bands: Sequence[Band], **options: object) -> dict[str, Any]:
-    """A plotly trace of bands; without bands it only adds an entry to the legend."""
+    """Make a plotly trace of bands; without bands the trace only adds an entry to the legend."""
     if not bands:
         return {"type": "bar", "x": [None], "y": [None], **options}
     return {
@@ -59,7 +59,7 @@ def bars(layout: Layout, bands: Sequence[Band], **options: object) -> dict[str, 
 
 
 def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
-    """The parts of a trace that describe a cell under the pointer and give its id when it is clicked."""
+    """Return the parts of a trace that describe the cell under the pointer and identify a clicked cell."""
     return {
         "customdata": [band.cell.id for band in bands],
         "hovertext": [layout.descriptions[band.cell.id] for band in bands],
@@ -68,7 +68,7 @@ def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
 
 
 def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> dict[str, Any]:
-    """Bands of one category with its legend entry; without bands the entry alone."""
+    """Make the bands of one category with its legend entry; without bands only the entry."""
     overview = INK if category.colour == CLEAR else PAPER
     marker: dict[str, Any] = {"color": category.colour, "line": {"color": overview, "width": 1}}
     if category.hatch:
@@ -77,20 +77,20 @@ def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> 
 
 
 def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
-    """Plotly's pattern for a category, over one colour or a colour for each bar."""
+    """Return the plotly pattern for a category, over one colour or a colour for each bar."""
     colours = {"fillmode": "replace", "fgcolor": category.ink, "bgcolor": ground}
     return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
 
 
 def written(layout: Layout, text: Callable[[Square], str], **options: object) -> list[dict[str, Any]]:
-    """Annotations with a text in each square; squares with an empty text have none."""
+    """Make annotations with a text in each square; squares with an empty text have no annotation."""
     label = {"showarrow": False, "bgcolor": "rgba(255,255,255,0.86)", "borderpad": 2, "font": TEXT, **options}
     texts = ((square, text(square)) for square in layout.squares)
     return [{"x": square.column, "y": square.row, "text": words, **label} for square, words in texts if words]
 
 
 def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
-    """A colour bar next to the rows, aligned with their top."""
+    """Make a colour bar next to the rows, aligned with their top."""
     length = max(SHORTEST_SCALE, _plot_height(layout))
     return {"title": {"text": title}, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
 
@@ -98,14 +98,14 @@ def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
 def figure(
     layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: object
 ) -> dict[str, Any]:
-    """A map with its axes, in the style of all figures.
+    """Make a map with its axes, in the style of all figures.
 
     Args:
-        layout: positions of the cells.
-        title: title above the map.
-        data: plotly traces.
+        layout: the positions of the cells.
+        title: the title above the map.
+        data: the plotly traces.
         scale: whether there is a colour bar at the right.
-        **options: options of plotly's layout.
+        **options: the options of plotly's layout.
     """
     rows = [""] if layout.y is None else [plotly_text(label) for label in layout.y.labels]
     columns = [plotly_text(label) for label in layout.x.labels]
@@ -141,7 +141,7 @@ def figure(
 
 @functools.cache
 def _shared_layout() -> dict[str, Any]:
-    """Template, fonts and title of every figure of the package."""
+    """Return the template, the fonts and the title of every figure of the package."""
     return styled(go.Figure(), "").to_plotly_json()["layout"]
 
 
@@ -152,7 +152,7 @@ def _axis(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _legend_rows(data: Sequence[dict[str, Any]], width: float) -> int:
-    """Number of lines that plotly.js needs for a legend with columns as wide as the longest name."""
+    """Return the number of lines of a plotly.js legend with columns as wide as the longest name."""
     names = [trace["name"] for trace in data if "name" in trace and trace.get("showlegend", True)]
     columns = max(1, int(width // (60 + 6.5 * max(map(len, names), default=1))))
     return -(-len(names) // columns)

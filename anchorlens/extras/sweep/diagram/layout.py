@@ -14,39 +14,39 @@ from anchorlens.extras.sweep.diagram.axes import Axis, also_varying, axis
 from anchorlens.extras.sweep.diagram.outcomes import Category, agreement, description, outcome
 
 FILLED = 0.92
-"""Share of a square's width and height that its bands take."""
+"""The proportion of a square's width and height that its bands take."""
 
 
 class Band(NamedTuple):
-    """One cell's part of its square; the distance from one square to the next is 1."""
+    """The part of a square for one cell; the distance from one square to the next is 1."""
 
     cell: Cell
     """The cell, a run of one seed."""
     left: float
-    """Left edge; the middle of the first column is 0."""
+    """The left edge; the middle of the first column is 0."""
     width: float
-    """Width, at most `FILLED`."""
+    """The width, at most `FILLED`."""
     bottom: float
-    """Lower edge; the middle of the lowest row is 0."""
+    """The lower edge; the middle of the lowest row is 0."""
 
     @property
     def centre(self) -> float:
-        """Horizontal centre."""
+        """The horizontal centre."""
         return self.left + self.width / 2
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, right, bottom, top."""
+        """The left, right, bottom and top edges."""
         return self.left, self.left + self.width, self.bottom, self.bottom + FILLED
 
 
 class Square(NamedTuple):
-    """All cells at one (x, y)."""
+    """The cells at one (x, y)."""
 
     column: int
-    """Column index from the left, from 0."""
+    """The column index from the left, from 0."""
     row: int
-    """Row index from below, from 0."""
+    """The row index from below, from 0."""
     cells: tuple[Cell, ...]
     """The cells in the order of their seeds."""
 
@@ -73,18 +73,18 @@ class Layout:
 
     @cached_property
     def descriptions(self) -> dict[str, str]:
-        """A cell's id -> the text shown under the pointer."""
+        """The text under the pointer for each cell, by id."""
         fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
         return {band.cell.id: description(band.cell, fields) for band in self.bands}
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells, column by column."""
+        """The cells, column by column."""
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
         return [cell for square in columns for cell in square.cells]
 
     def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
-        """The bands of each category that occurs."""
+        """Return the bands of each category that occurs."""
         groups: dict[Category, list[Band]] = {}
         for band in self.bands:
             groups.setdefault(category_of(band.cell), []).append(band)
@@ -95,21 +95,21 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
     """Put cells in their squares.
 
     Args:
-        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
-        x: horizontal field of the configurations.
-        y: vertical field; None for one row.
+        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        x: the horizontal field of the configurations.
+        y: the vertical field; None for one row.
 
     Raises:
-        ValueError: no cell, or cells that differ in something else.
+        ValueError: If there is no cell, or the cells differ in another field.
     """
     if not cells:
-        raise ValueError("a map must have at least one cell, got none")
+        raise ValueError("a map must have at least one run, got none. Give the runs of a sweep.")
     varying = axes_of(cells)
     if mixed := also_varying(cells, varying, x, y):
         allowed = ", ".join(filter(None, (x, y)))
         raise ValueError(
-            f"the cells of one map must differ in {allowed} and seed alone, got cells that differ in "
-            f"{', '.join(mixed)}; draw one map for each (anchorlens.extras.sweep.diagram.axes.slices)"
+            f"the runs of one map must differ only in {allowed} and seed, got runs that differ in "
+            f"{', '.join(mixed)}. Draw one map for each value (anchorlens.extras.sweep.diagram.axes.slices)."
         )
     across, up = axis(cells, x, varying), None if y is None else axis(cells, y, varying)
     groups: dict[tuple[int, int], dict[str, Cell]] = {}
@@ -125,18 +125,18 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """How many cells of a map have each outcome, and how often seeds and verdicts agree."""
+    """The number of cells of a map with each outcome, and how often seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
-    """Outcome -> number of cells, in the order of `OUTCOMES`; only outcomes that occur."""
+    """The number of cells with each outcome that occurs, in the order of `OUTCOMES`."""
     n_voting: int
-    """Number of squares with two or more trained seeds, at least one of which has a phase or a solution."""
+    """The number of squares with two or more trained seeds and with a phase or a solution."""
     n_unanimous: int
-    """Number of those squares whose trained seeds all have the same one."""
+    """The number of these squares whose trained seeds all have the same phase or solution."""
     n_compared: int
-    """Number of cells where behaviour and the probes both name a phase."""
+    """The number of cells to which behaviour and the probes both assign a phase."""
     n_agreeing: int
-    """Number of those cells where both name the same phase."""
+    """The number of cells to which both assign the same phase."""
 
     @property
     def words(self) -> str:

@@ -30,14 +30,14 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import figure
 
 CAPTIONS = captions_in(Path(__file__).parents[1] / "templates/captions.toml")
-"""Map -> its heading and how to read it."""
+"""The caption of each map."""
 SCALE = SHARE["colorscale"]
 RANK = "stable_rank.w_q"
 PASSED = "ood_passed_at"
 LARGEST = 26
-"""Diameter in pixels of the bubble of Phase 3, if there is room."""
+"""The diameter in pixels of the bubble of Phase 3, if the square has space."""
 IN_LEGEND = 16
-"""Diameter of that bubble in the legend, where plotly.js draws none larger."""
+"""The diameter of that bubble in the legend, the largest that plotly.js draws."""
 SYMBOLS = {
     outcomes.PHASES[0]: ("circle", 0.4),
     outcomes.PHASES[1]: ("circle", 0.6),
@@ -57,15 +57,15 @@ SYMBOLS = {
     outcomes.UNMEASURED: ("line-ew", 0.5),
     MISSING: ("circle-open", 0.3),
 }
-"""Outcome -> marker symbol, and its size relative to that of Phase 3."""
+"""The marker symbol of each outcome, and its size relative to the marker of Phase 3."""
 
 
 @figure.register
 def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None) -> Picture:
-    """The map of phases that `SweepResult.plot` returns, with its arguments and errors."""
+    """Draw the map of phases that `SweepResult.plot` returns, with the same arguments and errors."""
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
-        raise ValueError(f"a sweep must have at least one cell to plot, got none in {safe_text(result.out)}")
+        raise ValueError(f"a sweep must have at least one run to plot, got none in {safe_text(result.out)}")
     x, y = axes.choose_axes(cells, x, y)
     first, *others = axes.slices(cells, x, y)
     drawn = phase_map(first.cells, x, y)
@@ -76,19 +76,19 @@ def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None
 
 
 def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """The phase by behaviour of every cell, and how far the seeds of each square agree.
+    """Draw the phase by behaviour of every cell, and how far the seeds of each square agree.
 
     Args:
-        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
-        x: horizontal field of the configurations.
-        y: vertical field; None for one row.
+        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        x: the horizontal field of the configurations.
+        y: the vertical field; None for one row.
 
     Returns:
         A figure with one band for each cell, seeds in order, coloured by phase. A square shows the sign of
         the phase and the number of seeds, or each seed's sign if the seeds differ.
 
     Raises:
-        ValueError: no cell, or cells that differ in something else.
+        ValueError: If there is no cell, or the cells differ in another field.
 
     Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
     """
@@ -96,18 +96,18 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Whether the probes and behaviour of every cell name the same phase.
+    """Draw whether the probes and behaviour assign the same phase to every cell.
 
     Args:
-        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
-        x: horizontal field of the configurations.
-        y: vertical field; None for one row.
+        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        x: the horizontal field of the configurations.
+        y: the vertical field; None for one row.
 
     Returns:
         A figure with one band for each cell, seeds in order.
 
     Raises:
-        ValueError: no cell, or cells that differ in something else.
+        ValueError: If there is no cell, or the cells differ in another field.
     """
     return Picture(_agreements(arranged(cells, x, y)))
 
@@ -115,21 +115,23 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
 def number_map(
     cells: Sequence[Cell], number: str, x: str = "gamma", y: str | None = "weight_decay"
 ) -> Picture:
-    """One accuracy of every cell, 0..1.
+    """Draw one accuracy of every cell, 0..1.
 
     Args:
-        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
-        number: a metric of the task: `id`, `ood`, ...
-        x: horizontal field of the configurations.
-        y: vertical field; None for one row.
+        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        number: the name of a metric of the task: `id`, `ood`, ...
+        x: the horizontal field of the configurations.
+        y: the vertical field; None for one row.
 
     Returns:
         A figure with one band for each cell, seeds in order, from white for the metric's lowest value to dark
-        blue for its highest (0 to 1 for an accuracy). A square shows the mean over the seeds that have the
-        number, and how many these are if not all have it. Bands of underfit or failed cells are hatched.
+        blue for its highest (0 to 1 for an accuracy). A square shows the mean over the seeds that have a
+        value, and the number of these seeds if other seeds lack it. Bands of underfit or failed cells are
+        hatched.
 
     Raises:
-        ValueError: no cell, cells that differ in something else, an unknown number, or one that no cell has.
+        ValueError: If there is no cell, the cells differ in another field, or the metric is unknown or absent
+            from all cells.
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
@@ -141,20 +143,20 @@ def number_map(
 
 
 def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """The stable rank of the first layer's W_Q in every cell, together with its phase.
+    """Draw the stable rank of the first layer's W_Q in every cell, together with the phase.
 
     Args:
-        cells: at least one; they differ only in x, y, the seed and fields that vary with x or y.
-        x: horizontal field of the configurations.
-        y: vertical field; None for one row.
+        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        x: the horizontal field of the configurations.
+        y: the vertical field; None for one row.
 
     Returns:
-        A figure with one bubble for each cell, seeds side by side: the size shows the phase by behaviour, the
-        colour the stable rank, from 1 (all neurons share one direction) up; a cross means underfit. A square
-        shows its mean rank.
+        A figure with one bubble for each cell, seeds side by side. The size shows the phase by behaviour, and
+        the colour the stable rank, 1 (all neurons share one direction) or more; a cross means underfit. A
+        square shows its mean rank.
 
     Raises:
-        ValueError: no cell, cells that differ in something else, or none with a stable rank.
+        ValueError: If there is no cell, the cells differ in another field, or no cell has a stable rank.
 
     Source: the stable rank over gamma and weight decay of arXiv 2501.08537.
     """
@@ -183,9 +185,9 @@ def _agreements(layout: Layout) -> dict[str, Any]:
 
 
 def _compared(layout: Layout) -> dict[str, Any]:
-    """The map of agreement, if there is something to compare."""
+    """Draw the map of agreement, if two verdicts of a cell can be compared."""
     if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
-        raise ValueError("in no cell here the probes and behaviour both name a phase")
+        raise ValueError("the probes and behaviour must both assign a phase to a run, got no run")
     return _agreements(layout)
 
 
@@ -196,7 +198,7 @@ def _map_of_categories(
     title: str,
     always: Sequence[Category],
 ) -> dict[str, Any]:
-    """A map of the category of each cell; the legend always includes those in `always`."""
+    """Draw a map of the category of each cell; the legend always includes the categories of `always`."""
     groups = layout.by_category(category_of)
     legend = [category for category in categories if category in always or category in groups]
     data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
@@ -210,7 +212,7 @@ def _groups(
     category_of: Callable[[Cell], Category],
     without: Category = outcomes.UNMEASURED,
 ) -> dict[Category, list[Band]]:
-    """The bands of each category; a trained cell that lacks the number is in `without`."""
+    """Return the bands of each category; a trained cell that lacks the number is in `without`."""
 
     def of_number(cell: Cell) -> Category:
         category = category_of(cell)
@@ -237,7 +239,7 @@ def _steps(layout: Layout) -> dict[str, Any]:
 def _map_of_numbers(
     layout: Layout, number: str, title: str, ends: tuple[float, float], spec: str, without: Category
 ) -> dict[str, Any]:
-    """A map of a number of each cell, from white at the lower end of its scale to dark blue at the upper."""
+    """Draw a map of a number of each cell, from white at the lower end of its scale to dark blue."""
     low, high = ends
     fit = Category("fit", "", "")  # the normal case has no legend entry
     groups = _groups(layout, number, lambda cell: trouble(cell) or fit, without)
@@ -286,7 +288,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
 
 
 def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> dict[str, Any]:
-    """One bubble for each band, a little above its middle, since the mean rank is written below."""
+    """Make one bubble for each band, a little above its middle, since the mean rank is written below."""
     ranks = [measured(band.cell, RANK) for band in bands]
     colour = {"color": outcomes.INK} if None in ranks else {"color": ranks, "coloraxis": "coloraxis"}
     return {
@@ -301,7 +303,7 @@ def _bubbles(layout: Layout, bands: Sequence[Band], marker: dict[str, Any]) -> d
 
 
 def _no_points(**options: object) -> dict[str, Any]:
-    """A trace without points, for an entry of the legend or a colour bar."""
+    """Make a trace without points, for an entry of the legend or a colour bar."""
     return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], **options}
 
 
@@ -309,17 +311,17 @@ class Map(NamedTuple):
     """One kind of map."""
 
     name: str
-    """Name for programs."""
+    """The name for programs."""
     draw: Callable[[Layout], dict[str, Any]]
-    """Function from the layout to the figure; a ValueError says why the map cannot be drawn."""
+    """The function from the layout to the figure; a ValueError says why a map cannot be drawn."""
     caption: Caption
-    """Heading and how to read it."""
+    """The heading, and how to read the map."""
 
 
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
-    """All maps of a page on these cells, in order: phase, the metrics of their tasks, and three more.
+    """Return all maps of a page on these cells, in order: phase, the tasks' metrics, and three more.
 
-    The map of train accuracy is included if a run is underfit, that of courses if the tasks have no OOD.
+    The map of train accuracy is included if a run is underfit, the map of courses if the tasks have no OOD.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 

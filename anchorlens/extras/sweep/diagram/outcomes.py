@@ -15,26 +15,26 @@ from anchorlens.tasks.shared.phases import COLOURS, FIT_THRESHOLD, ID_THRESHOLD,
 
 CLEAR = "rgba(0,0,0,0)"
 INK = "#808080"
-"""Colour of hatches and outlines; its contrast is at least 3.9:1 to white and to the dark page."""
+"""The colour of hatches and outlines; its contrast is at least 3.9:1 to white and to the dark page."""
 MOST_SIGNS = 4
-"""Largest number of seeds whose signs are written one by one; the signs of more seeds are counted."""
+"""The largest number of seeds whose symbols are written singly; the symbols of more seeds are counted."""
 MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class Category:
-    """An outcome of a cell. No two in a map share sign and hatch, so that no reader needs the colour."""
+    """An outcome of a cell. The outcomes of a map differ in symbol or hatch, so no reader needs colour."""
 
     name: str
-    """Name in the legend."""
+    """The name in the legend."""
     sign: str
-    """Sign in the map."""
+    """The symbol in the map."""
     colour: str
-    """CSS colour."""
+    """The CSS colour."""
     hatch: str = ""
-    """plotly's name of the pattern over the colour."""
+    """The plotly name of the pattern over the colour."""
     ink: str = INK
-    """Colour of the hatch."""
+    """The colour of the hatch."""
 
 
 MISSING = Category("not trained yet", "·", CLEAR)
@@ -54,14 +54,14 @@ _OF_SOLUTIONS = tuple(  # the labels by the probes, which come last, are no outc
     for (label, colour), sign in zip(SOLUTION_COLOURS.items(), "ismnMOG", strict=False)
 )
 SOLUTIONS, LEARNT = _OF_SOLUTIONS[:4], _OF_SOLUTIONS[4:]
-"""The outcomes of runs whose training data conflict with the composition; those of tasks without OOD."""
+"""The outcomes of runs whose training data conflict with the composition, and of tasks without OOD."""
 NAMED = (*PHASES, EITHER, *SOLUTIONS, *LEARNT)
 """The outcomes of runs that have a phase or a solution."""
 OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
 
 COMPREHENSION_STEPS = 1_000
-"""A run that generalises fewer steps than this after it fits comprehends; a later one groks."""
+"""The number of steps between fitting and generalising: runs below it comprehend, later runs grok."""
 COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG = (
     Category("comprehension", "C", COLOURS[LABELS[3]]),
     Category("grokking", "G", COLOURS[LABELS[2]]),
@@ -70,7 +70,7 @@ COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG = (
     Category("no log", "–", GREY),
 )
 COURSES = (COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG, FAILED, MISSING)
-"""How runs of tasks without OOD got where they end. Source: Liu et al., arXiv 2205.10343."""
+"""The courses of runs of tasks without OOD. Source: Liu et al., arXiv 2205.10343."""
 
 AGREE, DISAGREE, NO_COMPARISON = (
     Category("agree", "=", BLUE),
@@ -82,7 +82,7 @@ AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 
 
 def trouble(cell: Cell) -> Category | None:
-    """Why a cell's numbers do not describe a model that has fit its data; None if they do."""
+    """Return why a cell's numbers do not describe a model that has fit its data; None if they do."""
     if cell.status in TROUBLES:
         return FAILED
     if cell.phase is None:
@@ -91,7 +91,7 @@ def trouble(cell: Cell) -> Category | None:
 
 
 def outcome(cell: Cell) -> Category:
-    """The outcome of a cell by behaviour: one of `OUTCOMES`."""
+    """Return the outcome of a cell by behaviour: one of `OUTCOMES`."""
     problem, phase = trouble(cell), cell.phase
     if problem is not None or phase is None:
         return problem or MISSING
@@ -102,11 +102,11 @@ def outcome(cell: Cell) -> Category:
 
 
 def course(cell: Cell) -> Category:
-    """The course of a cell of a task without OOD, by the steps at which it fit and generalised for good.
+    """Return the course of a cell of a task without OOD, by the steps at which it fit and generalised.
 
-    Comprehension: held-out accuracy passes .90 less than 1,000 steps after train accuracy. Grokking: later.
-    Memorisation: never. Confusion: train accuracy never passes. There is no log if the accuracies at the end
-    are above .90 and no line of the log says so.
+    In comprehension, held-out accuracy passes 0.90 for good less than 1,000 steps after train accuracy; in
+    grokking later; in memorisation never. In confusion, train accuracy never passes. A log counts as absent
+    if the final accuracies are above 0.90 and no line of the log is.
     """
     problem, numbers = trouble(cell), cell.numbers
     if problem in (FAILED, MISSING):
@@ -123,39 +123,39 @@ def course(cell: Cell) -> Category:
 
 
 def agreement(cell: Cell) -> Category:
-    """Whether behaviour and the probes name the same phase for a cell: one of `AGREEMENTS`."""
+    """Return whether behaviour and the probes assign the same phase to a cell: one of `AGREEMENTS`."""
     same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
     return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
 
 def measured(cell: Cell, number: str) -> float | None:
-    """A number of a cell; None if it has none, is not trained, or its training failed or diverged."""
+    """Return a number of a cell; None if the cell lacks it, is not trained, failed or diverged."""
     return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
 
 
 def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> None:
-    """Check that there is something to draw.
+    """Check that a number of a cell can be drawn.
 
     Raises:
-        ValueError: no cell has the number; the message includes `why` if cells are trained.
+        ValueError: If no cell has the number; the message includes `why` if cells are trained.
     """
     if any(measured(cell, number) is not None for cell in cells):
         return
     if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
-        raise ValueError(f"no run here is trained, so {title} cannot be drawn")
-    raise ValueError(f"no cell here has the number {title}: {why}")
+        raise ValueError(f"a run must be trained to draw {title}, got no trained run")
+    raise ValueError(f"a run must have a value of {title}, got none: {why}")
 
 
 def vote(categories: Sequence[Category]) -> str:
-    """How far the seeds of a square agree.
+    """Write how far the seeds of a square agree.
 
     Args:
         categories: the categories of the seeds, in order.
 
     Returns:
-        If all agree, the sign and the number of seeds; the sign alone if they are alike without a phase; else
-        each seed's sign, or for many seeds each sign with its count; empty if nothing is trained. The markup
-        is plotly's.
+        A text in plotly's markup. If all seeds agree, it has the symbol and the number of seeds, or only the
+        symbol without a phase; else each seed's symbol, or for many seeds each symbol with its count. The
+        text is empty if no seed is trained.
 
     >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
     ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')
@@ -172,7 +172,7 @@ def vote(categories: Sequence[Category]) -> str:
 
 
 def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
-    """The mean of a number over the seeds of a square, with the number of seeds that have it if not all do.
+    """Write the mean of a number over the seeds of a square, with the number of seeds if some lack it.
 
     >>> mean([], "ood")
     ''
@@ -185,7 +185,7 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """The text shown when the pointer is over a cell, in plotly's markup.
+    """Return the text shown when the pointer is over a cell, in plotly's markup.
 
     Args:
         cell: a cell of a sweep.

@@ -38,7 +38,7 @@ SIGNS = (
     "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "
     "training data, crossed ones stand for runs that failed or diverged: the phases describe neither."
 )
-"""The meanings of signs and hatches."""
+"""The meanings of symbols and hatches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +46,15 @@ class PageSlice:
     """One slice on the page."""
 
     label: str
-    """The values that its cells share; empty if there is only one slice."""
+    """The values that the cells share; empty if there is only one slice."""
     layout: Layout
-    """The layout of its cells."""
+    """The layout of the cells."""
     maps: Sequence[Map]
     """The maps of the page."""
 
     @cached_property
     def summary(self) -> Summary:
-        """The counts of its cells' outcomes."""
+        """The counts of the cells' outcomes."""
         return summary(self.layout)
 
     @cached_property
@@ -65,7 +65,7 @@ class PageSlice:
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """Name of a map -> the figure without a title, since the page has one; or why there is none."""
+        """The figure of each map, without the title, which the page has; or why the map has no figure."""
         figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:
@@ -80,7 +80,7 @@ class PageSlice:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The figures, JSON-ready; data of cells that all figures share are stored once beside them."""
+        """Return the figures, ready for JSON, and the data of cells that all figures share, stored once."""
         order = {cell.id: k for k, cell in enumerate(self.layout.cells)}
         boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
         return {
@@ -99,19 +99,19 @@ class PageSlice:
 
 
 MOST_POINTS = 1000
-"""Largest number of points of a training curve; of more, every second, third, ... and the last are drawn."""
+"""The largest number of points of a training curve; a longer curve is thinned, and its last point is kept."""
 _DIGITS = 3
-"""Significant digits of the numbers of a training curve."""
+"""The number of significant digits in a training curve."""
 _LEVEL = 6
-"""gzip's level; level 9 takes five times as long for 2 % fewer bytes."""
+"""The level of gzip; level 9 takes five times as long for 2% fewer bytes."""
 _GROUP = 100
-"""Runs that are packed together; a browser unpacks one group to show a run, not thousands of reports."""
+"""The number of runs in a group; to show a run, a browser unpacks one group, not thousands of reports."""
 _SHARED = {"template", "meta"}
-"""Parts of a figure's layout that the page stores only once."""
+"""The parts of a figure's layout that the page stores only once."""
 
 
 def _numbered(trace: dict[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
-    """A trace with indices in place of the cells' ids, and with positions rounded to what a picture needs."""
+    """Return a trace with indices instead of the cells' ids, and with positions rounded for a picture."""
     if "customdata" not in trace:
         return trace
     compact = {key: value for key, value in trace.items() if key != "hovertext"}
@@ -134,19 +134,19 @@ def write_diagram(
 
     Args:
         result: a result of `sweep` or `open_sweep`; it may be unfinished.
-        path: path of the page, .html; an existing file is replaced.
-        x: horizontal field of the configurations; `axes.choose_axes` gives the default.
-        y: vertical field.
+        path: the path of the page, .html; an existing file is replaced.
+        x: the horizontal field of the configurations. Default: the choice of `axes.choose_axes`.
+        y: the vertical field.
         reports: whether to also write the full report of every trained cell, with the pictures of the report
-            probes, into the folder `<name of the page>-reports` next to it; each takes seconds, and existing
-            reports are kept.
-        progress: progress of the reports, as for `train`.
+            probes, into the folder `<name of the page>-reports` next to the page; each report takes seconds,
+            and existing reports are kept.
+        progress: the progress of the reports, as for `train`.
 
     Raises:
-        ValueError: no cell, an unknown field, another suffix, a missing folder, or an existing path that
-            is no ordinary file.
-        CheckpointError: with `reports`, a cell's checkpoint cannot be read.
-        OSError: the write fails; an existing file is then unchanged.
+        ValueError: If there is no cell, a field is unknown, the suffix is another, the folder is missing, or
+            the path is not an ordinary file.
+        CheckpointError: If `reports` is true and a cell's checkpoint cannot be read.
+        OSError: If writing fails; an existing file is then unchanged.
 
     Example:
         >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP
@@ -162,20 +162,20 @@ def write_diagram(
 def diagram_html(
     result: SweepResult, *, x: str | None = None, y: str | None = None, links: Mapping[str, str] | None = None
 ) -> str:
-    """The page that `write_diagram` writes.
+    """Return the page that `write_diagram` writes.
 
     Args:
         result: a result of `sweep` or `open_sweep`.
-        x: horizontal field of the configurations.
-        y: vertical field.
-        links: cell's id -> address of its full report, for cells that have one.
+        x: the horizontal field of the configurations.
+        y: the vertical field.
+        links: the address of the full report of each cell that has a report, by the cell's id.
 
     Raises:
-        ValueError: no cell, or an unknown field.
+        ValueError: If there is no cell, or a field is unknown.
     """
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
-        raise ValueError(f"a diagram must have at least one cell, got none in {safe_text(result.out)}")
+        raise ValueError(f"a diagram must have at least one run, got none in {safe_text(result.out)}")
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
     maps = maps_of(cells)
@@ -220,12 +220,12 @@ def diagram_html(
 
 
 def _json(content: object) -> str:
-    """JSON text on one line."""
+    """Write JSON text on one line."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The traces of a training curve, rounded, with at most 1,000 points each; none without a log."""
+    """Return the rounded traces of a training curve, with at most 1,000 points each; empty without a log."""
     traces = []
     for trace in training_traces(log) if log else ():
         drawn = thinned(len(trace["x"]), MOST_POINTS)
@@ -235,19 +235,19 @@ def _curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gzipped(text: str) -> str:
-    """Base64 of a gzipped text, which the page unpacks with the browser's `DecompressionStream`."""
+    """Compress a text to Base64, which the page unpacks with the browser's `DecompressionStream`."""
     data = text.encode(errors="replace")
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
 
 
 def _in_groups(lines: Sequence[str]) -> str:
-    """A line for each group of runs, packed."""
+    """Pack each group of runs into a line."""
     groups = (lines[k : k + _GROUP] for k in range(0, len(lines), _GROUP))
     return "\n".join(gzipped("\n".join(group)) for group in groups)
 
 
 def _versions(cells: Sequence[Cell]) -> dict[str, str]:
-    """Library -> the versions of it that occur in the cells."""
+    """Return the versions of each library that occur in the cells, by library."""
     versions: dict[str, list[str]] = {}
     for verdict in filter(None, (cell.verdict for cell in cells)):
         for library, version in (verdict.subject.versions or {}).items():
@@ -256,7 +256,7 @@ def _versions(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:
-    """Write the report of every trained cell that has none yet; return id -> address relative to the page."""
+    """Write the missing report of every trained cell; return each address relative to the page, by id."""
     folder = path.with_name(f"{path.stem}-reports")
     folder.mkdir(exist_ok=True)
     trained = {cell.id: (cell.path, cell.run.task) for cell in result if cell.path is not None}

@@ -1,4 +1,4 @@
-"""The maps of phases that `status` and notebooks show: a sign for each seed, with the axes of the page."""
+"""The maps of phases that `status` and notebooks show: a symbol for each seed, with the axes of the page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SIGNS = (
     "without OOD M memorises, O knows that the order does not matter, G generalises; "
     "? undecided, x failed, . missing"
 )
-"""The meanings of the signs."""
+"""The meanings of the symbols."""
 SIGN_OF = dict(zip(OUTCOMES, "12c32ismnMOG??x.", strict=True))
-"""Outcome -> its sign, one character."""
+"""The symbol of each outcome, one character."""
 MOST_MAPS = 4
-"""Largest number of maps shown."""
+"""The largest number of maps shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,20 +26,20 @@ class TextMap:
     """The phases of cells that differ only in two axes and the seed."""
 
     title: str
-    """The values that distinguish this map from others; empty if there is only one map."""
+    """The values that distinguish this map from other maps; empty if there is only one map."""
     corner: str
     """The fields of both axes: `weight_decay / gamma`."""
     columns: tuple[str, ...]
-    """Labels of the columns."""
+    """The labels of the columns."""
     rows: tuple[tuple[str, list[list[Category]]], ...]
-    """Label of the row, and for each column the outcomes of its cells in the order of the seeds."""
+    """The label of each row, and for each column the outcomes of the cells in the order of the seeds."""
 
 
 def text_maps(result: SweepResult) -> list[TextMap]:
-    """A map for each slice of a sweep, with the axes that its page has.
+    """Return a map for each slice of a sweep, with the axes of the page.
 
     Args:
-        result: a sweep of at least one cell.
+        result: a sweep of one or more cells.
     """
     x, y = choose_axes(result.cells)
     maps = []

@@ -105,7 +105,7 @@ class TestIdentity:
         ("seed", "0:1e999999999", "must be made of numbers, got '1e999999999'"),
         ("gamma", "0.1:0.9:1e-999999", "must be made of numbers, got '1e-999999'"),
         ("gamma", "0:1:1e-30", "must have at most 100,000 values"),
-        ("seed", "1e400:2e400", "must be made of numbers|more than 100,000 values"),
+        ("seed", "1e400:2e400", "must be made of numbers|at most 100,000 values"),
         ("seed", range(10**30), "at most 100,000 values"),
         ("seed", [0] * 200_000, "at most 100,000 values, got 200,000"),
         ("seed", "0," * 200_000, "at most 100,000 values"),

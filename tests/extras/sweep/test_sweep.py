@@ -380,7 +380,7 @@ class TestRefuses:
         ("options", "message"),
         [
             ({"engine": "quantum"}, "engine must be serial, local, slurm"),
-            ({"engine": "serial", "workers": 2}, "starts no workers"),
+            ({"engine": "serial", "workers": 2}, "workers must be None for the engine"),
             ({"engine": "slurm"}, "number of workers"),
             ({"engine": "local", "workers": 0}, "workers must be an integer >= 1"),
         ],

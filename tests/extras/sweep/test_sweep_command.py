@@ -76,7 +76,7 @@ def test_a_failed_cell_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["sweep", "--gamma", "0.3"], 2, "--out is missing"),
+        (["sweep", "--gamma", "0.3"], 2, "--out must be a folder"),
         (["sweep", "--gamma", "x", "--out", "{}"], 2, "gamma must be a finite number"),
         (["sweep", "--preset", "slow", "--out", "{}"], 2, "preset must be one of"),
         (["status", "{}"], 3, "cannot be read: No such file"),

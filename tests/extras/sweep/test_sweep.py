@@ -235,7 +235,7 @@ def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, 
     for n in (5, 50):
         counted.update(dict.fromkeys(counted, 0))
         sweep(tiny({"seed": f"0:{n}"}, device="cpu"), tmp_path / str(n), engine="serial")
-        assert bar.last == (20 * n, f"{n} of {n} cells")
+        assert bar.last == (20 * n, f"{n} of {n} runs")
         each[n] = {what: count // n for what, count in counted.items()}
     assert each[5] == each[50] == {"looks": each[5]["looks"], "identities": 1, "events": 1}
 

@@ -57,10 +57,11 @@ def odds(nats: float) -> str:
 
 
 def not_measured_in_words(by_probes: ByProbes) -> str:
-    """Name the probes that were not measured in a sentence; empty if there are none."""
+    """Name the probes that were not measured in a sentence; empty if all probes were measured."""
     probes = " and ".join(by_probes.not_measured)
     return (
-        f"Not measured, because they cannot change the label: {probes}. The option thorough measures them too."
+        f"Not measured, because they cannot change the label: {probes}. "
+        "The option thorough measures them too."
         if probes
         else ""
     )

@@ -1,10 +1,11 @@
-"""Probes: they measure and draw what a transformer computes inside.
+"""Probes, which measure and draw what a transformer computes.
 
 Each probe is a function of a model (and, where it needs one, a task) that returns a frozen result with
-numbers, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result of
-`train`, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for every
-model, `OF_MIXTURES` those for mixtures of experts, `REPORT_PROBES` those that take seconds. `compare` shows
-one probe's results for several models side by side; `own_probes` reads the probes of your own Python file.
+readings, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result
+of `train`, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for
+every model, `OF_MIXTURES` the probes for mixtures of experts, `REPORT_PROBES` the probes that take seconds.
+`compare` shows one probe's results for several models next to each other. `own_probes` loads the probes of
+your own Python file.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The lists of shipped probes, and the probes of our own products by name, when they are first used."""
+    """Return a list of shipped probes, or a probe of our own products by name, at its first use."""
     if name in LISTS:
         return getattr(registry, name)
     for probe in () if name.startswith("_") else registry.SHIPPED:

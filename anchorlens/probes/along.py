@@ -1,4 +1,4 @@
-"""Probes along runs: the readings and accuracies at every checkpoint of some training runs."""
+"""Probes along runs: the readings and accuracies at every checkpoint of training runs."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ if TYPE_CHECKING:
 
 RunPath = str | os.PathLike[str] | Opened
 Steps: TypeAlias = "Mapping[int, ModelInput] | Sequence[tuple[int, ModelInput]]"
-"""Models, or what holds them, at steps of one run."""
+"""The models of one run by step; a path or a checkpoint may stand for a model."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Along:
-    """The readings of probes at every checkpoint of some runs."""
+    """The readings of probes at every checkpoint of runs."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """A row for each run and checkpoint: `run` (its folder), `group` (the configuration that sets it apart,
-    without the seed), `seed`, `step`, the task's metrics by name (each from a sample of questions), and
-    `<probe>.<reading>` for every probe; None where a number is not defined."""
+    """A row for each run and checkpoint. Its columns are `run` (the folder), `group` (the fields in which the
+    runs differ, without the seed), `seed`, `step`, the task's metrics by name (each from a sample of test
+    inputs), and `<probe>.<reading>` for every probe. An undefined value is `None`."""
     metrics: tuple[str, ...]
-    """Names of the columns that are metrics."""
+    """The names of the columns that are metrics."""
     readings: tuple[str, ...]
-    """Names of the columns that are readings: `<probe>.<reading>`."""
+    """The names of the columns that are readings: `<probe>.<reading>`."""
     options: Mapping[str, Any]
-    """The options of the probe, as given."""
+    """The options of the probe, as the caller gave them."""
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame."""
+        """Return the rows as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows))
@@ -72,27 +72,28 @@ class Along:
         """Write the rows as a table.
 
         Args:
-            path: `.csv` or `.parquet`; an existing file is replaced.
+            path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
         Raises:
-            ValueError: another suffix, a missing folder, or a path that exists and is not an ordinary file.
-            OSError: the write fails; an existing file is then unchanged.
+            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
+                file.
+            OSError: If the write fails; an existing file is then unchanged.
         """
         write_rows(self.rows, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content: the rows, the options of the probe, the versions of the libraries."""
+        """Return the rows, the options of the probe and the versions of the libraries as JSON data."""
         about = {"schema_version": SCHEMA_VERSION, "options": dict(self.options)}
         return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
 
     def over_seeds(self, number: str) -> dict[str, list[Point]]:
-        """A number along training, as mean, minimum and maximum over the seeds of each group.
+        """Return a metric or reading along training, with its mean and range over the seeds of each group.
 
         Args:
-            number: one of `metrics` or `readings`.
+            number: the name of a metric or reading, from `metrics` or `readings`.
 
         Returns:
-            Group -> a point for each step at which at least one seed has the number.
+            Group -> a point (mean, minimum, maximum) for each step at which at least one seed has a value.
         """
         found: dict[str, dict[int, list[float]]] = {}
         for row in self.rows:
@@ -108,7 +109,7 @@ class Along:
         }
 
     def plot(self) -> go.Figure:
-        """A row for each reading, and the metrics of the runs below; a line is a mean over seeds.
+        """Plot each reading in a row, and the metrics of the runs below; a line is a mean over seeds.
 
         The band reaches from the smallest to the largest value over seeds. With several probes, only the
         first reading of each is drawn.
@@ -140,31 +141,31 @@ def along(
 ) -> Along:
     """Apply probes to every checkpoint of runs, oldest first.
 
-    A run has its last checkpoint, and `n_checkpoints` during training (10 by default). Runs that differ only
-    in the seed form one group. A run of others has the checkpoints that its file or folder holds; a damaged
-    one is left out with a warning.
+    A run of `train` has its last checkpoint, and `n_checkpoints` during training (10 by default). Runs that
+    differ only in the seed form one group. A run of another library has the checkpoints in its file or
+    folder; a damaged checkpoint is left out with a warning.
 
     Args:
-        runs: folders of runs, results of `train` for runs that have a folder, or runs of others with several
-            checkpoints (the path, or the `Opened`); or models of one run, as a dict from steps to models or
-            a list of (step, model). A model is anything that a probe takes.
-        probes: one or several, or their names.
-        task: the task of the runs with the paths of its files (`data`), for a task that has some; None for
-            that of each checkpoint. What models in memory were trained on; None: no accuracies of them.
-        config: what paths of bare weights are, as for `open_checkpoint`; for models with steps and for runs
-            of others.
-        device: where the models run: auto, cpu, cuda, cuda:N or mps.
-        progress: as for `train`.
-        **options: options of the probe, if there is only one.
+        runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
+            several checkpoints (the path, or the `Opened`); or the models of one run, as a dict from steps
+            to models or a list of (step, model). A model is any input that a probe accepts.
+        probes: a probe, the name of a probe, or a list of them.
+        task: the task of the runs with the paths of its files (`data`), for a task that needs files.
+            Default: the task of each checkpoint; models in memory then have no accuracies.
+        config: the configuration of bare weights given by path, as for `open_checkpoint`; for models with
+            steps and for another library's runs.
+        device: the device of the models: auto, cpu, cuda, cuda:N or mps.
+        progress: the display of progress, as for `train`.
+        **options: the options of the probe; only for a single probe.
 
     Returns:
         The readings and the accuracies at every checkpoint.
 
     Raises:
-        ValueError: no run, a run without checkpoints or whose checkpoints do not say how they were trained,
-            options for several probes, a step or model that is given twice, or what a probe
-            refuses (the message starts with the file or the step).
-        CheckpointError: one of the checkpoints is damaged.
+        ValueError: If there is no run, a run has no checkpoints, a checkpoint lacks its training
+            configuration, options are given for several probes, a step or model is given twice, or a probe
+            refuses its input (the message starts with the file or the step).
+        CheckpointError: If one of the checkpoints is damaged.
 
     Example:
         >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
@@ -175,9 +176,9 @@ def along(
     """
     chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
     if not chosen:
-        raise ValueError("probes must be one probe or more, got none")
+        raise ValueError("probes must be one or more probes, got none. Give a probe or its name")
     if options and len(chosen) != 1:
-        raise ValueError("options must be those of one probe, got several probes; give one of them")
+        raise ValueError("options must belong to a single probe, got several probes. Give one probe")
     where = choose_device(device)
     moments = _moments(runs, task, config, where)
     rows: list[dict[str, Any]] = []
@@ -215,13 +216,13 @@ class _Moment(NamedTuple):
     run: str
     """The folder or file of its run."""
     step: int | None
-    """Its step; None for that of the checkpoint."""
+    """The step; `None` for the step that the checkpoint records."""
     path: str
-    """Its name in errors."""
+    """The name of the checkpoint in errors."""
     opened: Callable[[], Input]
-    """Opens it."""
+    """The function that opens the checkpoint."""
     may_be_damaged: bool = False
-    """Whether it is left out if it is damaged, as an entry of a file of others."""
+    """Whether a damaged checkpoint is left out, as in another library's file."""
 
 
 def _moments(
@@ -241,18 +242,18 @@ def _moments(
 def _of_run(
     run: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
 ) -> list[_Moment]:
-    """The checkpoints of a run of ours, or of others."""
+    """Return the checkpoints of a run of `train` or of another library."""
     folder = Path(run.path) if isinstance(run, Opened) else _folder(run)
     if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
         if config is not None:
-            raise ValueError("config is for models with steps, got runs, which need none; leave it out")
+            raise ValueError("config must be left out for runs of `train`, got one. Remove config")
         return [
             _Moment(str(folder), None, safe_text(path), partial(_loaded, path, task, device))
             for path in paths
         ]
     none_there = ValueError(
         f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
-        f"or another library's run with several checkpoints; no checkpoint was found"
+        f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
     )
     try:
         given = resolve(run if isinstance(run, Opened) else folder, task, config=config, device=device)
@@ -279,24 +280,27 @@ def _at_step(given: Input, trajectory: Trajectory, step: int) -> Input:
 
 
 def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
-    """The models with their steps, the first step first; None where runs are given.
+    """Return the models with their steps, the first step first, or `None` if runs are given.
 
     Raises:
-        ValueError: a step that is not a number, or a step or model in memory that is given twice.
+        ValueError: If a step is not a number, or a step or a model in memory is given twice.
     """
     pairs = [*runs.items()] if isinstance(runs, Mapping) else runs
     if not isinstance(pairs, list | tuple) or not pairs or not all(isinstance(one, tuple) for one in pairs):
         return None
     if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"models with steps must be pairs (step, model), got {safe_repr(pairs[0])}")
+        raise ValueError(
+            f"models with steps must be pairs (step, model), got {safe_repr(pairs[0])}. Pair each model with "
+            "its step"
+        )
     steps, models = zip(*pairs, strict=True)
     for step in steps:
         check_number("a step", step, minimum=0, integer=True)
     in_memory = [id(model) for model in models if not isinstance(model, str | os.PathLike)]
     if len({*steps}) < len(steps) or len({*in_memory}) < len(in_memory):
         raise ValueError(
-            "models with steps must be another model at each step, got one twice; keep copy.deepcopy(model) "
-            "at each step"
+            "models with steps must have a different step and model each, got one twice. Keep "
+            "copy.deepcopy(model) at each step"
         )
     return sorted(zip(map(int, steps), models, strict=True), key=lambda pair: pair[0])
 
@@ -304,32 +308,39 @@ def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
 def _listed(runs: object) -> Sequence[Any]:
     listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult | Opened) else runs
     if not isinstance(listed, Sequence) or not listed:
-        raise ValueError(f"runs must be a folder of a run or a list of one or more, got {safe_repr(runs)}")
+        raise ValueError(
+            f"runs must be the folder of a run or a list of one or more folders, got {safe_repr(runs)}. "
+            "Give a folder that `train --out` wrote"
+        )
     return listed
 
 
 def _folder(run: object) -> Path:
     if isinstance(run, TrainResult):
         if run.out is None:
-            raise ValueError("a run must have a folder with its checkpoints; train it with out=...")
+            raise ValueError("a run must have a folder with its checkpoints, got none. Train it with out=...")
         return run.out
     if not isinstance(run, str | os.PathLike):
-        raise ValueError(f"a run must be its folder or what train gave, got {type(run).__name__}")
+        raise ValueError(
+            f"a run must be its folder or a result of train, got {type(run).__name__}. Give the folder"
+        )
     return Path(run)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run of ours, oldest first; the last two may be of the same step."""
+    """Return the checkpoints of a run of `train`, oldest first; the last two may have the same step."""
     with reading(folder):
         check_inside(folder, folder / "ckpt.pt")
     return [*trajectory_files(folder), *folder.glob("ckpt.pt")]
 
 
 def _recipe(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """The fields of its run that decide what it learns, without the seed."""
+    """Return the fields of a checkpoint's run that decide what the model learns, without the seed."""
     train = checkpoint.train_config
     if train is None or checkpoint.step is None:
-        raise ValueError(f"{path} must contain its training configuration; give the folder of a run")
+        raise ValueError(
+            f"{path} must contain its training configuration, got none. Give the folder of a run"
+        )
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
     left_out = {"seed", *execution_fields(train)}
     parts = run.to_dict().values()
@@ -339,7 +350,7 @@ def _recipe(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
 def _numbers(
     given: Input, where: str, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The seed of one checkpoint, its metrics where its task is known, and the readings of the probes."""
+    """Return the seed of a checkpoint, its metrics if its task is known, and the readings of the probes."""
     train = given.checkpoint and given.checkpoint.train_config
     numbers: dict[str, Any] = {"seed": train and train.seed}
     task = given.task
@@ -362,14 +373,14 @@ def _numbers(
 
 
 def _evaluated(given: Input, task: Task) -> Evaluation:
-    """What the model answers, from a sample of questions."""
+    """Evaluate the model on a sample of test inputs."""
     if given.checkpoint is None:
         return task.evaluate(given.model, **task.sampling)
     return given.checkpoint.evaluate(device=device_of(given.model), **task.sampling)
 
 
 def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each row, the fields in which its run differs from other runs, in words; empty if it has none."""
+    """Return, for each row, the fields in which its run differs from other runs, as text (maybe empty)."""
     names = list(dict.fromkeys(name for of_run in fields for name in of_run))
     varying = [name for name in names if len({repr(of_run.get(name)) for of_run in fields}) > 1]
     return [

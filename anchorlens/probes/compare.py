@@ -1,4 +1,4 @@
-"""One probe's results for several models: side by side on the same scale, and averaged over seeds."""
+"""One probe's results for several models: next to each other on one scale, and averaged over seeds."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class Comparison:
     results: tuple[ProbeResult, ...]
     """The probe's result for each model."""
     seeds: tuple[int | None, ...] = ()
-    """The seed of each model; None where it is not known."""
+    """The seed of each model; `None` if the seed is unknown."""
     recipes: tuple[str, ...] = ()
-    """Each model's configuration without its seed, in words; models of one recipe differ only in their
+    """The configuration of each model without its seed, as text; models of one recipe differ only in the
     seed."""
 
     def plot(self) -> go.Figure:
-        """The pictures side by side, with shared colour scales, and shared axes where they are comparable."""
+        """Plot the results next to each other, with shared colour scales and, if comparable, shared axes."""
         share = self.results[0].comparable_axes
         title = in_words(self.results[0].probe)
         figures = [complete(result.plot(), title) for result in self.results]
         return side_by_side(figures, [plotly_text(label) for label in self.labels], share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content: each result by its label."""
+        """Return each result by its label, as JSON data."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each model, indexed by its label: its recipe, its seed, and the readings of the probe."""
+        """Return a row for each model, indexed by label, with its recipe, its seed and the readings."""
         import pandas
 
         known = {"recipe": self.recipes, "seed": pandas.array(self.seeds, dtype="Int64")}
@@ -71,17 +71,17 @@ class Comparison:
         )
 
     def over_seeds(self, level: float = 0.95) -> pandas.DataFrame:
-        """The readings over seeds: a row for each recipe and reading, with mean and confidence interval.
+        """Return the mean and confidence interval over seeds of each recipe and reading, a row for each.
 
         Args:
-            level: confidence level of the interval, above 0 and at most 1.
+            level: the confidence level of the interval, above 0 and at most 1.
 
         Returns:
-            `n` (number of values), `mean`, and the ends `low` and `high` of Student's t interval for the
-            mean; the ends are NaN where there are fewer than two values.
+            `n` (the number of values), `mean`, and the ends `low` and `high` of Student's t interval for the
+            mean. The ends are NaN if there are fewer than two values.
 
         Raises:
-            ValueError: a level out of range.
+            ValueError: If the level is out of range.
         """
         import pandas
         from scipy.stats import t
@@ -118,24 +118,24 @@ def compare(
     """Apply one probe to several models.
 
     Args:
-        models: at least one: HookedTransformers, Checkpoints, results of `train`, or paths; one model is
-            built at a time.
-        probe: a probe or its name.
-        task: what models in memory were trained on; a checkpoint knows its own task.
-        config: what paths of bare weights are, as for `open_checkpoint`.
-        labels: one for each model; where None the name of its file, or for a model in memory its gamma, seed
-            and step, or its name.
-        device: where models of checkpoints run: auto, cpu, cuda, cuda:N or mps.
-        options: options of the probe.
+        models: one or more models: HookedTransformers, Checkpoints, results of `train`, or paths. One model
+            is built at a time.
+        probe: a probe or the name of a probe.
+        task: the task of the models in memory; a checkpoint knows its task.
+        config: the configuration of bare weights given by path, as for `open_checkpoint`.
+        labels: the label of each model. Default: the name of its file; for a model in memory, its gamma,
+            seed and step, or its name.
+        device: the device of models from checkpoints: auto, cpu, cuda, cuda:N or mps.
+        options: the options of the probe.
 
     Returns:
-        The results, their pictures side by side, their content as JSON data or as a DataFrame (`to_frame`),
-        and means with intervals over seeds (`over_seeds`).
+        The results, with their pictures next to each other, their content as JSON data or as a DataFrame
+        (`to_frame`), and means with intervals over seeds (`over_seeds`).
 
     Raises:
-        ValueError: no model, a wrong number of labels, or what the probe refuses (the message starts with
-            the label).
-        CheckpointError: a file that cannot be read.
+        ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model (the
+            message starts with the label).
+        CheckpointError: If a file cannot be read.
 
     Example:
         >>> from anchorlens import AnchorTask, Checkpoint, ModelConfig, build_model
@@ -150,15 +150,15 @@ def compare(
     """
     if not isinstance(probe, str) and not callable(probe):
         raise ValueError(
-            f"probe must be a probe or its name, got {safe_repr(probe)}; models come first, then the probe"
+            f"probe must be a probe or its name, got {safe_repr(probe)}. Give the models before the probe"
         )
     chosen = probe_named(probe) if isinstance(probe, str) else probe
     several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
     if not several:
-        raise ValueError("models must be one or more, got none")
+        raise ValueError("models must be one or more models, got none. Give a model")
     if labels is not None and (isinstance(labels, str) or len(labels) != len(several)):
         got = "a text" if isinstance(labels, str) else len(labels)
-        raise ValueError(f"labels must be {len(several)}, one for each model, got {got}")
+        raise ValueError(f"labels must be {len(several)} labels, got {got}. Give a label for each model")
     names, results, seeds, recipes = [], [], [], []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):
@@ -191,11 +191,11 @@ def _label(given: Input) -> str:
 
 
 def _recipe(given: Input, k: int) -> tuple[str, str]:
-    """A model's configuration without its seed: in words, and as a text that is equal for equal recipes.
+    """Return a model's configuration without its seed, as text and as a key that identifies the recipe.
 
     Args:
         given: the model.
-        k: its place. The recipe of a model that does not say how it was trained is its own alone.
+        k: the index of the model. A model without a training configuration shares its recipe with no other.
     """
     checkpoint = given.checkpoint
     if checkpoint is None or checkpoint.train_config is None:

@@ -1,4 +1,4 @@
-"""Your own probes: reading them from Python files and installed packages, and their errors in one line."""
+"""Your own probes: loading them from Python files and installed packages, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
     Checkpoints are data: nothing in them is ever run.
 
     Args:
-        path: path of the file, .py. The file is run again at each call.
+        path: the path of the file, .py. The file is run again at each call.
 
     Returns:
-        Its probes in the order of their definitions; at least one.
+        The probes in the order of their definitions; at least one.
 
     Raises:
-        ValueError: a missing file, another suffix, an error in it (with its line), or no probe.
+        ValueError: If the file is missing, has another suffix, raises an error (the message has the line), or
+            defines no probe.
 
     Example:
         >>> own_probes("my_probe.py")  # doctest: +SKIP
@@ -55,14 +56,14 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
     """Run a Python file and return the functions that a benchmark can score: probes and plain readings.
 
     Args:
-        path: path of the file, .py, as for `own_probes`.
+        path: the path of the file, .py, as for `own_probes`.
 
     Returns:
-        The public functions defined in it whose return annotation is a subclass of `ProbeResult`, `float`, or
+        The public functions of the file whose return annotation is a subclass of `ProbeResult`, `float`, or
         a mapping such as `dict[str, float]`, in the order of their definitions; at least one.
 
     Raises:
-        ValueError: as for `own_probes`.
+        ValueError: If the file is invalid, as for `own_probes`.
     """
     is_wanted = functools.partial(_is_own, gives=(ProbeResult, float, Mapping))
     return tuple(defined_in(path, "probe", WHAT_A_READING_IS, is_wanted))
@@ -71,25 +72,27 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
 def with_own(
     paths: Iterable[str | os.PathLike[str]], shipped: Sequence[Callable[..., ProbeResult]] | None = None
 ) -> tuple[Callable[..., ProbeResult], ...]:
-    """Shipped probes, followed by those of installed packages and of Python files.
+    """Return the shipped probes, followed by the probes of installed packages and of Python files.
 
     A package adds a probe by an entry point of the group `anchorlens.probes`: `NAME = "MODULE:FUNCTION"`.
 
     Args:
-        paths: paths of the files; see `own_probes`.
-        shipped: the shipped probes to include; None for all. Your probes must not have the name of any
-            shipped probe, included or not.
+        paths: the paths of the files; see `own_probes`.
+        shipped: the shipped probes to include. Default: all shipped probes. Your probes must not have the
+            name of any shipped probe, included or not.
 
     Raises:
-        ValueError: a file that holds no probes, a package whose probe does not load, or a name that another
-            probe has.
+        ValueError: If a file defines no probes, a package's probe does not load, or two probes have the same
+            name.
     """
     known = {probe.__name__: (probe, "a shipped probe") for probe in registry.SHIPPED}
     for probe, origin in installed("anchorlens.probes", "probe"):
         if probe in registry.SHIPPED:
             continue
         if not inspect.isfunction(probe):
-            raise ValueError(f"{origin} must be a function, got {safe_repr(probe)}")
+            raise ValueError(
+                f"{origin} must be a function, got {safe_repr(probe)}. Correct the package's entry point"
+            )
         _add(probe, origin, origin, known)
     for path in paths:
         for probe in own_probes(path):
@@ -107,13 +110,14 @@ def _add(
     name = probe.__name__
     if name in known:
         raise ValueError(
-            f"{blamed}: the name {name} is that of {known[name][1]}; give your probe another one"
+            f"{blamed}: the name of a probe must be unique, got {name}, the name of {known[name][1]}. Rename "
+            "your probe"
         )
     known[name] = probe, origin
 
 
 def first_sentence(probe: Callable[..., ProbeResult]) -> str:
-    """The first sentence of a probe's docstring, on one line; empty if there is none.
+    """Return the first sentence of a probe's docstring, on one line; empty without a docstring.
 
     >>> def entropy(model):
     ...     '''How evenly a head looks, e.g. at two
@@ -126,10 +130,10 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """An error of a probe in one line: its refusal, or the type of error and the line in your own file.
+    """Describe an error of a probe in one line: the refusal, or the error type and the line of your file.
 
     Args:
-        error: what the probe raised.
+        error: the error that the probe raised.
         probe: the probe that raised it.
     """
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""The lists of all probes, in order, the look-up by name, and `apply`, which calls any probe."""
+"""The lists of all probes in order, the look-up by name, and `apply`, which calls any probe."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ if TYPE_CHECKING:
     SHIPPED: tuple[Callable[..., ProbeResult], ...]
     """All shipped probes."""
     COSTLY: tuple[Callable[..., ProbeResult], ...]
-    """The probes that train models: they take half a minute, the others seconds."""
+    """The probes that train models; each takes about half a minute. Other probes take seconds."""
     REPORT_PROBES: tuple[Callable[..., ProbeResult], ...]
-    """The probes that a report shows by default: all that are not costly."""
+    """The probes that a report shows by default: all probes that are not costly."""
 
 LISTS = ("PROBES", "OF_MIXTURES", "SHIPPED", "COSTLY", "REPORT_PROBES")
-"""Names of the lists of shipped probes, which `__getattr__` makes when they are first used."""
+"""The names of the lists of shipped probes, which `__getattr__` creates at their first use."""
 
 
 @functools.cache
 def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
-    """The lists of shipped probes by name: those of the core, then those of our own products."""
+    """Return the lists of shipped probes by name; core probes precede the probes of our own products."""
     of_products = (probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens"))
     shipped = (*_CORE, *of_products)
     of_mixtures = tuple(probe for probe in shipped if getattr(probe, "of_mixtures", False))
@@ -91,7 +91,7 @@ def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
 
 
 def __getattr__(name: str) -> tuple[Callable[..., ProbeResult], ...]:
-    """A list of shipped probes; products import this package, so their probes are added late."""
+    """Return a list of shipped probes; the list is built late, because products import this package."""
     if name not in LISTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _lists()[name]
@@ -100,20 +100,20 @@ def __getattr__(name: str) -> tuple[Callable[..., ProbeResult], ...]:
 def probe_named(
     name: str, probes: Sequence[Callable[..., ProbeResult]] | None = None
 ) -> Callable[..., ProbeResult]:
-    """The probe of that name.
+    """Return the probe with the given name.
 
     Args:
-        name: name of its function.
-        probes: the probes to choose from; None for the shipped ones.
+        name: the name of the probe's function.
+        probes: the probes to choose from. Default: the shipped probes.
 
     Raises:
-        ValueError: the probe is unknown; the message lists the names.
+        ValueError: If the probe is unknown; the message lists the names.
     """
     by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():
         raise ValueError(
-            f"probe must be the name of a probe, got the path {safe_repr(name)}; the name comes first on the "
-            "command line, and the model in Python"
+            f"probe must be the name of a probe, got the path {safe_repr(name)}. Give the probe before the "
+            "model on the command line, and after the model in Python"
         )
     if name not in by_name and (advice := what_to_install("anchorlens.probes", name)):
         raise ValueError(f"the probe {advice}")
@@ -126,15 +126,15 @@ OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 
 
 def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
-    """Check probes given by a caller: functions, or names of shipped probes, with no name twice.
+    """Check that probes are functions or names of shipped probes, and that their names are unique.
 
     Raises:
-        ValueError: anything else.
+        ValueError: If a probe is invalid, or two probes have the same name.
     """
     if isinstance(probes, str) or not isinstance(probes, Sequence):
         raise ValueError(
-            "probes must be a list of probes, (*REPORT_PROBES, my_probe) for example, got "
-            f"{type(probes).__name__}"
+            f"probes must be a list of probes, got {type(probes).__name__}. Give for example "
+            "(*REPORT_PROBES, my_probe)"
         )
     chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
     names = set()
@@ -142,10 +142,11 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
         name = getattr(probe, "__name__", None)
         if not callable(probe) or name is None:
             raise ValueError(
-                f"a probe must be a function, or the name of a shipped one, got {safe_repr(probe)}"
+                f"a probe must be a function, or the name of a shipped probe, got {safe_repr(probe)}. "
+                "Give a name or a function"
             )
         if name in names:
-            raise ValueError(f"probes must have a name each, got {name} twice; rename your own function")
+            raise ValueError(f"the names of probes must be unique, got {name} twice. Rename your function")
         names.add(name)
     return chosen
 
@@ -160,23 +161,23 @@ def apply(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> ProbeResult:
-    """Call a probe with a model, or anything that holds one, and with the task or start that it needs.
+    """Call a probe with a model, a checkpoint or a path, and with the task or start that the probe needs.
 
     The shipped probes accept the same inputs when you call them directly; your own functions need `apply`.
 
     Args:
-        probe: one of `PROBES`, or your own function of the same form.
+        probe: a probe of `PROBES`, or your own function of the same form.
         model: the model to measure: a HookedTransformer, a Checkpoint, a result of `train`, or a path.
         task: the task that the model was trained on, for a model without a checkpoint. Probes that read
             weights alone take any HookedTransformer without a task.
-        initial: the model at the start of its run, for a probe that needs it; if None, a checkpoint draws it
-            again from its seed.
-        config: what a path of bare weights is, as for `open_checkpoint`.
-        options: options of the probe.
+        initial: the model at the start of its run, for a probe that needs it. Default: the initial model
+            drawn again from the checkpoint's seed.
+        config: the configuration of bare weights given by path, as for `open_checkpoint`.
+        options: the options of the probe.
 
     Raises:
-        ValueError: an unknown option, a missing task, or the probe refuses its input or returns
-            no ProbeResult.
+        ValueError: If an option is unknown, the task is missing, the probe refuses its input, or the result
+            is not a ProbeResult.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -191,7 +192,7 @@ def apply(
         )
     if not hasattr(result, "probe"):
         raise ValueError(
-            f"the result {type(result).__name__} must have the name of its probe; write probe = "
+            f"the result {type(result).__name__} must have the name of its probe, got none. Write probe = "
             f'"{probe.__name__}" into the class'
         )
     return result

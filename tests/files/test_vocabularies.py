@@ -306,7 +306,7 @@ def test_classify_and_evaluate_on_the_command_line(ours, tmp_path):
     assert json.loads(done.stdout)["behaviour"]["measures"]["ood"]["value"] == 0
     done = CliRunner().invoke(app, ["classify", str(path), "--config", str(config)])
     assert done.exit_code == 0, done.output
-    assert "probe verdict is undecided (no readings: the model must answer its training data" in " ".join(
+    assert "probe verdict is undecided (no readings: the training accuracy of the model" in " ".join(
         done.stdout.split()
     )
 

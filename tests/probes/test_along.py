@@ -128,8 +128,8 @@ class TestModelsWithSteps:
     def test_what_is_wrong_with_them_is_said(self):
         model = build_model(CONFIG)
         for given, words in (
-            ([(0, model), (5, model)], "another model at each step, got one twice; keep copy.deepcopy"),
-            ([(0, model), (0, build_model(CONFIG))], "another model at each step"),
+            ([(0, model), (5, model)], "a different step and model each, got one twice. Keep copy.deepcopy"),
+            ([(0, model), (0, build_model(CONFIG))], "a different step and model each"),
             ({"first": model}, "a step must be"),
             ([(0, model, 3)], r"must be pairs \(step, model\)"),
             ({3: None}, "model must be a HookedTransformer"),
@@ -143,12 +143,12 @@ class TestModelsWithSteps:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([], "stable_rank"), "runs must be a folder of a run or a list"),
-        ((3, "stable_rank"), "runs must be a folder of a run or a list"),
-        (([3], "stable_rank"), "a run must be its folder or what train gave, got int"),
+        (([], "stable_rank"), "runs must be the folder of a run or a list"),
+        ((3, "stable_rank"), "runs must be the folder of a run or a list"),
+        (([3], "stable_rank"), "a run must be its folder or a result of train, got int"),
         (("nowhere", "stable_rank"), "nowhere must be the folder of a run with checkpoints"),
         (("nowhere", "stable_rang"), "stable_rang"),
-        (("nowhere", []), "one probe or more"),
+        (("nowhere", []), "one or more probes, got none"),
     ],
 )
 def test_bad_input_gets_one_clear_error(arguments, words):
@@ -157,7 +157,7 @@ def test_bad_input_gets_one_clear_error(arguments, words):
 
 
 def test_options_of_several_probes_are_refused(runs):
-    with pytest.raises(ValueError, match="options must be those of one probe"):
+    with pytest.raises(ValueError, match="options must belong to a single probe"):
         along(list(runs), [stable_rank, q_condensation], layer=1)
     with pytest.raises(ValueError, match="a run must have a folder"):
         memory = train(AnchorTask(), CONFIG, RECIPE, progress=False)

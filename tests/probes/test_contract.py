@@ -173,7 +173,7 @@ class TestEveryProbe:
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
         model, initial = built(probe), built(probe, seed=1)
         if needs_training_set(probe):
-            with pytest.raises(ValueError, match="needs the training data of the model, got none; give"):
+            with pytest.raises(ValueError, match="needs the training data of the model, got none. Give"):
                 apply(probe, model, None)
             return
         if not needs_task(probe):
@@ -185,7 +185,7 @@ class TestEveryProbe:
         message = str(error.value)
         kind = probe.task_kind or "two-anchor"
         assert message.startswith(f"{probe.__name__} needs the {kind} task of the model, got none")
-        assert message.endswith("reads weights alone, stable_rank for example") and "\n" not in message
+        assert message.endswith("reads weights alone, for example stable_rank") and "\n" not in message
         refusal = f"task must be of the kind {kind} for {probe.__name__}, got addition"
         if probe.task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"

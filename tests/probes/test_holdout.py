@@ -133,7 +133,7 @@ class TestTrainingData:
         """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
         model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
         assert holdout(model, task, **FEW).n_distinct > 9000
-        with pytest.raises(ValueError, match="must answer its training data with accuracy >= 0.9, got 0.0"):
+        with pytest.raises(ValueError, match="training accuracy of the model must be >= 0.9, got 0.0"):
             holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
 
     def test_a_file(self, memoriser, tmp_path):

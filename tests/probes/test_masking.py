@@ -87,7 +87,7 @@ class TestKeyToken:
         far = AnchorTask(seq_len=30, key_min=40, key_max=50)  # 40 mod 30 = 10
         model = build_model(ModelConfig.for_task(far, d_model=16, d_head=8, d_mlp=16))
         assert mask_key_token(model, far, n_sequences=4).key_position == 10
-        with pytest.raises(ValueError, match="held out of training, got 0. Use another"):
+        with pytest.raises(ValueError, match="a position with held-out keys, got 0. Use another"):
             mask_key_token(build_model(SMALL), task, key_position=0)
 
 
@@ -140,10 +140,14 @@ class TestSecondAnchor:
             mask_second_anchor(build_model(SMALL), PAPER, results=[41])
 
     def test_the_second_anchor_last_is_refused(self):
-        with pytest.raises(ValueError, match="not be the last of the 9 tokens.*key_position 6, try 5"):
+        with pytest.raises(
+            ValueError, match="before the last of the 9 tokens.*key_position 6. Use key_position 5"
+        ):
             mask_second_anchor(build_model(SMALL), PAPER, key_position=6)
         short = AnchorTask(seq_len=3)
-        with pytest.raises(ValueError, match="sequences must be longer than 3 tokens"):
+        with pytest.raises(
+            ValueError, match="sequences must have a token after the second anchor, got 3 tokens"
+        ):
             mask_second_anchor(build_model(ModelConfig.for_task(short, d_model=16, d_mlp=16)), short)
 
     def test_an_anchor_that_is_none_is_refused(self):

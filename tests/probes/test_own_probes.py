@@ -124,12 +124,12 @@ class TestFile:
         twin = tmp_path / "twin.py"
         twin.write_text(ATTENTION_BREADTH)
         with pytest.raises(
-            ValueError, match="twin.py: the name attention_breadth is that of a probe of .*my_p"
+            ValueError, match="twin.py: the name .* got attention_breadth, the name of a probe of .*my_p"
         ):
             with_own([file, twin])
         twin.write_text(ATTENTION_BREADTH.replace("def attention_breadth", "def stable_rank"))
         with pytest.raises(
-            ValueError, match="twin.py: the name stable_rank is that of a shipped probe; give"
+            ValueError, match="twin.py: the name .* got stable_rank, the name of a shipped probe. Rename"
         ):
             with_own([twin])
 
@@ -183,7 +183,7 @@ class TestResult:
     def test_what_is_no_data_is_refused(self):
         with pytest.raises(ValueError, match="the field value of Mine must be numbers, text.*got set"):
             measured(value={1})(None, None).to_dict()
-        with pytest.raises(ValueError, match=r"got a dict with keys that are the same as text, \[1, '1'\]"):
+        with pytest.raises(ValueError, match=r"got a dict with keys that are equal as text, \[1, '1'\]"):
             measured(value={1: 0.5, "1": 0.7})(None, None).to_dict()
 
     def test_a_result_of_another_type_is_refused(self):
@@ -205,7 +205,7 @@ class TestResult:
         def nameless(model) -> Nameless:
             return Nameless()
 
-        with pytest.raises(ValueError, match='write probe = "nameless" into the class'):
+        with pytest.raises(ValueError, match='Write probe = "nameless" into the class'):
             apply(nameless, build_model(TINY), TASK)
 
     def test_model_and_task_are_given_by_name(self):

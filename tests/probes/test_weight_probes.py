@@ -178,7 +178,7 @@ class TestEmbedding:
 
     @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 2], [-1, 2, 3], [1, 2, 201]])
     def test_tokens_that_cannot_be_taken(self, tokens, model):
-        with pytest.raises(ValueError, match=r"tokens must be 3 or more different ones .* 0\.\.200, got"):
+        with pytest.raises(ValueError, match=r"tokens must be 3 or more different tokens .* 0\.\.200, got"):
             embedding_pca(model, tokens=tokens)
         with pytest.raises(ValueError, match="tokens must be one or more whole numbers, got 'all'"):
             embedding_pca(model, tokens="all")

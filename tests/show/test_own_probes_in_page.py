@@ -141,12 +141,12 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     [
         (
             "stable_rank",
-            r"probes must be a list of probes, \(\*REPORT_PROBES, my_probe\) for example, got str",
+            r"probes must be a list of probes, got str. Give for example \(\*REPORT_PROBES, my_probe\)",
         ),
-        (verdict, "probes must be a list of probes, .* got function"),
-        ([3], "a probe must be a function, or the name of a shipped one, got 3"),
+        (verdict, "probes must be a list of probes, got function"),
+        ([3], "a probe must be a function, or the name of a shipped probe, got 3"),
         (["stable_ranks"], "probe must be one of"),
-        ([verdict, verdict], "probes must have a name each, got verdict twice; rename your own function"),
+        ([verdict, verdict], "the names of probes must be unique, got verdict twice. Rename your function"),
     ],
 )
 def test_what_is_no_probe_is_refused_before_anything_is_written(probes, message, tmp_path):

@@ -1,4 +1,4 @@
-"""Activation patching: which (layer, position) carries the key and which the single-anchor result."""
+"""Activation patching: which (layer, position) carries the key, and which the single-anchor result?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """How much of the clean answer returns when one clean activation is patched into the corrupted run."""
+    """The recovery of the clean answer when one clean activation is patched into the corrupted run."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -41,36 +41,38 @@ class ActivationPatching(ProbeResult):
         "carried_by_last",
     )
     changes: tuple[str, ...]
-    """The token in which the clean and the corrupted sequence differ: `key`, `anchor 1`, `anchor 2`, ...;
-    `tokens` for sequences that were given."""
+    """The token in which the clean and the corrupted sequence differ: `key`, `anchor 1`, `anchor 2`, ..., or
+    `tokens` for the caller's sequences."""
     sites: tuple[str, ...]
-    """Hook names of the activations that are patched, in the order of a block."""
+    """The hook names of the patched activations, in the order of a block."""
     recovered: np.ndarray
-    """[change, site, layer, pos] Share of the difference between the clean and the corrupted run that the
-    patch recovers: 0 = none, 1 = all. The runs are compared by logit(clean target) - logit(corrupted target),
-    mean over sequences. NaN where the model does not prefer the right target in both runs by two standard
-    errors, since there is then no difference to recover."""
+    """[change, site, layer, pos] The proportion of the difference between the clean and the corrupted run
+    that the patch recovers: 0 = none, 1 = all. The runs are compared by logit(clean target) -
+    logit(corrupted target), averaged over sequences. The value is NaN unless the model prefers the correct
+    target in both runs by two standard errors, since there is then no difference to recover."""
     clean: np.ndarray
-    """[change] That logit difference in the clean run; above 0 where the model is right."""
+    """[change] The logit difference in the clean run; above 0 if the model is correct."""
     corrupted: np.ndarray
-    """[change] The logit difference in the corrupted run; below 0 where the model is right."""
+    """[change] The logit difference in the corrupted run; below 0 if the model is correct."""
     carried_by_first_anchor: float | None
-    """Recovered share when the first anchor is changed and its position is patched at the input of the last
-    layer: near 1 where g(x; a1) is at that position alone. None for sequences that were given."""
+    """The recovered proportion when the first anchor is changed and its position is patched at the input of
+    the last layer: near 1 if g(x; a1) is at this position alone. `None` for the caller's sequences."""
     carried_by_second_anchor: float | None
-    """The same at the second anchor's position: near 1 where key and anchors are gathered there."""
+    """The recovered proportion at the second anchor's position: near 1 if key and anchors are gathered
+    there."""
     carried_by_last: float | None
-    """The same at the last position: near 1 where the anchors are fused there first (symmetric solution). For
-    sequences that were given: near 1 where the last position holds the change before the last layer."""
+    """The recovered proportion at the last position: near 1 if the anchors are first fused there (symmetric
+    solution). For the caller's sequences, it is near 1 if the last position contains the change before the
+    last layer."""
     key_position: int | None
-    """Position of the key token; the anchors follow it. None for sequences that were given."""
+    """The position of the key token, which the anchors follow; `None` for the caller's sequences."""
     n_sequences: int
-    """Number of pairs of sequences for each change."""
+    """The number of pairs of sequences for each change."""
     seed: int
-    """Seed from which those sequences were drawn, unless they were given."""
+    """The seed of the drawn sequences; unused for the caller's sequences."""
 
     def headline(self) -> str:
-        """Where the first anchor is before the last layer; for given sequences, the best location."""
+        """Return the location of the first anchor, or for given sequences the best location, as text."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -84,7 +86,7 @@ class ActivationPatching(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Recovered share by layer and position, with a panel for each change."""
+        """Plot the recovered proportion by layer and position, with a panel for each change."""
         panels = {
             f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
         }
@@ -116,34 +118,35 @@ def activation_patching(
 
     Clean and corrupted sequences have the same noise and differ in one token, the key or one anchor, and so
     in their target. The probe patches one activation of the clean run at a time, [layer, position] of
-    `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The patch setter is that of
-    `transformer_lens.patching`; its loop is not used, since its progress bar cannot be silenced.
+    `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The probe uses the patch
+    setter of `transformer_lens.patching`, but not its loop, since the loop's progress bar cannot be
+    silenced.
 
-    Limitations: The probe does not show what a location holds: g(x; a), or key and anchor next to each other.
+    Limitations: The probe does not show whether a location contains g(x; a), or separately key and anchor.
     It does not detect information that several locations carry only together. Its readings cover only the
     input of the last layer.
 
     Args:
-        model: any HookedTransformer whose residual hooks are alive.
-        task: gives the sequences: of trained pairs if such pairs differ by the change, else of all pairs. It
-            is ignored if sequences are given.
-        tokens: clean sequences of your own, [pos] or [sequence, pos], of any model and task; they need
+        model: a HookedTransformer whose residual hooks are alive.
+        task: the task, which defines the sequences: of trained pairs if trained pairs differ by the change,
+            else of all pairs. The task is ignored if sequences are given.
+        tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task; they need
             `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.
-        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence; their logits
+        targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2]; their logits
             are compared at the last position.
-        n_sequences: number of pairs of sequences for each change, >= 1.
-        key_position: position of the key token; 2 as in the papers.
-        seed: seed of the sequences.
+        n_sequences: the number of pairs of sequences for each change, >= 1.
+        key_position: the position of the key token. Default: 2, as in the papers.
+        seed: the seed of the sequences.
 
     Returns:
-        Recovered share, 0 = none, 1 = the whole clean answer, for every change, site, layer and position;
-        where the first anchor is changed, it shows where g(x; a1) is.
+        The recovered proportion for every change, site, layer and position: 0 = none, 1 = the whole clean
+        answer. A change of the first anchor shows the location of g(x; a1).
 
     Raises:
-        ValueError: a dead hook, a number out of range, a task in which changing a token hardly ever changes
-            the target, a model too small for the task, or given sequences that the model cannot read or
-            that do not fit together.
+        ValueError: If a hook is dead, an option is out of range, a changed token rarely changes the target of
+            the task, the model is too small for the task, or given sequences do not fit the model or each
+            other.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -154,8 +157,8 @@ def activation_patching(
         >>> activation_patching(model, tokens=clean, corrupted=corrupted, targets=[8, 9]).recovered.shape
         (1, 3, 2, 4)
 
-    Source: activation patching as in `transformer_lens.patching`; the carriers are those of the two
-    solutions of arXiv 2405.05409.
+    Source: activation patching as in `transformer_lens.patching`; the carriers follow the two solutions of
+    arXiv 2405.05409.
     """
     given = (tokens, corrupted, targets)
     if all(part is None for part in given):

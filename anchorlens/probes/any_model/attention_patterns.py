@@ -1,4 +1,4 @@
-"""Attention patterns of every head on one sequence, as an interactive page and as a static picture."""
+"""The attention patterns of every head on one sequence, as an interactive page and as a static picture."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 @probe_result
 class AttentionPatterns(ProbeResult):
-    """Attention of every layer and head on one sequence."""
+    """The attention of every layer and head on one sequence."""
 
     probe: ClassVar[str] = "attention_patterns"
     readings: ClassVar[tuple[str, ...]] = ("to_key_and_anchors",)
     tokens: np.ndarray
     """[pos] The sequence."""
     key_position: int | None
-    """Position of the key token; the anchors follow it. None without a two-anchor task."""
+    """The position of the key token, which the anchors follow; `None` without a two-anchor task."""
     attention: np.ndarray
-    """[layer, head_index, query_pos, key_pos] After the softmax, 0..1."""
+    """[layer, head_index, query_pos, key_pos] The attention after the softmax, 0..1."""
     to_key_and_anchors: float | None
-    """Attention of the last position to key and anchors in the last layer, mean over heads, 0..1. None
-    without a two-anchor task."""
+    """The attention of the last position to key and anchors in the last layer, averaged over heads, 0..1;
+    `None` without a two-anchor task."""
 
     def headline(self) -> str:
-        """Where the last position looks in the last layer."""
+        """Return the positions to which the last position attends in the last layer, as text."""
         if self.to_key_and_anchors is None:
             seen = self.attention[-1, :, -1].mean(axis=0)  # [key_pos]
             return f"last layer: the last position looks most at position {seen.argmax()}, {seen.max():.0%}"
@@ -50,15 +50,15 @@ class AttentionPatterns(ProbeResult):
         return f"last layer: the last position pays {share} of its attention to key and anchors"
 
     def plot(self) -> go.Figure:
-        """A heatmap for each layer and head."""
+        """Plot a heatmap for each layer and head."""
         return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
-        """An interactive page fragment by circuitsvis with every head; it needs no network."""
+        """Return an interactive page fragment by circuitsvis with every head, which works offline."""
         return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
-        """The input of circuitsvis' `AttentionHeads` as JSON, for pages that already hold its bundle."""
+        """Return the input of circuitsvis' `AttentionHeads` as JSON, for pages that contain its bundle."""
         return json.dumps(self._shown())
 
     def _shown(self) -> dict[str, Any]:
@@ -86,24 +86,24 @@ class AttentionPatterns(ProbeResult):
 def attention_patterns(
     model: HookedTransformer, task: AnchorTask | None = None, tokens: object = None
 ) -> AttentionPatterns:
-    """Read the attention of every layer and head on one sequence.
+    """Measure the attention of every layer and head on one sequence.
 
-    Limitations: The probe does not show whether the model uses what it attends to; a head without effect also
-    attends to something.
+    Limitations: The probe does not show whether the model uses the attended tokens; a head without effect
+    also attends to tokens.
 
     Args:
-        model: any HookedTransformer; it is only read.
-        task: says where key and anchors stand. Without one, or with a task of another kind, any sequence of
-            the model's tokens is accepted.
-        tokens: the sequence, [pos]; where None and with an AnchorTask, the papers' [35, 63, x, 1, 2, ...].
+        model: a HookedTransformer; the probe does not change it.
+        task: the task, which defines the positions of key and anchors. Without a two-anchor task, any
+            sequence of the model's tokens is accepted.
+        tokens: the sequence, [pos]. Default with an AnchorTask: the papers' [35, 63, x, 1, 2, ...].
 
     Returns:
-        Attention after the softmax, 0..1. In a notebook the result shows circuitsvis' interactive heads;
-        `.html()` is that page, which works offline, and `.plot()` a static picture.
+        The attention after the softmax, 0..1. A notebook shows the result as circuitsvis' interactive heads.
+        `.html()` returns this page, which works offline, and `.plot()` a static picture.
 
     Raises:
-        ValueError: tokens that are not a sequence of the task, a model too small for the task, or neither
-            task nor tokens.
+        ValueError: If tokens are not a sequence of the task, the model is too small for the task, or neither
+            task nor tokens are given.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,4 +1,4 @@
-"""Principal components and spectrum of the token embedding, and whether it carries the order of the rules."""
+"""Principal components and spectrum of the token embedding: does it contain the order of the rules?"""
 
 from __future__ import annotations
 
@@ -27,55 +27,56 @@ if TYPE_CHECKING:
 TokenSet: TypeAlias = Literal["number tokens", "tokens of the task", "all tokens", "given tokens"]
 _LEAST_LAGS = 13
 N_ORDERS = 20
-"""Number of random orders of the tokens over which `step_baselines` are averaged."""
+"""The number of random orders of the tokens over which `step_baselines` are averaged."""
 TINIEST = 1e-300
-"""Smallest length by which a difference is divided; a difference of length 0 has cosine 0 with all others."""
+"""The smallest divisor of a difference; a difference of length 0 has cosine 0 with all others."""
 
 
 @probe_result
 class EmbeddingPCA(ProbeResult):
-    """Where tokens lie, in how many dimensions, and whether tokens that the rules relate are near."""
+    """The coordinates of the tokens, their spectrum, and the similarity of tokens that the rules relate."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
     tokens: np.ndarray
-    """[token] Ids of the tokens."""
+    """[token] The ids of the tokens."""
     coordinates: np.ndarray
-    """[token, 2] Coordinates along the first two principal axes."""
+    """[token, 2] The coordinates along the first two principal axes."""
     explained: np.ndarray
-    """[2] Share of the variance along these axes, 0..1."""
+    """[2] The proportion of the variance along these axes, 0..1."""
     spectrum: np.ndarray
-    """[min(token - 1, d_model)] Eigenvalues of the covariance, largest first."""
+    """[min(token - 1, d_model)] The eigenvalues of the covariance, largest first."""
     rank_normalized: float
-    """Stable rank of the centred embedding (sum of `spectrum` divided by its largest value), divided by that
-    of a Gaussian of this shape: about 1 at a random start, near 0 if the tokens lie along few directions."""
+    """The stable rank of the centred embedding (the sum of `spectrum` divided by its largest value),
+    divided by the stable rank of a Gaussian of this shape. The value is about 1 at a random start, and near
+    0 if the tokens lie along few directions."""
     lags: np.ndarray
-    """[lag] k, the distance of two tokens in the list; for number tokens, their difference."""
+    """[lag] The distance k of two tokens in the list; for number tokens, their difference."""
     lag_cosines: np.ndarray
-    """[lag] Mean cosine of the centred embeddings of tokens k apart, -1..1."""
+    """[lag] The mean cosine of the centred embeddings of tokens at distance k, -1..1."""
     rule_lags: tuple[int, ...]
-    """Differences of the single-anchor shifts; models that compose have raised cosines there. Empty where
-    an anchor is not a shift, and without a two-anchor task."""
+    """The differences of the single-anchor shifts, at which models that compose have larger cosines. Empty
+    if an anchor is not a shift, and without a two-anchor task."""
     lag_order: float | None
-    """Mean cosine over `rule_lags` minus the mean over the other lags; above 0 in models that compose. None
-    where one of the two sets is empty."""
+    """The mean cosine over `rule_lags` minus the mean over the other lags; above 0 in models that compose.
+    `None` if one of the two sets is empty."""
     steps: tuple[int, ...] = ()
-    """The two smallest of `rule_lags`, 3 and 4 in the papers; the picture draws them as arrows."""
+    """The two smallest values of `rule_lags`, 3 and 4 in the papers, which the picture draws as arrows."""
     step_cosines: tuple[float, ...] = ()
-    """For each k of `steps`, how constant e(x + k) - e(x) is over x: the mean cosine of two such differences,
-    -1..1; 1 = all differences are parallel."""
+    """The mean cosine of two differences e(x + k) - e(x) over x, for each k of `steps`, -1..1; 1 = all
+    differences are parallel."""
     step_baselines: tuple[float, ...] = ()
-    """The same with the tokens in random order, mean over 20 orders: a little below 0, since some differences
-    share a token."""
+    """The mean cosines with the tokens in random order, averaged over 20 orders: slightly below 0, since some
+    differences share a token."""
     step_constancy: float | None = None
-    """Mean of `step_cosines` minus mean of `step_baselines`; above 0 where the differences are similar. None
-    without steps."""
+    """The mean of `step_cosines` minus the mean of `step_baselines`; above 0 if the differences are similar.
+    `None` without steps."""
     token_set: TokenSet = "number tokens"
-    """Which tokens were taken: the number tokens of a two-anchor task, those that another task uses, all
-    tokens of the vocabulary (without a task), or the given ones."""
+    """The set of tokens: the number tokens of a two-anchor task, the tokens of another task, all tokens of
+    the vocabulary (without a task), or the caller's tokens."""
 
     def headline(self) -> str:
-        """The order score, and the share of the variance along the first two axes."""
+        """Return the order score, and the proportion of the variance along the first two axes, as text."""
         order = "no order score" if self.lag_order is None else f"lag order {self.lag_order:+.3f}"
         which = "" if self.token_set == "number tokens" else f" of {self._which}"
         return f"{order}, {self.explained.sum():.0%} of the variance{which} in two dimensions"
@@ -87,7 +88,7 @@ class EmbeddingPCA(ProbeResult):
         return f"{number} {self.token_set.removeprefix('all ')}"
 
     def plot(self) -> go.Figure:
-        """The tokens as points, the spectrum, and the cosine against the lag."""
+        """Plot the tokens as points, the spectrum, and the cosine against the lag."""
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
@@ -106,7 +107,7 @@ class EmbeddingPCA(ProbeResult):
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
-    """Differences of the single-anchor shifts, ascending; empty where an anchor is not a shift.
+    """Return the differences of the single-anchor shifts, ascending; empty if an anchor is not a shift.
 
     >>> rule_lags(AnchorTask())
     (3, 4, 6, 7, 9, 13)
@@ -121,28 +122,29 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
 def embedding_pca(
     model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
 ) -> EmbeddingPCA:
-    """Measure where token embeddings lie and, in a two-anchor task, whether they carry the rules' order.
+    """Measure the geometry of the token embeddings and, in a two-anchor task, the order of the rules.
 
     Limitations: The probe does not show routes or answers, since it uses only the embedding. One-hot
     embeddings have no order even if the model composes.
 
     Args:
-        model: any HookedTransformer with these tokens in its vocabulary; it is only read.
-        task: gives the number tokens (its keys) and the single-anchor functions. With a task of another kind
-            the tokens below its `d_vocab` are taken, without a task all tokens; there is then no order score.
-        tokens: ids to take instead, three or more different ones; their order in the list defines the lags.
-            They get an order score if they are consecutive ascending integers.
+        model: a HookedTransformer with these tokens in its vocabulary; the probe does not change it.
+        task: the task, which defines the number tokens (its keys) and the single-anchor functions. For a task
+            of another kind, the probe uses the tokens below its `d_vocab`, and without a task all tokens;
+            these have no order score.
+        tokens: the ids to use instead, three or more different ids; their order in the list defines the lags.
+            Consecutive ascending integers have an order score.
 
     Returns:
-        Coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by
-        k = 1..13 (or further, if two shifts differ by more): in models that compose it is raised at the
-        differences of the shifts, and `lag_order` is above 0. Also how constant the differences
-        e(x + k) - e(x) are for the two smallest of those k, which the picture draws as arrows: the papers
-        show parallel ones in models that compose.
+        The coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by k = 1..13
+        (or further, if two shifts differ by more). In models that compose, the cosine is larger at the
+        differences of the shifts, and `lag_order` is above 0. The result also contains the constancy of the
+        differences e(x + k) - e(x) for the two smallest differences k of the shifts, which the picture draws
+        as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
-        ValueError: a vocabulary too small for the tokens, fewer than three of them, or embeddings
-            that are all equal or not finite.
+        ValueError: If the vocabulary is too small for the tokens, fewer than three tokens are given, or the
+            embeddings are all equal or not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -152,7 +154,7 @@ def embedding_pca(
         EmbeddingPCA(no order score, 5% of the variance of all 201 tokens in two dimensions)
 
     Source: embedding space of arXiv 2405.05409 and 2501.08537, with the arrows of 3 and 4; covariance
-    spectrum of arXiv 2405.05409, appendix. The numbers of the order and of the steps are ours.
+    spectrum of arXiv 2405.05409, appendix. The readings of the order and of the steps are ours.
     """
     check_model(model)
     n_used = getattr(task, "d_vocab", 0)
@@ -161,8 +163,8 @@ def embedding_pca(
     rows = model.W_E.detach()[torch.as_tensor(chosen, device=model.W_E.device)]
     if rows.shape[1] < 2 or (rows == rows[0]).all():
         raise ValueError(
-            f"the {token_set}' embeddings must differ, in 2 dimensions or more, got "
-            f"{'one' if rows.shape[1] > 1 else 'd_model 1'} for all; is it trained?"
+            f"the embeddings of the {token_set} must differ, in 2 dimensions or more, got "
+            f"{'equal embeddings' if rows.shape[1] > 1 else 'd_model 1'}. Use a trained model"
         )
     coordinates, spectrum = principal_components(rows, 2)
     rules = rule_lags(task) if task is not None and (np.diff(chosen) == 1).all() else ()
@@ -193,23 +195,23 @@ def embedding_pca(
 def _tokens(
     model: HookedTransformer, task: AnchorTask | None, n_used: int, chosen: Sequence[int] | None
 ) -> tuple[np.ndarray, TokenSet]:
-    """The tokens to take, and the name of this set; `n_used` is the vocabulary of a task of another kind.
+    """Return the measured tokens and the name of their set; `n_used` is another kind of task's vocabulary.
 
     Raises:
-        ValueError: the model lacks some of them, or there are too few.
+        ValueError: If the model lacks a token, or there are too few tokens.
     """
     d_vocab = model.cfg.d_vocab
     if chosen is not None:
         tokens = np.array(whole_numbers("tokens", chosen))
         if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
             raise ValueError(
-                f"tokens must be 3 or more different ones of the model's vocabulary, 0..{d_vocab - 1}, "
-                f"got {safe_repr(chosen)}"
+                f"tokens must be 3 or more different tokens of the model's vocabulary, 0..{d_vocab - 1}, "
+                f"got {safe_repr(chosen)}. Give other tokens"
             )
         return tokens, "given tokens"
     if task is None:
         if d_vocab < 3:
-            raise ValueError(f"the model must have at least 3 tokens, got d_vocab {d_vocab}")
+            raise ValueError(f"d_vocab of the model must be >= 3, got {d_vocab}. Use another model")
         if 3 <= n_used < d_vocab:
             return np.arange(n_used), "tokens of the task"
         return np.arange(d_vocab), "all tokens"
@@ -217,17 +219,17 @@ def _tokens(
     if d_vocab <= tokens.max():
         raise ValueError(
             f"the model must have the number tokens up to {tokens.max()} in its vocabulary, "
-            f"got d_vocab {d_vocab}; is it of this task?"
+            f"got d_vocab {d_vocab}. Give the task of the model"
         )
     if len(tokens) < 3:
         raise ValueError(
-            f"the task must have at least 3 number tokens, got {len(tokens)}; widen its key range"
+            f"the task must have at least 3 number tokens, got {len(tokens)}. Widen its key range"
         )
     return tokens, "number tokens"
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Mean cosine of two different differences between rows `step` apart, -1..1; NaN for fewer than two.
+    """Return the mean cosine of two differences between rows `step` apart, -1..1; NaN for fewer than two.
 
     >>> line = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [2.0, 1.0]])
     >>> round(step_cosine(line, 1), 2)  # right, right, up: one pair of three is parallel
@@ -242,7 +244,7 @@ def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
 
 
 def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """The mean of `step_cosine` over random orders of the rows: the value to expect without any order."""
+    """Return the mean of `step_cosine` over random orders of the rows, the value without an order."""
     rng = generator(0, "probe")
     return float(np.mean([step_cosine(rng.permutation(rows), step) for _ in range(N_ORDERS)]))
 

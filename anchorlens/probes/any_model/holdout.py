@@ -1,4 +1,4 @@
-"""Holdout: whether the model still answers training data that were left out of further training."""
+"""Holdout: does the model still answer training data that are left out of further training?"""
 
 from __future__ import annotations
 
@@ -34,82 +34,83 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import Task
 
 UPDATES = (0, 20, 40, 80, 100)
-"""Updates before each measurement."""
+"""The number of updates before each measurement."""
 _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
-"""The ratio after 100 updates of models that memorised is at most the first, and of models that learnt a rule
-at least the second: fixed on runs of six kinds of task (docs/holdout.md)."""
+"""The largest ratio after 100 updates of models that memorised, and the smallest of models that learnt a
+rule, fixed on runs of six kinds of task (docs/holdout.md)."""
 _KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
-"""Accuracy below which a model does not know its training data; below which the others are lost and no ratio
-is read; and from which on weights decay."""
+"""The accuracy below which a model does not know its training data; the accuracy below which the other data
+are lost and the ratio is undefined; and the accuracy from which on weights decay."""
 _CLOSE = 0.1
-"""How little the accuracy of the others may exceed chance where no ratio is read."""
+"""The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
 _SLOWEST = 4
-"""What the learning rate is divided by at most where the others are lost; it is halved each time."""
+"""The largest divisor of the learning rate if the other data are lost; the rate is halved each time."""
 _FEWEST, _DRAWN = 200, 10_000
-"""Fewest distinct sequences, and the number drawn from a task where no training set is known."""
+"""The smallest number of distinct sequences, and the number drawn from a task without a training set."""
 
 
 @probe_result
 class Holdout(ProbeResult):
-    """Accuracy of training data after training without them, and that of the other training data."""
+    """The accuracy on training data after training without them, and on the other training data."""
 
     probe: ClassVar[str] = "holdout"
     readings: ClassVar[tuple[str, ...]] = (
         "holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose",
     )  # fmt: skip
     updates: np.ndarray
-    """[measurement] Updates before each measurement: 0, 20, 40, 80, 100."""
+    """[measurement] The number of updates before each measurement: 0, 20, 40, 80, 100."""
     left_out_accuracies: np.ndarray
-    """[measurement, copy] Accuracy over scored tokens of the sequences that the copy was trained without,
-    0..1."""
+    """[measurement, copy] The accuracy over scored tokens of the sequences that are left out of the copy's
+    training, 0..1."""
     other_accuracies: np.ndarray
-    """[measurement, copy] Accuracy over scored tokens of the other sequences, 0..1."""
+    """[measurement, copy] The accuracy over scored tokens of the other sequences, 0..1."""
     ratios: np.ndarray
-    """[measurement, copy] How far `left_out_accuracies` are above chance, divided by how far
-    `other_accuracies` are, 0..1; NaN where the accuracy of the others is below 0.8, or less than 0.1 above
-    chance."""
+    """[measurement, copy] The excess of `left_out_accuracies` over chance, divided by the excess of
+    `other_accuracies`, 0..1; NaN if the other accuracy is below 0.8, or less than 0.1 above chance."""
     holdout_ratio: float | None
-    """Mean ratio after 100 updates, 0..1: 1 = left-out sequences are answered as well as those trained, low =
-    they are forgotten. A model that memorised does not read 0. None where the others of a copy are lost."""
+    """The mean ratio after 100 updates, 0..1: 1 = the copies answer left-out sequences as well as trained
+    ones, low = the copies forget left-out sequences. The ratio of a model that memorised is not 0. `None`
+    if a copy loses the other sequences."""
     ratio_at_80: float | None
-    """The same after 80 updates."""
+    """The mean ratio after 80 updates."""
     ratio_at_40: float | None
-    """The same after 40 updates."""
+    """The mean ratio after 40 updates."""
     ratio_at_20: float | None
-    """The same after 20 updates."""
+    """The mean ratio after 20 updates."""
     others: float
-    """Mean accuracy of the other sequences after 100 updates, 0..1."""
+    """The mean accuracy on the other sequences after 100 updates, 0..1."""
     chance: float
-    """Mean accuracy on the left-out sequences of an answer that goes by the last token read alone, and is
-    the commonest after it in the other training data, 0..1."""
+    """The chance level, 0..1: the mean accuracy on the left-out sequences of a predictor that uses only the
+    last token, and predicts its most frequent target in the other training data."""
     dose: float
-    """Mean weight decay of the first 80 updates, 0..`weight_decay`: weights decay in those updates alone
-    whose batch is answered with accuracy 0.85 or more."""
+    """The mean weight decay of the first 80 updates, 0..`weight_decay`; weights decay only in updates with a
+    batch accuracy of 0.85 or more."""
     n_distinct: int
-    """Number of distinct sequences in the training data."""
+    """The number of distinct sequences in the training data."""
     n_left_out: int
-    """Number of distinct sequences that a copy was trained without."""
+    """The number of distinct sequences that are left out of a copy's training."""
     lr: float
-    """Learning rate; half or a quarter of what was asked for where the others were lost at a higher one."""
+    """The learning rate; half or a quarter of the requested rate if the other data were lost at a higher
+    rate."""
     weight_decay: float
-    """Largest weight decay of an update; at half the learning rate, twice what was asked for."""
+    """The largest weight decay of an update; at half the learning rate, twice the requested decay."""
     batch_size: int
-    """Number of sequences in an update."""
+    """The number of sequences in an update."""
     n_sequences: int
-    """Largest number of sequences that an accuracy is measured on."""
+    """The largest number of sequences for an accuracy."""
     seed: int
-    """Seed of the sequences left out, the batches and the questions."""
+    """The seed of the left-out sequences, the batches and the test inputs."""
 
     def headline(self) -> str:
-        """How well the left-out training data are still answered."""
+        """Describe the accuracy on the left-out training data."""
         ratio = "no ratio" if self.holdout_ratio is None else f"{self.holdout_ratio:.2f}"
         after = f"after {self.updates[-1]} updates without them, the others at {self.others:.2f}"
         left_out = f"accuracy {self.left_out_accuracies[-1].mean():.2f} on left-out training data"
         return f"{ratio}: {left_out} {after}"
 
     def plot(self) -> go.Figure:
-        """Accuracies against updates, and where models that memorised and that learnt a rule end."""
+        """Plot the accuracies against updates, and the final ranges of memorisation and of a rule."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
         memorised, learnt = (
             self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
@@ -140,41 +141,42 @@ def holdout(
     """Measure whether a model still answers training data that are left out of further training.
 
     AdamW trains copies of the model for 100 updates, each copy without another random tenth of the training
-    data. In the first 80 weights decay while the batch is answered with accuracy 0.85 or more, so the copy
-    forgets what the other training data do not need, and keeps the answers to these. If the accuracy of the
-    others ends below 0.8, everything is done again from the model with half the learning rate and twice the
-    decay, at most twice. A rule that the other data need answers the left-out data too. The model is only
-    read, and no held-out data are used.
+    data. In the first 80 updates, weights decay while the batch accuracy is 0.85 or more. The copy therefore
+    forgets what the other training data do not need, and keeps the answers to the other training data. If
+    the accuracy on the other data ends below 0.8, the probe starts again from the model with half the
+    learning rate and twice the decay, at most twice. A rule that the other data need also answers the
+    left-out data. The probe does not change the model, and uses no held-out data.
 
-    Accuracy is over scored tokens, each after the right tokens before it. Chance is subtracted: how often the
-    commonest target after the last token alone is right. Equal sequences count once.
+    Accuracy is over scored tokens, each after the correct earlier tokens. The chance level is subtracted: the
+    accuracy of the most frequent target after the last token alone. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
     training data. The ratio of random labels is not 0 but up to 0.6. A model that memorised can have the same
     ratio whether or not it answers held-out data, so the ratio is not an estimate of held-out accuracy.
 
     Args:
-        model: any HookedTransformer, or a native TransformerBridge.
-        task: the task, if `training_set` is left out: 10,000 of its training sequences are drawn. For a
-            checkpoint that knows its recipe they are those of its run.
-        training_set: tokens [sequence, pos] and targets [sequence], or [sequence, pos] with -100 where
-            nothing is scored; a pair, an object with both, or the path of a file with them.
-        which: bool [sequence], the sequences to leave out instead of random tenths; exceptions, for example.
-            Every copy is then trained without the same ones, on batches of its own.
-        n_copies: number of copies, 1..10.
-        lr: learning rate, > 0.
-        weight_decay: decoupled weight decay of an update, >= 0.
-        batch_size: number of sequences in an update, >= 1.
-        n_sequences: largest number of sequences that an accuracy is measured on, >= 1.
-        seed: seed of the tenths, the batches and the questions.
+        model: a HookedTransformer, or a native TransformerBridge.
+        task: the task, if `training_set` is left out; 10,000 of its training sequences are drawn. For a
+            checkpoint with a recipe, they are the training sequences of its run.
+        training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
+            -100 for unscored positions; a pair, an object with both, or the path of a file with both.
+        which: the mask of the sequences to leave out instead of random tenths, bool [sequence], for example
+            exceptions. Every copy is then trained without the same sequences, on separate batches.
+        n_copies: the number of copies, 1..10.
+        lr: the learning rate, > 0.
+        weight_decay: the decoupled weight decay of an update, >= 0.
+        batch_size: the number of sequences in an update, >= 1.
+        n_sequences: the largest number of sequences for an accuracy, >= 1.
+        seed: the seed of the tenths, the batches and the test inputs.
 
     Returns:
-        Accuracies, 0..1, of the left-out sequences and the others, and their ratios, before training and
-        after 20, 40, 80 and 100 updates; the rate and weight decay that were used.
+        The accuracies, 0..1, on the left-out and the other sequences, and their ratios, before training and
+        after 20, 40, 80 and 100 updates; the learning rate and the weight decay of the updates.
 
     Raises:
-        ValueError: no training data, fewer than 200 distinct sequences, a model that does not fit them or
-            answers them with accuracy below 0.9, nothing or everything left out, or a number out of range.
+        ValueError: If training data are missing, have fewer than 200 distinct sequences or do not fit the
+            model, the training accuracy is below 0.9, no or all sequences are left out, or an option is out
+            of range.
 
     Example:
         >>> from anchorlens import load_checkpoint
@@ -239,10 +241,10 @@ holdout.costly = True
 def _training_data(
     model: HookedTransformer, task: Task | None, training_set: object, seed: int
 ) -> TokenBatch:
-    """The training data of a caller or task, checked against the model.
+    """Return the training data of a caller or task, checked against the model.
 
     Raises:
-        ValueError: there are none, or the model cannot read them.
+        ValueError: If training data are missing or do not fit the model.
     """
     if task is not None:
         check_capacity(model, task)
@@ -251,8 +253,8 @@ def _training_data(
             training_set = task.training_set(_DRAWN, seed)
     if training_set is None:
         raise ValueError(
-            "holdout needs the training data of the model, got none; give training_set=(tokens, targets), or "
-            "the task it was trained on"
+            "holdout needs the training data of the model, got none. Give training_set=(tokens, targets), or "
+            "the task of the model"
         )
     given = given_training_data(training_set)
     if isinstance(given, Batch) and not hasattr(given, "tokens"):  # sequences that are read on demand
@@ -260,21 +262,23 @@ def _training_data(
     data = token_batch(given, d_vocab=model.cfg.d_vocab, every_position=None)
     check_tokens(model, data.tokens[:1].long())
     if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
-        raise ValueError(f"targets must be below d_vocab_out of the model, {n}, got {highest}")
+        raise ValueError(
+            f"targets must be below d_vocab_out of the model, {n}, got {highest}. Give the model's own data"
+        )
     return data
 
 
 def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndarray, " sequence"] | None]:
-    """Each sequence once, and which of them the caller leaves out.
+    """Return each sequence once, and the mask of the sequences that the caller leaves out.
 
     Raises:
-        ValueError: too few sequences, or `which` is not a mask that leaves out some.
+        ValueError: If there are too few sequences, or `which` is not a mask of some sequences.
     """
     first, _ = distinct_rows(np.hstack([data.tokens.numpy(), data.targets.numpy().reshape(len(data), -1)]))
     if len(first) < _FEWEST:
         raise ValueError(
-            f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}; with "
-            f"fewer, the accuracy on a tenth of them is too uncertain"
+            f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}. Use more "
+            f"data, since the accuracy on a tenth of them is too uncertain"
         )
     distinct = TokenBatch(data.tokens[first], data.targets[first])
     if which is None:
@@ -283,13 +287,13 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
         raise ValueError(
             f"which must be true and false for each of {len(data):,} training sequences, got {mask.dtype} "
-            f"{list(mask.shape)} with {np.count_nonzero(mask):,} true; leave out some of them"
+            f"{list(mask.shape)} with {np.count_nonzero(mask):,} true. Leave out some sequences, not all"
         )
     return distinct, mask[first]
 
 
 def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
-    """Accuracy on left-out sequences of the commonest target after the last token, counted in the others."""
+    """Return the accuracy on left-out data of the last token's most frequent target in the other data."""
     tokens, targets = data.tokens.long().numpy(), data.targets.long().numpy()
     if targets.ndim == 1:
         tokens, targets = tokens[:, -1:], targets[:, None]
@@ -314,10 +318,10 @@ def _trained_without(
     batch_size: int,
     n_sequences: int,
 ) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float]:
-    """Accuracies of what each copy is trained without and of the others, and the mean weight decay.
+    """Return each copy's accuracies on left-out and other sequences, and the mean weight decay.
 
     Raises:
-        ValueError: the model does not answer its training data.
+        ValueError: If the model does not fit its training data.
     """
     left_out, others = ([np.flatnonzero(own) for own in masks] for masks in (is_out, ~is_out))
 
@@ -338,8 +342,8 @@ def _trained_without(
                 found.append([copies.accuracies(*each).cpu().numpy() for each in questions])
             if update == 0 and (least := float(np.mean(found[0], axis=1).min())) < _KNOWN:
                 raise ValueError(
-                    f"the model must answer its training data with accuracy >= {_KNOWN}, got {least:.2f}; "
-                    "give the training_set that it was trained on, or a model that has fit it"
+                    f"the training accuracy of the model must be >= {_KNOWN}, got {least:.2f}. Give the "
+                    "training_set of the model, or a model that fits its training data"
                 )
             if update < UPDATES[-1]:
                 batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))

@@ -1,4 +1,4 @@
-"""Q-weight condensation: whether the neurons of W_Q point in few directions."""
+"""Q-weight condensation: do the neurons of W_Q point in few directions?"""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PARALLEL = 0.9
-"""|cosine| above which two neurons count as parallel."""
+"""The |cosine| above which two neurons count as parallel."""
 
 
 @probe_result
 class QCondensation(ProbeResult):
-    """Cosines between the input weights of W_Q's neurons, heads merged."""
+    """The cosines between the input weights of W_Q's neurons, with merged heads."""
 
     probe: ClassVar[str] = "q_condensation"
     readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
     cosines: np.ndarray
-    """[neuron, neuron] Cosines, -1..1, with the neurons in the order of the model."""
+    """[neuron, neuron] The cosines, -1..1, with the neurons in the order of the model."""
     order: np.ndarray
-    """[neuron] Indices of the neurons, group by group: the picture shows `cosines[order][:, order]`."""
+    """[neuron] The indices of the neurons, group by group; the picture shows `cosines[order][:, order]`."""
     group_sizes: np.ndarray
-    """[group] Number of neurons in each group, in that order."""
+    """[group] The number of neurons in each group, in the order of `order`."""
     mean_abs_cosine: float
-    """Mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
+    """The mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
     parallel_share: float
-    """Share of pairs of neurons with |cosine| > 0.9, 0..1."""
+    """The proportion of pairs of neurons with |cosine| > 0.9, 0..1."""
     n_groups: int
-    """Number of groups, formed greedily; few = condensed, as many as neurons = no two are similar."""
+    """The number of greedy groups; few = condensed, as many as neurons = no two neurons are similar."""
     layer: int
-    """Layer of W_Q, from 0."""
+    """The layer of W_Q, from 0."""
     threshold: float
-    """Cosine above which a neuron joins a group."""
+    """The cosine above which a neuron joins a group."""
 
     def headline(self) -> str:
-        """Mean |cosine| and the number of groups."""
+        """Return the mean |cosine| and the number of groups as text."""
         n = len(self.order)
         return f"mean |cosine| {self.mean_abs_cosine:.2f}, {n} neurons in {self.n_groups} groups"
 
     def plot(self) -> go.Figure:
-        """The matrix of cosines in grouped order."""
+        """Plot the matrix of cosines in grouped order."""
         return grouped_neurons(
             self.cosines[np.ix_(self.order, self.order)], f"Condensation of W_Q, layer {self.layer}"
         )
@@ -63,10 +63,10 @@ class QCondensation(ProbeResult):
 def condensation(
     w_q: Float[Tensor, "d_model neuron"], threshold: float
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
-    """Cosines of the columns, their groups, mean |cosine| and share of parallel pairs.
+    """Return the cosines of the columns, their groups, the mean |cosine| and the parallel proportion.
 
-    Cosines are [neuron, neuron], -1..1; the mean, 0..1, and the share with |cosine| > 0.9, 0..1, are over
-    pairs of different neurons.
+    Cosines are [neuron, neuron], -1..1. The mean, 0..1, and the proportion with |cosine| > 0.9, 0..1, are
+    over pairs of different neurons.
     """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
@@ -78,22 +78,23 @@ def condensation(
 def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
     """Measure how far the neurons of W_Q have condensed into few directions.
 
-    A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, heads merged;
-    its input weights are the d_model numbers of that column.
+    A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, with merged heads.
+    Its input weights are the d_model numbers of the column.
 
     Limitations: The probe does not show routes or answers, since it uses only weights. One-hot weights share
     no direction, whatever they compute.
 
     Args:
-        model: any HookedTransformer; it is only read.
-        layer: layer of W_Q, from 0, or from the end if negative.
-        threshold: cosine above which a neuron joins the group of another, -1..1.
+        model: a HookedTransformer; the probe does not change it.
+        layer: the layer of W_Q, from 0, or from the end if negative.
+        threshold: the cosine above which a neuron joins the group of another neuron, -1..1.
 
     Returns:
-        Mean |cosine| (0..1; 1 = all neurons share one direction), share of parallel pairs, groups.
+        The mean |cosine| (0..1; 1 = all neurons share one direction), the proportion of parallel pairs
+        (0..1), and the groups.
 
     Raises:
-        ValueError: the layer does not exist, or the threshold is not a cosine.
+        ValueError: If the layer does not exist, or the threshold is not a cosine.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

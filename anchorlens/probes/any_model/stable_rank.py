@@ -1,4 +1,4 @@
-"""Stable rank of every weight matrix: the number of directions it uses."""
+"""The stable rank of every weight matrix: the number of directions that the matrix uses."""
 
 from __future__ import annotations
 
@@ -26,29 +26,31 @@ FIRST = "blocks.0.attn.W_Q"
 
 @probe_result
 class StableRank(ProbeResult):
-    """Stable rank of every matrix, and that of a Gaussian matrix of its shape (the initialisation)."""
+    """The stable rank of every matrix, and of a Gaussian matrix of the same shape (the initialisation)."""
 
     probe: ClassVar[str] = "stable_rank"
     readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
-    """Parameter names; heads are merged, and convolutions are flattened to matrices."""
+    """The parameter names; heads are merged, and convolutions are flattened to matrices."""
     values: np.ndarray
-    """[matrix] ||W||_F^2 / ||W||_2^2; 1 = one direction, at most the smaller side; NaN for a zero matrix."""
+    """[matrix] The stable rank ||W||_F^2 / ||W||_2^2, from 1 (one direction) to the smaller side; NaN for a
+    zero matrix."""
     gaussian: np.ndarray
-    """[matrix] The stable rank of a large Gaussian matrix of that shape."""
+    """[matrix] The stable rank of a large Gaussian matrix of the same shape."""
     w_q: float | None
-    """Stable rank of the first layer's W_Q, as in arXiv 2501.08537; None for a network without one, and where
-    it is zero."""
+    """The stable rank of the first layer's W_Q, as in arXiv 2501.08537; `None` if the network has no W_Q,
+    or if W_Q is zero."""
     w_q_normalized: float | None
-    """`w_q` divided by its Gaussian value: about 1 at a random start, near 0 if the matrix has condensed."""
+    """The value of `w_q` divided by its Gaussian value: about 1 at a random start, near 0 if W_Q has
+    condensed."""
 
     @property
     def normalized(self) -> np.ndarray:
-        """[matrix] `values` divided by `gaussian`."""
+        """[matrix] The ratio of `values` to `gaussian`."""
         return self.values / self.gaussian
 
     def headline(self) -> str:
-        """W_Q of the first layer, or the mean over all matrices where there is none."""
+        """Return the reading of the first layer's W_Q, or else the mean over all matrices, as text."""
         if self.w_q is None and FIRST in self.names:
             return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
         if self.w_q is None:
@@ -58,7 +60,7 @@ class StableRank(ProbeResult):
         return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
 
     def plot(self) -> go.Figure:
-        """A bar for each matrix, and a mark at the value of a Gaussian matrix."""
+        """Plot a bar for each matrix, and a mark at the value of a Gaussian matrix."""
         return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
@@ -66,19 +68,19 @@ class StableRank(ProbeResult):
 def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
-    Limitations: The probe does not show routes or answers: it counts the directions of a matrix, not what
-    they do.
+    Limitations: The probe does not show routes or answers: it counts the directions of a matrix, and does not
+    show their function.
 
     Args:
-        model: any HookedTransformer (its heads are merged), or the U-Net of Concept Graphs (each convolution
-            counts as the matrix from what its kernel reads to what it writes); any module whose method
-            `weight_matrices` gives its matrices by name. It is only read.
+        model: a HookedTransformer (its heads are merged), the U-Net of Concept Graphs (each convolution
+            counts as the matrix from its kernel's inputs to its outputs), or any module whose method
+            `weight_matrices` returns its matrices by name. The probe does not change the model.
 
     Raises:
-        ValueError: no model, a model without layers, or weights that are not finite.
+        ValueError: If the model is not a model, has no layers, or has weights that are not finite.
 
     Returns:
-        One value per matrix: 1 = one direction (condensed), at most the smaller side of the matrix.
+        The stable rank of each matrix, from 1 (one direction, condensed) to the smaller side of the matrix.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,4 +1,4 @@
-"""Training regime: how far the weights and the tangent kernel have moved since the start."""
+"""Training regime: how far have the weights and the tangent kernel moved since the start?"""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ if TYPE_CHECKING:
 
 @probe_result
 class TrainingRegime(ProbeResult):
-    """Movement of every weight matrix and of the empirical tangent kernel between two moments of one run."""
+    """The change of every weight matrix and of the empirical tangent kernel between two steps of one run."""
 
     probe: ClassVar[str] = "training_regime"
     readings: ClassVar[tuple[str, ...]] = ("relative_change", "kernel_distance")
     names: tuple[str, ...]
-    """Parameter names; heads are merged."""
+    """The parameter names; heads are merged."""
     relative_changes: np.ndarray
-    """[matrix] ||W - W_0||_F / ||W_0||_F; NaN where W_0 is zero."""
+    """[matrix] The relative change ||W - W_0||_F / ||W_0||_F; NaN if W_0 is zero."""
     relative_change: float | None
-    """The same over all weight matrices together: 0 = not moved; None where all are zero at the start. It is
-    larger for a smaller initialisation (docs/probes/training_regime.md)."""
+    """The relative change of all weight matrices together: 0 = not moved; `None` if all matrices are zero
+    at the start. The change is larger for a smaller initialisation (docs/probes/training_regime.md)."""
     initial_kernel: np.ndarray | None
-    """[sequence, sequence] K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the start; f is
-    the logit of the target. This and the other kernel numbers are None without a two-anchor task."""
+    """[sequence, sequence] The kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the
+    start; f is the logit of the target. All kernel fields are `None` without a two-anchor task."""
     kernel: np.ndarray | None
-    """[sequence, sequence] The kernel at the later moment."""
+    """[sequence, sequence] The kernel at the later step."""
     kernel_distance: float | None
-    """1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = the same kernel up to scale (NTK-like), 1 = orthogonal. None
-    where a kernel is zero or overflows: no weight changes any of the logits."""
+    """The distance 1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = equal kernels up to scale (NTK-like), 1 =
+    orthogonal. `None` if a kernel is zero (no weight changes a logit) or overflows."""
     kernel_change: float | None
-    """||K - K_0||_F / ||K_0||_F, which depends on scale too; None in the same cases."""
+    """The relative change ||K - K_0||_F / ||K_0||_F, which also depends on scale; `None` as for
+    `kernel_distance`."""
     n_sequences: int
-    """Number of sequences for the tangent kernel; 0 without one."""
+    """The number of sequences for the tangent kernel; 0 without a kernel."""
     seed: int
-    """Seed of those sequences."""
+    """The seed of the sequences."""
 
     def headline(self) -> str:
-        """How far the weights and the tangent kernel have moved."""
+        """Describe how far the weights and the tangent kernel have moved."""
         moved = "all weight matrices were zero at the start"
         if self.relative_change is not None:
             moved = f"weights moved {self.relative_change:.2f} times their initial norm"
@@ -62,7 +63,7 @@ class TrainingRegime(ProbeResult):
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
-        """A bar for each matrix, and both kernels if they were computed."""
+        """Plot a bar for each matrix, and both kernels if they were computed."""
         kernels = {}
         if self.initial_kernel is not None and self.kernel is not None:
             kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
@@ -85,21 +86,22 @@ def training_regime(
     is the start of the same run.
 
     Args:
-        model: the model at a later moment of the run; it is only read.
-        task: gives the sequences for the kernel, spread evenly over the trained pairs. Without one, or with a
-            task of another kind, any HookedTransformer is accepted and only the weights are compared.
-        initial: the same run at its start: a model, or anything that holds one; if None, a checkpoint draws
-            it again from its seed (`Checkpoint.initial_model()`).
-        n_sequences: number of sequences for the kernel, >= 2.
-        seed: seed of those sequences.
+        model: the model at a later step of the run; the probe does not change it.
+        task: the task, which defines the sequences for the kernel, spread evenly over the trained pairs.
+            Without a two-anchor task, any HookedTransformer is accepted and only the weights are compared.
+        initial: the model at the start of the run: a model, a checkpoint, a result of `train` or a path.
+            Default: the initial model drawn again from the checkpoint's seed (`Checkpoint.initial_model()`).
+        n_sequences: the number of sequences for the kernel, >= 2.
+        seed: the seed of the sequences.
 
     Returns:
-        Relative changes, >= 0, and the distance of the kernels, 0..1. A run with a large initialisation moves
-        little (linear, NTK-like regime), one with a small initialisation far (condensed regime).
+        The relative changes, >= 0, and the distance of the kernels, 0..1. A run with a large initialisation
+        moves little (linear, NTK-like regime), and a run with a small initialisation moves far (condensed
+        regime).
 
     Raises:
-        ValueError: models of different shapes, weights that are not finite, a model too small for the task,
-            or an unknown start.
+        ValueError: If the models have different shapes, weights are not finite, the model is too small for
+            the task, or the initial model is unknown.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -124,10 +126,10 @@ def training_regime(
         differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
         raise ValueError(
             f"initial must be the start of the same run, got another shape of {differ}: "
-            f"{shapes[0].get(differ)} against {shapes[1].get(differ)}"
+            f"{shapes[0].get(differ)} against {shapes[1].get(differ)}. Give the initial model of this run"
         )
     if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
-        raise ValueError("the weights must be finite, got NaN or infinity; take an earlier checkpoint")
+        raise ValueError("the weights must be finite, got NaN or infinity. Use an earlier checkpoint")
     moved = ((after[name] - start.to(after[name].device), start) for name, start in before.items())
     norms = np.array([[part.double().norm().item() for part in both] for both in moved]).T
     first = last = distance = change = None
@@ -152,5 +154,5 @@ def training_regime(
 
 
 def _defined(value: Any) -> float | None:
-    """A quotient, or None where it has no finite value."""
+    """Return a quotient, or `None` if its value is not finite."""
     return float(value) if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Accuracies of training data left out and of the others, against updates of further training."""
+"""Accuracies on left-out and other training data, against updates of further training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from anchorlens.show.figures import styled
 
 _WIDTH = 0.07
-"""Width of the bars, relative to the number of updates."""
+"""The width of the bars, relative to the number of updates."""
 
 
 def accuracy_lines(
@@ -20,13 +20,13 @@ def accuracy_lines(
     accuracies: Mapping[str, tuple[str, Float[np.ndarray, "measurement copy"]]],
     bars: Mapping[str, tuple[str, float, float]],
 ) -> go.Figure:
-    """A thick line for the mean over copies, a thin one for each copy, and bars after the last update.
+    """Draw a thick line for the mean over copies, thin lines for the copies, and bars after the last update.
 
     Args:
-        title: title of the figure.
-        updates: updates before each measurement.
-        accuracies: name of a line -> its colour, and its heights, 0..1.
-        bars: name of a bar -> its colour, its lower and its upper end, 0..1.
+        title: the title of the figure.
+        updates: the number of updates before each measurement.
+        accuracies: the name of each line -> its colour, and its heights, 0..1.
+        bars: the name of each bar -> its colour, its lower and its upper end, 0..1.
     """
     figure, last = go.Figure(), int(updates[-1])
     for name, (colour, values) in accuracies.items():

@@ -12,17 +12,17 @@ from plotly.subplots import make_subplots
 from anchorlens.show.figures import SHARE, styled
 
 MOST_DRAWN = 64
-"""Largest number of heads that are drawn, from the first layer on."""
+"""The largest number of drawn heads, from the first layer on."""
 
 
 def attention_heatmaps(
     tokens: Sequence[str], attention: Float[np.ndarray, "layer head_index query_pos key_pos"]
 ) -> go.Figure:
-    """A heatmap for each layer and head.
+    """Draw a heatmap for each layer and head.
 
     Args:
-        tokens: names of the positions.
-        attention: attention after the softmax, 0..1.
+        tokens: the names of the positions.
+        attention: the attention after the softmax, 0..1.
     """
     n_layers, n_heads = attention.shape[:2]
     heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]

@@ -1,4 +1,4 @@
-"""Scatter plot of many sequences in two dimensions, coloured by their anchors."""
+"""A scatter plot of many sequences in two dimensions, coloured by their anchors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def cluster_figure(
     pairs: Sequence[Sequence[int]],
     title: str,
 ) -> go.Figure:
-    """Draw a pair and its mirror in one colour: the pair as filled circles, its mirror as open diamonds.
+    """Draw a pair as filled circles, and its reversed pair as open diamonds of the same colour.
 
-    After eight colours the next groups use them again, with filled and open squares.
+    After eight colours, the next groups use the same colours with filled and open squares.
     """
     figure = go.Figure()
     chains = [tuple(map(int, pair)) for pair in pairs]

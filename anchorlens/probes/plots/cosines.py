@@ -21,15 +21,15 @@ def key_cosines(
     title: str,
     height: int,
 ) -> go.Figure:
-    """A matrix for each comparison, with keys as rows and columns.
+    """Draw a matrix for each comparison, with keys as rows and columns.
 
     Args:
-        keys: names of the keys.
-        compared: for each comparison, the anchors after the keys of the rows and of the columns.
-        cosines: cosines, -1..1.
+        keys: the names of the keys.
+        compared: the anchors after the keys of the rows and of the columns, for each comparison.
+        cosines: the cosines, -1..1.
         equal: the boxed cells of each comparison.
-        title: title of the figure.
-        height: height in pixels.
+        title: the title of the figure.
+        height: the height of the figure in pixels.
     """
     n = max(1, len(compared))
     figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
@@ -47,13 +47,13 @@ def key_cosines(
 def ordered_results(
     results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
 ) -> go.Figure:
-    """A matrix of inputs in the order of g(x; a).
+    """Draw a matrix of inputs in the order of g(x; a).
 
     Args:
-        results: names of the values g.
-        cosines: cosines, -1..1; each g has the same number of inputs, boxed if there are several.
-        inputs: what the inputs are, in words.
-        title: title of the figure.
+        results: the names of the values g.
+        cosines: the cosines, -1..1; each g has the same number of inputs, boxed if there are several.
+        inputs: the description of the inputs.
+        title: the title of the figure.
     """
     figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
     size = len(cosines) // len(results)  # number of inputs of each g
@@ -68,11 +68,11 @@ def ordered_results(
 
 
 def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> go.Figure:
-    """A matrix of the neurons of W_Q, group by group.
+    """Draw a matrix of the neurons of W_Q, group by group.
 
     Args:
-        cosines: cosines, -1..1.
-        title: title of the figure.
+        cosines: the cosines, -1..1.
+        title: the title of the figure.
     """
     figure = go.Figure(cosine_heatmap(cosines))
     axis = "neuron of W_Q, grouped"

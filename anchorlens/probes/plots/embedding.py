@@ -1,4 +1,4 @@
-"""Tokens along the first two axes of their embedding, its spectrum, and the cosine against the lag."""
+"""The tokens along the first two axes of their embedding, its spectrum, and the cosine against the lag."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 ARROWS = (ORANGE, CATEGORIES[2])
-"""Colours of the two steps."""
+"""The colours of the two steps."""
 MOST_WRITTEN = 1000
-"""Largest number of tokens that the picture writes as text; more are drawn as points."""
+"""The largest number of tokens that the picture writes as text; more tokens are drawn as points."""
 
 
 def embedding_picture(
@@ -33,19 +33,19 @@ def embedding_picture(
     token_set: str,
     title: str,
 ) -> go.Figure:
-    """The tokens as points, the spectrum, and the cosine against the lag.
+    """Draw the tokens as points, the spectrum, and the cosine against the lag.
 
     Args:
-        tokens: ids of the tokens.
-        points: coordinates of the tokens, in units of their spread.
-        explained: share of the variance along both axes, 0..1.
-        spectrum: eigenvalues of the covariance, largest first.
-        lags: differences of two tokens.
-        cosines: mean cosine of tokens with each of these differences.
-        marked: lags drawn in orange.
-        steps: at most two steps; an arrow goes from each token to the token one step further.
-        token_set: which tokens they are, in words.
-        title: title of the figure.
+        tokens: the ids of the tokens.
+        points: the coordinates of the tokens, in units of their spread.
+        explained: the proportion of the variance along each axis, 0..1.
+        spectrum: the eigenvalues of the covariance, largest first.
+        lags: the differences of two tokens.
+        cosines: the mean cosine of tokens with each of these differences.
+        marked: the lags drawn in orange.
+        steps: the steps, at most two; an arrow goes from each token to the token one step further.
+        token_set: the description of the tokens.
+        title: the title of the figure.
     """
     arrows = ", ".join(f"+{step} {colour}" for step, colour in zip(steps, ("orange", "green"), strict=False))
     titles = (f"arrows {arrows}" if arrows else token_set, "covariance", "order")
@@ -87,7 +87,7 @@ def embedding_picture(
 
 
 def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
-    """Arrows from each token to the one `step` further, as one plotly line with gaps."""
+    """Return arrows from each token to the token `step` further, as one plotly line with gaps."""
     gap = np.full_like(points[step:], np.nan)
     ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
     marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}

@@ -12,7 +12,7 @@ from plotly.colors import sample_colorscale
 from anchorlens.show.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
 
 MOST_LINES = 400
-"""Largest number of lines in one diagram: those with the largest effects and the most attention."""
+"""The largest number of lines in one diagram; lines with large effects and attention come first."""
 _LEAST_WEIGHT = 0.01
 
 
@@ -30,15 +30,15 @@ def flow_diagram(
     """Draw attention and effects of one sequence.
 
     Args:
-        labels: labels of the tokens.
-        key_and_anchors: position of the key, then of the anchors.
-        attention: attention, 0..1; it gives the line width.
-        effects: share of the margin that is lost without the edge, drawn from -1 to 1; it gives the line
+        labels: the labels of the tokens.
+        key_and_anchors: the positions of the key and of the anchors after the key.
+        attention: the attention, 0..1, drawn as the line width.
+        effects: the fraction of the margin that is lost without the edge, from -1 to 1, drawn as the line
             colour.
-        answer: text after the last token.
-        title: title of the figure.
-        cut: what the colours mean.
-        note: text in the figure.
+        answer: the text after the last token.
+        title: the title of the figure.
+        cut: the meaning of the colours.
+        note: the text in the figure.
     """
     n_layers, n_pos = attention.shape[:2]
     figure = go.Figure()
@@ -109,7 +109,7 @@ def drawn_edges(
     attention: Float[np.ndarray, "layer query_pos key_pos"],
     effect: Float[np.ndarray, "layer query_pos key_pos"],
 ) -> list[tuple[int, int, int]]:
-    """(layer, query, key) of the edges to draw; those that matter most come last (on top)."""
+    """Return (layer, query, key) of the edges to draw; the most important edges come last (on top)."""
     weight = np.maximum(np.abs(effect), attention / 2)
     order = np.argsort(np.abs(effect), axis=None, kind="stable")
     heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]

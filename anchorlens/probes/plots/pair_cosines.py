@@ -22,14 +22,14 @@ def pair_cosines(
     cosines: Float[np.ndarray, "part pair pair"],
     relations: Int[np.ndarray, "pair pair"],
 ) -> go.Figure:
-    """A matrix for each part, with pairs as rows and columns; cells without a common anchor are boxed.
+    """Draw a matrix for each part, with pairs as rows and columns, and box cells without a common anchor.
 
     Args:
-        title: title of the figure.
-        pairs: names of the pairs.
-        parts: names of the panels.
-        cosines: cosines, -1..1.
-        relations: 0 where two pairs have no anchor in common.
+        title: the title of the figure.
+        pairs: the names of the pairs.
+        parts: the names of the panels.
+        cosines: the cosines, -1..1.
+        relations: the relation of two pairs; 0 = the pairs share no anchor.
     """
     n = len(parts)
     figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)

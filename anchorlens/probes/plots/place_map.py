@@ -1,4 +1,4 @@
-"""Heatmap of a number at every place of a model: (layer, site) as rows, positions as columns."""
+"""A heatmap of a value at every location of a model: (layer, site) as rows, positions as columns."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def place_map(
     scale: Mapping[str, Any] = SHARE,
     nothing: str = "no inputs<br>of this kind",
 ) -> go.Figure:
-    """Panels side by side, with one heatmap each.
+    """Draw panels next to each other, with a heatmap in each panel.
 
     Args:
-        title: title of the figure.
-        panels: title -> value at each place; all NaN if there is nothing to show.
-        sites: hook names, in the order of a block.
-        key_position: position of the key token; the anchors follow it. None without key and anchors.
-        chain_length: number of anchors.
-        colorbar: title of the colour bar.
-        scale: colour options of plotly's heatmap.
-        nothing: text of a panel without values.
+        title: the title of the figure.
+        panels: the title of each panel -> the value at each location; all NaN for a panel without values.
+        sites: the hook names, in the order of a block.
+        key_position: the position of the key token, which the anchors follow; `None` without key and anchors.
+        chain_length: the number of anchors.
+        colorbar: the title of the colour bar.
+        scale: the colour options of plotly's heatmap.
+        nothing: the text of a panel without values.
     """
     _, n_layers, n_pos = next(iter(panels.values())).shape
     figure = make_subplots(

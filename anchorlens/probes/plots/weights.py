@@ -1,4 +1,4 @@
-"""Bar charts of the weight matrices: their stable ranks, or how far they have moved."""
+"""Bar charts of the weight matrices: their stable ranks, or their changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anchorlens.show.figures import BLUE, ORANGE, styled
 def rank_bars(
     names: Sequence[str], values: Float[np.ndarray, " matrix"], gaussian: Float[np.ndarray, " matrix"]
 ) -> go.Figure:
-    """A bar for each matrix, and a mark at the value of a Gaussian matrix.
+    """Draw a bar for each matrix, and a mark at the value of a Gaussian matrix.
 
     Args:
-        names: names of the matrices.
-        values: stable ranks, >= 1.
-        gaussian: stable ranks of Gaussian matrices of the same shapes.
+        names: the names of the matrices.
+        values: the stable ranks, >= 1.
+        gaussian: the stable ranks of Gaussian matrices of the same shapes.
     """
     figure = go.Figure()
     figure.add_bar(y=names, x=values, orientation="h", name="stable rank", marker_color=BLUE)
@@ -43,13 +43,13 @@ def movement(
     change: float | None,
     kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
 ) -> go.Figure:
-    """A bar for each matrix, and two kernels below them.
+    """Draw a bar for each matrix, and two kernels below the bars.
 
     Args:
-        names: names of the matrices.
-        changes: relative change of each matrix, >= 0.
-        change: relative change of all matrices together, drawn as a line; None where it is not defined.
-        kernels: title -> kernel; none or two.
+        names: the names of the matrices.
+        changes: the relative change of each matrix, >= 0.
+        change: the relative change of all matrices together, drawn as a line; `None` if it is undefined.
+        kernels: the title of each kernel -> the kernel; empty or two kernels.
     """
     n = len(names)
     if not kernels:

@@ -1,4 +1,4 @@
-"""The sequences on which probes measure a model: noise, with a key and its anchors placed in it."""
+"""The sequences on which probes measure a model: noise tokens with a key and its anchors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
-"""Noise of the papers' picture sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
+"""The noise of the papers' sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
 
 Noise = Literal["independent", "shared"]
-"""Whether noise is drawn for every sequence, or sequence i has the same noise for every pair."""
+"""Whether noise is drawn for every sequence, or is the same in sequence i of every pair."""
 
 KINDS = ("rules", "broken", "exceptions", "unseen")
-"""Kinds of questions of a task, by the source of the answer (see `sequences_by_kind`)."""
+"""The kinds of a task's inputs, by the source of the answer (see `sequences_by_kind`)."""
 
 MOST_KEYS = 11
-"""Number of keys of a picture if none are given: 30..40 in the papers."""
+"""The default number of keys in a picture; the papers use the keys 30..40."""
 MANY_KEYS = 40
-"""Number of keys for measurements that need more of them."""
+"""The number of keys for measurements that need more keys."""
 
 
 def anchor_sequences(
@@ -40,30 +40,33 @@ def anchor_sequences(
     key_position: int | None = None,
     noise: Sequence[int] | None = None,
 ) -> Int[Tensor, "sequence pos"]:
-    """Sequences that differ only in key and anchors.
+    """Build sequences that differ only in key and anchors.
 
     Args:
-        task: gives length, anchors and number tokens.
+        task: the task, which defines the length, the anchors and the number tokens.
         keys: the key of each sequence.
         pairs: the anchors of each sequence.
-        key_position: position of the key, which the anchors follow; 2 (see `checked_position`).
-        noise: the other tokens in order; by default the papers' if they fit, else spread over the numbers.
+        key_position: the position of the key, which the anchors follow. Default: 2 (see `checked_position`).
+        noise: the other tokens in order. Default: the papers' noise if it fits, else evenly spread numbers.
 
     Returns:
-        Tokens [sequence, pos].
+        The token ids, [sequence, pos].
 
     Raises:
-        ValueError: a key, an anchor, a position or noise that the task does not have.
+        ValueError: If a key, an anchor, the position or the noise is invalid for the task.
     """
     position = checked_position(task, key_position)
     numbers = task.keys.tolist()
     for key in keys:
         if key not in numbers:
-            raise ValueError(f"a key must be a number token {numbers[0]}..{numbers[-1]}, got {key}")
+            raise ValueError(
+                f"a key must be a number token {numbers[0]}..{numbers[-1]}, got {key}. Use another key"
+            )
     for pair in pairs:
         if len(pair) != task.chain_length or any(anchor not in task.anchors for anchor in pair):
             raise ValueError(
-                f"a pair must be {task.chain_length} of the anchors {list(task.anchors)}, got {tuple(pair)}"
+                f"a pair must be {task.chain_length} of the anchors {list(task.anchors)}, got {tuple(pair)}. "
+                "Use another pair"
             )
     frame = np.zeros((len(keys), task.seq_len), dtype=np.int64)
     is_noise = np.ones(task.seq_len, dtype=bool)
@@ -84,22 +87,22 @@ def random_sequences(
     noise: Noise = "shared",
     seed: int = 0,
 ) -> AnchorBatch:
-    """Sequences with random keys and noise, and the key at one position; every pair has the same keys.
+    """Draw sequences with random noise and keys, the key at one position; every pair has the same keys.
 
     Args:
-        task: gives length, anchors and number tokens.
-        pairs: anchors of the sequences.
-        n_sequences: number of sequences of each pair, >= 1.
-        key_position: position of the key; 2 (see `checked_position`).
-        keys: `held out`: keys never trained at that position (as in the ID test set); `any`: all keys.
+        task: the task, which defines the length, the anchors and the number tokens.
+        pairs: the anchors of the sequences.
+        n_sequences: the number of sequences of each pair, >= 1.
+        key_position: the position of the key. Default: 2 (see `checked_position`).
+        keys: `held out`: keys never trained at the position (as in the ID test set); `any`: all keys.
         noise: `shared`: sequence i has the same noise for every pair; `independent`: noise is drawn for each.
-        seed: seed of the keys and noise.
+        seed: the seed of the keys and noise.
 
     Returns:
-        Sequences pair by pair; sequence i of every pair has the same key.
+        The sequences, pair by pair; sequence i of every pair has the same key.
 
     Raises:
-        ValueError: a position or number that the task does not have.
+        ValueError: If the position or the number of sequences is invalid for the task.
     """
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     position = checked_position(task, key_position)
@@ -109,8 +112,7 @@ def random_sequences(
         allowed = held_out_keys(task, position)
         if not len(allowed):
             raise ValueError(
-                f"key_position must have a key that is held out of training, got {position}. Use another "
-                f"position"
+                f"key_position must be a position with held-out keys, got {position}. Use another position"
             )
     drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
     n_pairs = len(pairs)
@@ -123,25 +125,25 @@ def random_sequences(
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
-    """Keys never trained at a position: x mod m = i mod m."""
+    """Return the keys x never trained at a position i: x mod m = i mod m."""
     return task.keys[(task.keys - position) % task.modulus == 0]
 
 
 def held_out_position(task: AnchorTask) -> int:
-    """The position nearest to the usual one (2, see `checked_position`) at which a key is held out."""
+    """Return the position with held-out keys that is nearest to the default position (`checked_position`)."""
     usual = checked_position(task, None)
     there = [position for position in task.positions.tolist() if len(held_out_keys(task, position))]
     return min(there, key=lambda position: (abs(position - usual), position))
 
 
 def middle_keys(task: AnchorTask) -> list[int]:
-    """Keys for the pictures: 30..40 as in the papers, or the middle eleven of the number tokens."""
+    """Return the keys for the pictures: 30..40 as in the papers, or the middle eleven number tokens."""
     papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
     return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
 
 def many_keys(task: AnchorTask) -> list[int]:
-    """The middle forty of the number tokens, or all if there are fewer."""
+    """Return the middle forty number tokens, or all number tokens if there are fewer."""
     return _middle(task, MANY_KEYS)
 
 
@@ -151,7 +153,7 @@ def _middle(task: AnchorTask, n: int) -> list[int]:
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """The papers' picture sequence, key 40 with the pair (1, 2); for another task, a similar sequence."""
+    """Return the papers' sequence, key 40 with the pair (1, 2), or a similar sequence for another task."""
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
 
@@ -159,16 +161,16 @@ def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
 def trained_sequences(
     task: AnchorTask, n_sequences: int, *, key_position: int | None = None, seed: int = 0
 ) -> AnchorBatch:
-    """Random sequences, spread evenly over the trained pairs, with the key at one position.
+    """Draw random sequences, spread evenly over the trained pairs, with the key at one position.
 
     Args:
-        task: gives pairs, keys, noise and the trained targets.
-        n_sequences: number of sequences, >= 1; key and noise are drawn for each.
-        key_position: position of the key; 2 (see `checked_position`).
-        seed: seed of the keys and noise.
+        task: the task, which defines the pairs, keys, noise and trained targets.
+        n_sequences: the number of sequences, >= 1; key and noise are drawn for each.
+        key_position: the position of the key. Default: 2 (see `checked_position`).
+        seed: the seed of the keys and noise.
 
     Raises:
-        ValueError: a position or number that the task does not have.
+        ValueError: If the position or the number of sequences is invalid for the task.
     """
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     position = checked_position(task, key_position)
@@ -185,12 +187,12 @@ def trained_sequences(
 def at_trained_places(
     task: AnchorTask, pairs: Int[np.ndarray, "sequence k"], rng: np.random.Generator
 ) -> AnchorBatch:
-    """Sequences of given pairs, with keys at positions where they are trained.
+    """Draw sequences of given pairs, with keys at positions where they are trained.
 
     Args:
-        task: gives the allowed (key, position), noise and targets.
-        pairs: anchors of each sequence.
-        rng: draws positions (uniform), keys (uniform among those allowed there) and noise.
+        task: the task, which defines the allowed (key, position), the noise and the targets.
+        pairs: the anchors of each sequence.
+        rng: the generator of positions (uniform), keys (uniform among the allowed keys) and noise.
     """
     allowed = task.splits.allowed("train")
     there = task.positions[allowed.any(axis=0)]
@@ -200,18 +202,18 @@ def at_trained_places(
 
 
 def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
-    """Questions of a task by the source of the answer, with keys at positions where they are trained.
+    """Draw inputs by the source of the answer, with keys at positions where they are trained.
 
     Args:
-        task: gives the pairs and exceptions.
-        n_sequences: number of questions of each kind, spread evenly over its pairs or exceptions. Drawn
-            (key, pair) that are exceptions are left out of the other kinds, which then have fewer.
-        seed: seed of the positions, keys and noise.
+        task: the task, which defines the pairs and exceptions.
+        n_sequences: the number of inputs of each kind, spread evenly over its pairs or exceptions. The other
+            kinds leave out drawn (key, pair) that are exceptions, so they can have fewer inputs.
+        seed: the seed of the positions, keys and noise.
 
     Returns:
-        `rules`: pairs trained on the composition; `broken`: pairs trained on another function;
-        `exceptions`: single (key, pair) with a random answer; `unseen`: pairs that are not trained, with the
-        composition as target. Kinds that a task does not have are left out.
+        A dict from kinds to inputs. `rules` has pairs trained on the composition, and `broken` pairs trained
+        on another function. `exceptions` has single (key, pair) with a random answer, and `unseen` untrained
+        pairs with the composition as target. Kinds without inputs are left out.
     """
     pairs = {
         "rules": task.composed_pairs,
@@ -234,17 +236,17 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
-    """The position of the key: the given one, else 2, or less so that a token follows the anchors.
+    """Return the given position of the key, else 2, or less so that a token follows the anchors.
 
     Raises:
-        ValueError: there is no room for the anchors after this position.
+        ValueError: If the anchors do not fit after the position.
     """
     last = task.seq_len - task.chain_length - 1
     position = min(2, max(0, last - 1)) if key_position is None else key_position
     if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
         raise ValueError(
             f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
-            f"{task.seq_len} tokens, got {safe_repr(key_position)}"
+            f"{task.seq_len} tokens, got {safe_repr(key_position)}. Use another position"
         )
     return int(position)
 
@@ -253,14 +255,15 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     """Check sequences given by a caller, and find the position of their key.
 
     Args:
-        task: defines what a sequence is.
+        task: the task that defines the format of a sequence.
         tokens: one sequence [pos] or several [sequence, pos] with the key at the same position.
 
     Returns:
-        Tokens [sequence, pos], and the position of the key; the anchors follow it.
+        The token ids, [sequence, pos], and the position of the key; the anchors follow the key.
 
     Raises:
-        ValueError: another shape, a token that the task does not have, or no key with its anchors.
+        ValueError: If the shape is another one, a token is invalid for the task, or no key with its anchors
+            is found.
     """
     rows = token_rows(tokens, task.seq_len)
     number = (rows >= task.key_min) & (rows <= task.key_max)
@@ -268,7 +271,7 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
         raise ValueError(
             f"a token must be a number token {task.key_min}..{task.key_max} or one of the anchors "
-            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}"
+            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}. Use tokens of the task"
         )
     first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
     key = int(first[0]) - 1
@@ -277,9 +280,9 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     for row in range(len(rows)):
         if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
             raise ValueError(
-                f"a sequence must have a key with {task.chain_length} anchors of {list(task.anchors)} "
-                f"directly after it, at the same position in each, and no other anchors, got "
-                f"{rows[row].tolist()}"
+                f"every sequence must have a key, {task.chain_length} of the anchors {list(task.anchors)} "
+                f"directly after the key, and no other anchors, got {rows[row].tolist()}. Put the key at the "
+                "same position in every sequence"
             )
     return rows, key
 
@@ -290,5 +293,7 @@ def _noise(task: AnchorTask, n: int, noise: Sequence[int] | None) -> list[int]:
         fits = n <= len(PAPER_NOISE) and all(token in numbers for token in PAPER_NOISE)
         return list(PAPER_NOISE[:n]) if fits else [numbers[i * len(numbers) // n] for i in range(n)]
     if len(noise) != n or any(token not in numbers for token in noise):
-        raise ValueError(f"noise must be {n} number tokens {numbers[0]}..{numbers[-1]}, got {list(noise)}")
+        raise ValueError(
+            f"noise must be {n} number tokens {numbers[0]}..{numbers[-1]}, got {list(noise)}. Correct noise"
+        )
     return list(noise)

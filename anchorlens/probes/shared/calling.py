@@ -1,4 +1,4 @@
-"""Calling a probe with anything that holds a model, and with the task and run start that it needs."""
+"""Calls of a probe with a model, checkpoint or path, and with the task and initial model that it needs."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ ON_TOKENS = ("attention_patterns", "activation_patching")
 
 
 class Probe(Protocol[P, R_co]):
-    """A probe for callers: it takes a model or anything that holds one, and a task unless that knows it."""
+    """A probe as callers see it: a function of a model, checkpoint or path, and of a task if needed."""
 
     __name__: str
     costly: bool
-    """Whether it trains models, and so takes half a minute."""
+    """Whether the probe trains models, which takes about half a minute."""
     of_mixtures: bool
-    """Whether it measures mixtures of experts only."""
+    """Whether the probe measures mixtures of experts only."""
     task_kind: str | None
-    """Kind of the only task that it measures, such as `modular`; None for two-anchor tasks, or any."""
+    """The kind of the only task that the probe measures, such as `modular`; `None` for two-anchor tasks, or
+    for tasks of any kind."""
 
     @overload
     def __call__(
@@ -57,7 +58,7 @@ class Probe(Protocol[P, R_co]):
         **kwargs: object,
     ) -> R_co: ...
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Measure the model; `config` says what a path of bare weights is, as for `open_checkpoint`."""
+        """Measure the model; `config` is the configuration of bare weights, as for `open_checkpoint`."""
         ...
 
 
@@ -66,12 +67,12 @@ def takes_any(function: Callable[Concatenate[HookedTransformer, AnyTask, P], R])
 @overload
 def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe[P, R]: ...
 def takes_any(function: Callable[..., Any]) -> Any:
-    """Let a probe be called with anything that holds a model (`ModelInput`).
+    """Make a probe accept a checkpoint, a result of `train` or a path as its model (`ModelInput`).
 
-    If no task is given, it is that of the checkpoint; a probe that reads weights alone ignores it. The option
-    `config` says what a path of bare weights is, as for `open_checkpoint`. Problems
-    with the model that do not prevent measuring it are warnings. An unknown option is an error that suggests
-    a similar one.
+    The default task is the task of the checkpoint; a probe that reads weights alone ignores the task. The
+    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. Problems
+    with the model that do not prevent a measurement are warnings. An unknown option is an error, which
+    suggests a similar option.
     """
 
     @functools.wraps(function)
@@ -95,14 +96,14 @@ def takes_any(function: Callable[..., Any]) -> Any:
 
 
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
-    """Whether a probe needs the task of a model when it is called with these options.
+    """Return whether a probe needs the task of a model when it is called with these options.
 
-    A probe that reads weights alone does not, nor do `attention_patterns` and `activation_patching` with the
-    option `tokens`.
+    A probe that reads weights alone needs no task. `attention_patterns` and `activation_patching` need no
+    task with the option `tokens`.
 
     Args:
-        probe: one of `PROBES`, or your own of the same form.
-        options: names of the options it is called with.
+        probe: a probe of `PROBES`, or your own function of the same form.
+        options: the names of the options in the call.
 
     >>> from anchorlens import probes
     >>> needs_task(probes.stable_rank), needs_task(probes.mask_key_token)
@@ -121,15 +122,15 @@ def _task_kind(probe: Callable[..., Any]) -> str | None:
 
 
 def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
-    """Whether a probe measures tasks of any kind, or tasks of one of these kinds alone."""
+    """Return whether a probe measures tasks of any kind, or only tasks of one of these kinds."""
     return _task_kind(probe) in (None, *task_kinds)
 
 
 def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
-    """Check that the task is known, and of the kind that the probe measures.
+    """Check that the task is known, and that the probe measures tasks of its kind.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If the task is missing or of another kind.
     """
     kind = _task_kind(probe)
     if kind is not None and task is not None and task.kind != kind:
@@ -138,19 +139,19 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
             f"model, such as stable_rank"
         )
     if task is None:
-        instead = "give an AnchorTask" if kind is None else "give it"
+        instead = "Give an AnchorTask" if kind is None else "Give the task"
         instead += ", or tokens" if probe.__name__ in ON_TOKENS else ""
         raise ValueError(
-            f"{probe.__name__} needs the {kind or 'two-anchor'} task of the model, got none; {instead}, or "
-            "take a probe that reads weights alone, stable_rank for example"
+            f"{probe.__name__} needs the {kind or 'two-anchor'} task of the model, got none. {instead}, or "
+            "use a probe that reads weights alone, for example stable_rank"
         )
 
 
 def needs_initial(probe: Callable[..., Any]) -> bool:
-    """Whether a probe also needs the model at the start of its run.
+    """Return whether a probe also needs the model at the start of its run.
 
     Args:
-        probe: one of `PROBES`, or your own of the same form.
+        probe: a probe of `PROBES`, or your own function of the same form.
 
     >>> from anchorlens import probes
     >>> [probe.__name__ for probe in probes.PROBES if needs_initial(probe)]
@@ -160,10 +161,10 @@ def needs_initial(probe: Callable[..., Any]) -> bool:
 
 
 def needs_training_set(probe: Callable[..., Any]) -> bool:
-    """Whether a probe needs the training data of a model that has fit them.
+    """Return whether a probe needs the training data, which the model must have fit.
 
     Args:
-        probe: one of `SHIPPED`, or your own of the same form.
+        probe: a probe of `SHIPPED`, or your own function of the same form.
 
     >>> from anchorlens import probes
     >>> [probe.__name__ for probe in probes.PROBES if needs_training_set(probe)]
@@ -186,15 +187,15 @@ def given_for(
     """Resolve a caller's input to the model and task that a probe measures.
 
     Args:
-        probe: one of `PROBES`, or your own of the same form.
-        model: a model, or anything that holds one.
-        task: the task it was trained on; a probe that reads weights alone ignores it.
-        options: names of the options that the probe is called with.
-        **how: `config`, `device` and `name` of `resolve`.
+        probe: a probe of `PROBES`, or your own function of the same form.
+        model: the model, or a checkpoint, a result of `train` or a path that contains the model.
+        task: the task of the model; a probe that reads weights alone ignores the task.
+        options: the names of the options in the call.
+        **how: the options `config`, `device` and `name` of `resolve`.
 
     Raises:
-        ValueError: the input holds no model, or the task is no task or differs from the checkpoint's.
-        CheckpointError: a file that cannot be read.
+        ValueError: If the input contains no model, or the task is invalid or differs from the checkpoint's.
+        CheckpointError: If a file cannot be read.
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options or needs_training_set(probe))
@@ -202,9 +203,7 @@ def given_for(
     if (asks and _task_kind(probe) is None) or PAPERS_TASK not in given.notes:
         return given
     notes = tuple(note for note in given.notes if note != PAPERS_TASK)
-    return replace(
-        given, task=None, notes=notes
-    )  # what it was trained on is not assumed where it need not be
+    return replace(given, task=None, notes=notes)  # the task is assumed only for a probe that needs one
 
 
 def call(
@@ -220,17 +219,17 @@ def call(
     """Call a function of a model as `apply` calls a probe; the result may have any type.
 
     Args:
-        probe: a function of that form; the other arguments are those of `apply`.
+        probe: a function with the arguments of a probe.
         model: the model to measure.
         task: the task that the model was trained on.
-        *args: positional options.
+        *args: the positional options.
         initial: the model at the start of its run.
-        config: what a path of bare weights is, as for `open_checkpoint`; of `initial` too.
-        **options: options of the function.
+        config: the configuration of bare weights given by path, also for `initial`; see `open_checkpoint`.
+        **options: the options of the function.
 
     Raises:
-        ValueError: an unknown option, or a missing task or run start. Errors of
-            the function itself are passed on.
+        ValueError: If an option is unknown, or the task or the initial model is missing. Errors of the
+            function are passed on.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)
     by_place = [
@@ -240,8 +239,8 @@ def call(
     ]
     if len(args) > len(by_place):
         raise ValueError(
-            f"{probe.__name__} takes its options by name, got {len(args)} positional arguments after "
-            f"model and task"
+            f"the options of {probe.__name__} must be given by name, got {len(args)} positional arguments "
+            f"after model and task. Name each option"
         )
     options |= dict(zip(by_place, args, strict=False))
     names = [name for name in parameters if name not in ("model", "task", "initial")]
@@ -257,8 +256,8 @@ def call(
     if needs_initial(probe):
         if initial is None and given.checkpoint is None:
             raise ValueError(
-                f"{probe.__name__} needs the model at the start of its run, and the start of this run is not "
-                "known; give initial, or a checkpoint that knows its seed"
+                f"{probe.__name__} needs the model at the start of its run, got none. Give initial, or a "
+                "checkpoint with a seed"
             )
         if initial is None:
             options["initial"] = given.initial_model()

@@ -27,7 +27,7 @@ def check_model(model: object, name: str = "model") -> None:
     """Check that an object is a HookedTransformer (or a TransformerBridge) with finite weights.
 
     Raises:
-        ValueError: it is something else, or holds NaN or infinity.
+        ValueError: If the object is not such a model, or its weights contain NaN or infinity.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, nn.Module) else ""
@@ -41,35 +41,34 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
     """Check that a model's weights are finite.
 
     Raises:
-        ValueError: they hold NaN or infinity.
+        ValueError: If a weight is NaN or infinite.
     """
     for parameter_name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ValueError(
-                f"the {name}'s weights must be finite, got NaN or infinity in {parameter_name}; take an "
+                f"the {name}'s weights must be finite, got NaN or infinity in {parameter_name}. Use an "
                 "earlier checkpoint"
             )
 
 
 def check_task(task: Any) -> AnchorTask:
-    """Return the task if it is an AnchorTask.
+    """Check that the task is an AnchorTask and return it.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If the task is not an AnchorTask.
     """
     if getattr(task, "has_anchors", False) is not True:
         raise ValueError(
-            f"task must be an AnchorTask, got {type(task).__name__}; this probe works on two-anchor tasks "
-            "only"
+            f"task must be an AnchorTask, got {type(task).__name__}. Use a probe that supports this task"
         )
     return task
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
-    """Return an AnchorTask as it is, and None for None or a task of another kind; for probes that need none.
+    """Return the task if it is an AnchorTask, and `None` for `None` or a task of another kind.
 
     Raises:
-        ValueError: it is no task.
+        ValueError: If the object is not a task.
     """
     if task is None or getattr(task, "has_anchors", None) is False:
         return None
@@ -84,36 +83,42 @@ def check_inputs(
     With `answers`, the model's output vocabulary must also cover the task's tokens.
 
     Raises:
-        ValueError: one of these conditions fails.
+        ValueError: If one of these conditions fails.
     """
     check_model(model, name)
     task = check_task(task)
     check_capacity(model, task)
     d_vocab_out = getattr(model.cfg, "d_vocab_out", -1)
     if answers and 0 < d_vocab_out < task.d_vocab:
-        raise ValueError(f"model must have d_vocab_out >= {task.d_vocab} for this task, got {d_vocab_out}")
+        raise ValueError(
+            f"model must have d_vocab_out >= {task.d_vocab} for this task, got {d_vocab_out}. Give the task "
+            "of the model"
+        )
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
-        raise ValueError(f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}")
+        raise ValueError(
+            f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}. Use a causal model"
+        )
     return task
 
 
 def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
-    """The index of a layer, counted from the end where it is negative.
+    """Return the index of a layer; a negative layer is counted from the end.
 
     Raises:
-        ValueError: an unknown layer.
+        ValueError: If the model does not have the layer.
     """
     n_layers = model.cfg.n_layers
     if n_layers <= minimum:
         raise ValueError(
-            f"the model must have more than {minimum} layer(s) for this, got one with {n_layers} layer(s)"
+            f"the model must have more than {minimum} layer(s), got a model with {n_layers} layer(s). Use a "
+            "deeper model"
         )
     check_number("layer", layer, integer=True)
     index = int(layer) + n_layers if layer < 0 else int(layer)
     if not minimum <= index < n_layers:
         raise ValueError(
-            f"layer must be in {minimum}..{n_layers - 1} of this model with {n_layers} layer(s), counted "
-            f"from 0, got {safe_repr(layer)}"
+            f"layer must be in {minimum}..{n_layers - 1} for this model with {n_layers} layer(s), got "
+            f"{safe_repr(layer)}. Count layers from 0"
         )
     return index
 
@@ -122,12 +127,12 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
     """Check tokens given by a caller, one sequence [pos] or several [sequence, pos], and return CPU rows.
 
     Args:
-        tokens: integers.
-        n_pos: number of positions that a sequence must have; None for one or more.
-        name: name of the option, for the error.
+        tokens: the token ids, integers.
+        n_pos: the number of positions of a sequence. Default: any number, >= 1.
+        name: the name of the option, for the error.
 
     Raises:
-        ValueError: anything else.
+        ValueError: If the tokens are not integers or have another shape.
     """
     try:
         numbers = torch.as_tensor(tokens, device="cpu")
@@ -138,15 +143,17 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
     whole = not (rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool)
     if rows.dim() != 2 or not rows.numel() or (n_pos and rows.shape[1] != n_pos) or not whole:
         positions = f" with {n_pos} positions" if n_pos else ""
-        raise ValueError(f"{name} must be whole numbers [pos] or [sequence, pos]{positions}, got {what}")
+        raise ValueError(
+            f"{name} must be whole numbers [pos] or [sequence, pos]{positions}, got {what}. Correct {name}"
+        )
     return rows.long()
 
 
 def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
-    """Check for one or more integers, or exactly `n`, and return them.
+    """Check that values are one or more integers, or exactly `n` integers, and return them.
 
     Raises:
-        ValueError: anything else; the message has the name of the option.
+        ValueError: If the values are not such integers; the message has the name of the option.
     """
     try:
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):
@@ -156,7 +163,7 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
         numbers = []
     if not numbers or (n is not None and len(numbers) != n):
         what = f"{n} whole numbers" if n is not None else "one or more whole numbers"
-        raise ValueError(f"{name} must be {what}, got {safe_repr(values)}")
+        raise ValueError(f"{name} must be {what}, got {safe_repr(values)}. Correct {name}")
     return numbers
 
 

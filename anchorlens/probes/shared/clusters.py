@@ -1,4 +1,4 @@
-"""Vectors of many sequences, grouped by their anchors: how well they separate, and their t-SNE."""
+"""Vectors of many sequences, grouped by their anchors: their separation and their t-SNE."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_CHAINS = 32
-"""Largest number of anchor pairs (chains) in one picture."""
+"""The largest number of anchor pairs (chains) in one picture."""
 _ROWS = 1024
-"""Vectors whose distances to all are held at once."""
+"""The number of vectors whose distances to all vectors are held at once."""
 APART = 0.3
-"""Smallest silhouette of two labels at which their points count as two clusters."""
+"""The smallest silhouette of two labels at which their points count as two clusters."""
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
-    """Pairs of different anchors, each followed by its reverse; at most `MOST_CHAINS` of them.
+    """Return pairs of different anchors, each followed by its reversed pair; at most `MOST_CHAINS` pairs.
 
     Args:
-        task: gives the pairs.
-        seen: only pairs of which both orders are trained.
+        task: the task, which defines the pairs.
+        seen: whether to keep only pairs with both orders trained.
 
     >>> mirrored_pairs(AnchorTask())[:4]
     [(1, 2), (2, 1), (1, 3), (3, 1)]
@@ -47,9 +47,10 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
 def silhouette(
     vectors: Float[np.ndarray, "sequence feature"], labels: Int[np.ndarray, " sequence"]
 ) -> float | None:
-    """Mean silhouette, -1..1: 1 = tight clusters, 0 = none, below 0 = vectors are nearer to other labels.
+    """Return the mean silhouette, -1..1: 1 = tight clusters, 0 = no clusters.
 
-    None for fewer than two labels, or a label for every vector. A vector whose label has no other has 0.
+    Below 0, vectors are nearer to other labels than to their own label. The result is `None` for fewer than
+    two labels, or if every vector has a different label. The only vector of a label counts as 0.
     """
     _, label, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if not 2 <= len(sizes) < len(label):
@@ -73,15 +74,15 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Mean distance of reversed labels' centroids divided by the mean distance of all centroids, >= 0.
+    """Return the mean distance of reversed labels' centroids, divided by that of all centroids, >= 0.
 
-    0 = a pair and its reverse are one cluster, about 1 = as far apart as any two pairs. None if all centroids
-    are equal.
+    0 = a pair and its reversed pair are one cluster, about 1 = they are as far apart as any two pairs. The
+    result is `None` if all centroids are equal.
 
     Args:
-        vectors: vectors, at least one for each label.
-        labels: labels, 0..n - 1.
-        mirror: for each label, the label of its reverse.
+        vectors: the vectors, at least one for each label.
+        labels: the label of each vector, 0..n - 1.
+        mirror: the label of the reversed pair, for each label.
     """
     centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
     distances = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
@@ -93,10 +94,10 @@ def mirror_merge(
 def groups_apart(
     points: Float[np.ndarray, "sequence 2"], labels: Int[np.ndarray, " sequence"]
 ) -> list[set[int]]:
-    """The clusters that a picture of points shows, as sets of labels.
+    """Find the clusters of points in a picture, as sets of labels.
 
-    Two labels are in one cluster if the silhouette of their points alone is below 0.3, or if a chain of such
-    labels joins them. A single cluster of all labels means that there are no clusters.
+    Two labels are in one cluster if the silhouette of their points alone is below 0.3, or if a chain of
+    label pairs below 0.3 joins them. A single cluster of all labels means that no labels separate.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
     >>> groups_apart(points, labels)
@@ -115,10 +116,10 @@ def groups_apart(
 def tsne(
     vectors: Float[np.ndarray, "sequence feature"], *, perplexity: float, seed: int
 ) -> Float[np.ndarray, "sequence 2"]:
-    """Joint t-SNE in two dimensions, initialised with the first two principal components.
+    """Compute the joint t-SNE in two dimensions, initialised with the first two principal components.
 
     Raises:
-        ValueError: a perplexity that is not above 0 and below the number of vectors.
+        ValueError: If the perplexity is not above 0 and below the number of vectors.
     """
     state = random.getstate()
     from sklearn.manifold import TSNE
@@ -127,8 +128,8 @@ def tsne(
     check_number("perplexity", perplexity, above=0)
     if perplexity >= len(vectors):
         raise ValueError(
-            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}; "
-            "ask for more sequences"
+            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}. "
+            "Use more sequences"
         )
     start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
     spread = start[:, 0].std()
@@ -140,11 +141,11 @@ def tsne(
 
 
 def finite_rows(vectors: Tensor) -> Float[np.ndarray, "sequence feature"]:
-    """Vectors as float64 on the CPU.
+    """Return vectors as float64 on the CPU.
 
     Raises:
-        ValueError: they hold NaN or infinity.
+        ValueError: If a vector contains NaN or infinity.
     """
     if not vectors.isfinite().all():
-        raise ValueError("the model's activations must be finite, got NaN or infinity; retrain it")
+        raise ValueError("the activations must be finite, got NaN or infinity. Use another checkpoint")
     return vectors.double().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The effect of every single attention edge on the answer: the edge is zeroed and the margin measured."""
+"""The effect of every single attention edge on the answer: the drop of the margin without the edge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def margin(
     logits: Float[Tensor, "*batch d_vocab"], targets: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch"]:
-    """Logit of the target minus the largest other logit; above 0 where the answer is right.
+    """Return the logit of the target minus the largest other logit; above 0 if the answer is correct.
 
     >>> margin(torch.tensor([1.0, 3.0, 2.5]), torch.tensor(1)).item()
     0.5
@@ -33,13 +33,14 @@ def margin(
 def causal_edges(
     n_heads: int, n_pos: int, *, last_only: bool, merged: bool
 ) -> Int[Tensor, "edge head_query_key"]:
-    """(head, query, key) of every edge of a layer.
+    """Return (head, query, key) of every edge of a layer.
 
     Args:
-        n_heads: number of heads of the layer.
-        n_pos: number of positions.
-        last_only: only the last position's edges; in the last layer, no others reach the answer.
-        merged: whether an edge is cut in all heads at once; it is then listed with head 0.
+        n_heads: the number of heads of the layer.
+        n_pos: the number of positions.
+        last_only: whether to list only the last position's edges, which alone reach the answer in the last
+            layer.
+        merged: whether an edge is cut in all heads at once; its head is then listed as 0.
     """
     heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
@@ -49,7 +50,7 @@ def causal_edges(
 def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """Return a mask for each edge, true only there; merged masks have one head, which broadcasts to all."""
+    """Return a mask for each edge, true only at the edge; merged masks have one head for all heads."""
     masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
     return masks
@@ -64,15 +65,15 @@ def margins_without(
     start: int,
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
-    """Margins with nothing cut, and with each of several cuts, in one pass.
+    """Compute the margins without a cut, and with each of several cuts, in one pass.
 
     Args:
         model: a model whose attention hooks are alive.
         residual: the input of layer `start` for each sequence.
-        targets: the right answers.
-        masks: layer -> where each cut zeroes attention, for every layer from `start` on.
+        targets: the correct answers.
+        masks: the mask of the attention that each cut zeroes, for every layer from `start` on.
         start: the first layer of the pass.
-        patterns: attention patterns of the layers after a cut, see `hooks.cut_copies`.
+        patterns: the attention patterns of the layers after a cut, see `hooks.cut_copies`.
     """
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
@@ -92,18 +93,18 @@ def drops(
     merged: bool,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
-    """Mean drop of the target's margin when each edge alone is zeroed; above 0 where the edge helps.
+    """Compute the mean drop of the target's margin without each edge; above 0 if the edge helps.
 
-    A pass starts at the edge's layer, since the output of the layers below is computed once. The residual
-    stream of one layer is held at a time, and a pass measures as many edges as `hooks.sequences_per_batch`
+    A pass starts at the edge's layer, since the output of the layers below is computed once. Memory holds
+    the residual stream of one layer at a time. A pass measures as many edges as `hooks.sequences_per_batch`
     allows.
 
     Args:
         model: a model whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
-        targets: the right answers.
+        targets: the correct answers.
         merged: whether to zero an edge in all heads at once; the result then has one head.
-        patterns: attention patterns of later layers, see `hooks.cut_copies`.
+        patterns: the attention patterns of later layers, see `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)

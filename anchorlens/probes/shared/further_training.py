@@ -1,4 +1,4 @@
-"""Copies of a model that AdamW trains further side by side; the model itself is only read."""
+"""Copies of a model that AdamW trains further in parallel; the model does not change."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _A_FEW = 16
-"""Sequences on which the engine must give the logits of the model itself."""
+"""The number of sequences on which the training engine must give the model's logits."""
 
 
 class AdamW:
-    """AdamW of weights in place: constant learning rate, betas 0.9 and 0.999, no clipping.
+    """An AdamW optimiser that updates weights in place, without clipping.
 
-    It calls torch's function, since creating a torch optimizer imports torch's compiler, which takes 2 s.
+    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, since
+    a torch optimiser imports torch's compiler, which takes 2 s.
     """
 
     def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
-        """Begin with zero moments for these weights."""
+        """Start with zero moments for these weights."""
         self._weights, self._lr = list(weights), lr
         self._first, self._second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
         self._steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor], weight_decay: float | Float[Tensor, " copy"]) -> None:
-        """One update with decoupled weight decay, the same for all copies or one for each."""
+        """Update the weights, with decoupled weight decay that is the same for all copies or one for each."""
         kept = 1 - self._lr * weight_decay
         for weight in self._weights:
             each = [-1, *[1] * (weight.dim() - 1)]
@@ -66,22 +67,22 @@ class AdamW:
 
 
 class CopyAnswers(NamedTuple):
-    """Loss and answers of each copy on its own sequences."""
+    """The loss and the answers of each copy on its sequences."""
 
     losses: Float[Tensor, " copy"]
-    """Mean cross-entropy over scored tokens, in nats."""
+    """The mean cross-entropy over scored tokens, in nats."""
     n_right: Int[Tensor, " copy"]
-    """Number of scored tokens that are answered right."""
+    """The number of scored tokens that the copy predicts correctly."""
     n_scored: Int[Tensor, " copy"]
-    """Number of scored tokens."""
+    """The number of scored tokens."""
 
 
 class Copies:
-    """K copies of a model; each has its own weights and its own sequences.
+    """K copies of a model, each with separate weights and sequences.
 
-    The training engine computes all copies at once if it gives the logits of the model. Otherwise the module
-    itself computes one copy after the other: a model of another architecture, or one with hooks that change
-    its answers.
+    The training engine computes all copies at once if the engine gives the logits of the model. Otherwise the
+    module computes one copy after the other. This is the case for other architectures, and for models with
+    hooks that change the answers.
     """
 
     def __init__(
@@ -93,15 +94,15 @@ class Copies:
         noise: float = 0.0,
         rng: np.random.Generator | None = None,
     ) -> None:
-        """Copy the weights; the caller has put the model in evaluation mode.
+        """Copy the weights of a model in evaluation mode.
 
         Args:
-            model: any HookedTransformer, or a native TransformerBridge.
-            n_copies: K, >= 1.
+            model: a HookedTransformer, or a native TransformerBridge.
+            n_copies: the number of copies K, >= 1.
             tokens: sequences with every token that the copies will read.
-            noise: standard deviation of the Gaussian noise that is added to each weight matrix of each copy,
-                in units of the matrix's root mean square.
-            rng: draws that noise.
+            noise: the standard deviation of the Gaussian noise that is added to each weight matrix of each
+                copy, in units of the matrix's root mean square.
+            rng: the generator of the noise.
         """
         self._module, self._device = differentiated(model), device_of(model)
         self._at_once = max(1, sequences_per_batch(model, tokens.shape[1]) // n_copies)
@@ -137,7 +138,7 @@ class Copies:
     def answers(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> CopyAnswers:
-        """Each copy's loss and answers; targets as of a `TokenBatch`."""
+        """Compute each copy's loss and answers; the targets have the format of a `TokenBatch`."""
         targets = targets.unsqueeze(-1) if targets.dim() == 2 else targets
         columns = (targets != IGNORE).flatten(0, 1).any(dim=0)
         n_last = len(columns) - int(columns.int().argmax())
@@ -156,14 +157,14 @@ class Copies:
         return CopyAnswers(losses.sum(dim=(1, 2)) / n_scored, n_right, n_scored)
 
     def gradients(self, losses: Float[Tensor, " copy"]) -> list[Tensor]:
-        """Gradients of the copies' losses, in the order of `weights`."""
+        """Compute the gradients of the copies' losses, in the order of `weights`."""
         return list(torch.autograd.grad(losses.sum(), list(self.weights.values()), materialize_grads=True))
 
     @torch.no_grad()
     def accuracies(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> Float[Tensor, " copy"]:
-        """Proportion of the scored tokens that each copy answers right, 0..1."""
+        """Compute the proportion of the scored tokens that each copy predicts correctly, 0..1."""
         chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
         found = [self.answers(*chunk) for chunk in chunks]
         n_right, n_scored = (
@@ -188,13 +189,13 @@ class Copies:
 
 
 def _gaussian(n_copies: int, weight: Float[Tensor, "1 ..."], rng: np.random.Generator) -> Tensor:
-    """Gaussian numbers for each copy of a weight, the same on every device."""
+    """Draw Gaussian numbers for each copy of a weight, equal on every device."""
     drawn = rng.standard_normal((n_copies, *weight.shape[1:]), dtype=np.float32)
     return torch.from_numpy(drawn).to(weight)
 
 
 def _configs(cfg: object, weights: Mapping[str, Tensor]) -> Iterator[ModelConfig]:
-    """The configurations of our variants that have these parameters, each [1, ...]."""
+    """Yield the configurations of our variants that have these parameters, each of shape [1, ...]."""
     shapes = {name: tuple(weight.shape[1:]) for name, weight in weights.items()}
     names = [field.name for field in fields(ModelConfig) if hasattr(cfg, field.name)]
     for variant in VARIANTS:

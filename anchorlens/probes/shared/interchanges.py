@@ -1,4 +1,4 @@
-"""Pairs of inputs for interchange interventions, and the model's answers with swapped activations."""
+"""Pairs of inputs for interchange interventions, and the model's answers with exchanged activations."""
 
 from __future__ import annotations
 
@@ -26,41 +26,40 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """Base and source inputs, and the answers by the composed rule if the base has the source's g(x; a1)."""
+    """Base and source inputs, and the composition's answers if the base has the source's g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
-    """[input, pos] Tokens of the run into which an activation is copied."""
+    """The tokens of the run into which an activation is copied, [input, pos]."""
     source: Int[Tensor, "batch pos"]
-    """[input, pos] Tokens of the run from which an activation is copied."""
+    """The tokens of the run from which an activation is copied, [input, pos]."""
     base_targets: Int[Tensor, " batch"]
-    """Answers of the base inputs."""
+    """The correct answers to the base inputs, [input]."""
     source_targets: Int[Tensor, " batch"]
-    """Answers of the source inputs."""
+    """The correct answers to the source inputs, [input]."""
     expected: Int[Tensor, " batch"]
-    """The base's other anchors applied to the source's g(x; a1)."""
+    """The base's other anchors applied to the source's g(x; a1), [input]."""
 
 
 def interchanges(
     task: AnchorTask, kind: Kind, n_sequences: int, *, key_position: int, seed: int
 ) -> Interchanges | None:
-    """Base and source inputs of pairs trained on the composition, with keys trained at that position.
+    """Draw base and source inputs of pairs trained on the composition, with keys trained at the position.
 
-    The two differ in the first anchor and in the anchors after it, and the expected answer shows what was
-    swapped: it differs from the source's answer, from the answers after swapping the key alone or the first
-    anchor alone, and (except for `equal`) from the base's answer.
+    Base and source differ in the first anchor and in the later anchors. The expected answer identifies the
+    exchanged activation. It differs from the source's answer, from the answers after an exchange of the key
+    alone or the first anchor alone, and (except for `equal`) from the base's answer.
 
     Args:
-        task: gives pairs, keys and noise; pairs trained on something else than their composition are left
-            out.
-        kind: `unequal`: the source's g differs from the base's, and the pair (source's first anchor, base's
-            others) is trained; `equal`: the same with equal g, where nothing should change; `unseen`: that
-            pair is never trained.
-        n_sequences: number of inputs.
-        key_position: position of the key in both.
-        seed: random seed.
+        task: the task, which defines pairs, keys and noise. Only pairs trained on their composition are used.
+        kind: `unequal`: the source's g differs from the base's g, and the pair (source's first anchor, base's
+            others) is trained; `equal`: g is equal, so nothing should change; `unseen`: the pair is
+            untrained.
+        n_sequences: the number of inputs.
+        key_position: the position of the key in base and source.
+        seed: the random seed.
 
     Returns:
-        The inputs; None if the task has no inputs of that kind, or hardly any.
+        The inputs; `None` if the task has few or no inputs of the kind.
     """
     rng = generator(seed, "probe", KINDS.index(kind))
     combined = _combinations(task, kind)
@@ -102,7 +101,7 @@ def interchanges(
 
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
-    """The triples (base pair, source pair, source's first anchor with the base's others) of a kind."""
+    """Return the triples (base pair, source pair, source's first anchor with the base's others) of a kind."""
     composed = task.composed_pairs
     wanted = set(task.ood_pairs) - set(task.seen_pairs) if kind == "unseen" else set(composed)
     return [
@@ -113,7 +112,7 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
 
 
 def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
-    """Value of g -> the keys for which an anchor gives that value."""
+    """Return a dict from values of g to the keys for which an anchor gives the value."""
     keys_by_result: dict[int, list[int]] = {}
     for key in keys:
         keys_by_result.setdefault(task.apply(anchor, key), []).append(key)
@@ -121,12 +120,12 @@ def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, 
 
 
 class Answers(NamedTuple):
-    """Which answers the patched model gives, for each location and input."""
+    """The answers of the patched model, for each location and input."""
 
     expected: Bool[np.ndarray, "site layer pos batch"]
-    """Whether the answer is that of the composed rule."""
+    """Whether the answer is the composition's answer."""
     of_source: Bool[np.ndarray, "site layer pos batch"]
-    """Whether the answer is the source's, as it is if the location held key and anchors."""
+    """Whether the answer is the source's answer, as for a location that contains key and anchors."""
 
 
 def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:
@@ -134,8 +133,8 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
 
     Args:
         model: a model whose hooks at `sites` are alive.
-        inputs: base and source inputs.
-        sites: hook names of activations [batch, pos, d_model].
+        inputs: the base and source inputs.
+        sites: the hook names of activations [batch, pos, d_model].
     """
     n, n_pos = inputs.base.shape
     unchanged = hooks.last_logits(model, inputs.base).argmax(dim=-1).cpu()
@@ -149,6 +148,6 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:
-    """(site, layer, position) of the largest value; the first if several are equal."""
+    """Return (site, layer, position) of the largest value; among equal values, the first location."""
     site, layer, pos = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
     return int(site), int(layer), int(pos)

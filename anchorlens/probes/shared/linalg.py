@@ -1,4 +1,4 @@
-"""The linear algebra that probes share: plain functions of matrices, without a model."""
+"""The linear algebra that probes share: functions of matrices, without a model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 _MOST_ROWS_SQUARED = 4096
-"""Largest number of rows for which all cosines are computed at once."""
+"""The largest number of rows for which all cosines are computed at once."""
 
 
 def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
-    """Cosine of every row with every row, -1..1; 0 where a row is zero.
+    """Return the cosine of every row with every row, -1..1; 0 if a row is zero.
 
     >>> cosine_matrix(torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)).tolist()
     [[1.0, 0.6, 0.0], [0.6, 1.0, 0.0], [0.0, 0.0, 0.0]]
@@ -25,7 +25,7 @@ def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
 
 
 def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
-    """||W||_F^2 / ||W||_2^2: 1 for a rank-one matrix, at most the smaller side; NaN for zero.
+    """Return ||W||_F^2 / ||W||_2^2, from 1 (rank one) to the smaller side; NaN for the zero matrix.
 
     >>> stable_rank_of(torch.diag(torch.tensor([2.0, 2.0, 1.0])))  # (4 + 4 + 1) / 4
     2.25
@@ -35,7 +35,7 @@ def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
 
 
 def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
-    """Stable rank of a large matrix of independent Gaussians: mn / (sqrt(m) + sqrt(n))^2.
+    """Return the stable rank of a large matrix of independent Gaussians: mn / (sqrt(m) + sqrt(n))^2.
 
     >>> round(gaussian_stable_rank(640, 640))
     160
@@ -44,14 +44,14 @@ def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
 
 
 def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) -> list[list[int]]:
-    """Group rows greedily: the first row that is left starts a group, and all rows similar to it join.
+    """Group rows greedily: the first remaining row starts a group, and all rows similar to it join.
 
     Args:
-        similarity: symmetric matrix; larger is more similar.
-        threshold: the similarity to the first row of its group that a row must exceed.
+        similarity: the symmetric matrix of similarities; larger is more similar.
+        threshold: the similarity to the first row of a group above which a row joins the group.
 
     Returns:
-        Groups of row indices, in the order of their first rows.
+        The groups of row indices, in the order of their first rows.
 
     >>> greedy_groups(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]), 0.4)
     [[0, 2], [1]]
@@ -68,17 +68,17 @@ def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) ->
 def principal_components(
     rows: Float[Tensor, "row feature"], n_components: int
 ) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
-    """Coordinates of the centred rows along their first principal axes, and the covariance's eigenvalues.
+    """Return the coordinates of the centred rows along their principal axes, and the eigenvalues.
 
-    The sign of each axis is arbitrary; it is chosen so that the largest coordinate is positive.
+    The sign of each axis is arbitrary; the function makes the largest coordinate positive.
 
     Args:
-        rows: at least two rows.
-        n_components: 1..the number of features.
+        rows: the rows, at least two.
+        n_components: the number of components, 1..the number of features.
 
     Returns:
-        Coordinates, and the min(n - 1, d) eigenvalues of the covariance (with 1/n) of n rows in d
-        dimensions, largest first; all others are 0.
+        The coordinates, and the min(n - 1, d) eigenvalues of the covariance (with 1/n) of n rows in d
+        dimensions, largest first; all other eigenvalues are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))
@@ -89,10 +89,10 @@ def principal_components(
 
 
 def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor, " lag"]:
-    """Mean cosine of the centred rows that stand k apart, for each lag k, -1..1.
+    """Return the mean cosine of centred rows at distance k, for each lag k, -1..1.
 
     Args:
-        rows: rows in order; more rows than the largest lag.
+        rows: the rows in order; more rows than the largest lag.
         lags: the lags k, each >= 1.
     """
     centred = rows.double() - rows.double().mean(dim=0)
@@ -108,12 +108,14 @@ def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor
 def cosines_between(
     a: Float[Tensor, "row feature"], b: Float[Tensor, "column feature"]
 ) -> Float[np.ndarray, "row column"]:
-    """Cosine of every row of `a` with every row of `b`, -1..1."""
+    """Return the cosine of every row of `a` with every row of `b`, -1..1."""
     return cosine_matrix(torch.cat([a, b]))[: len(a), len(a) :].cpu().numpy()
 
 
 def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
-    """Mean over the cells where `same` is true minus the mean over the others; both must exist.
+    """Return the mean over the cells where `same` is true minus the mean over the other cells.
+
+    Each of the two groups must have at least one cell.
 
     >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
     0.75
@@ -126,16 +128,16 @@ def compare_groups(
     b: Float[Tensor, "column feature"],
     same: Bool[np.ndarray, "row column"],
 ) -> tuple[Float[np.ndarray, "row column"], Float[np.ndarray, "row column"], float | None, float | None]:
-    """Cosines between two groups of vectors, and how much more similar the vectors marked as same are.
+    """Compute the cosines between two groups of vectors, and the gap between marked and other cells.
 
     Args:
-        a: one group.
-        b: the other group.
-        same: which row is expected to be similar to which column.
+        a: the first group, whose vectors are the rows.
+        b: the second group, whose vectors are the columns.
+        same: the mark of each cell whose row and column are expected to be similar.
 
     Returns:
-        Raw cosines, cosines after subtracting the mean vector of both groups, and the gap of each (see
-        `gap_between`); the gaps are None if `same` is true in all cells or in none.
+        The raw cosines, the cosines after subtracting the mean vector of both groups, and the gap of each
+        (see `gap_between`). The gaps are `None` if `same` is true in all cells or in no cell.
     """
     mean = torch.cat([a, b]).mean(dim=0)
     raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
@@ -145,7 +147,7 @@ def compare_groups(
 
 
 def nearest_share(similarity: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]) -> float:
-    """Share of rows whose most similar other row has the same label, 0..1.
+    """Return the proportion of rows whose most similar other row has the same label, 0..1.
 
     >>> near = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
     >>> round(nearest_share(near, np.array([7, 7, 8])), 2)  # the third's nearest is the second

@@ -1,4 +1,4 @@
-"""Code that the two masking probes share: which attention is zeroed, and the answers after that."""
+"""Code that the two masking probes share: the zeroed attention, and the answers without this attention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Queries = Literal["all", "last"]
 Edge = tuple[int, int, int, int]
-"""(layer, head, query position, key position), each from 0."""
+"""An attention edge: (layer, head, query position, key position), each from 0."""
 
 
 def masked_logits(
@@ -30,17 +30,17 @@ def masked_logits(
     queries: Queries,
     edge: Edge | None,
 ) -> Float[np.ndarray, "batch d_vocab"]:
-    """Last-position logits with attention zeroed after the softmax; checks first that the hooks are alive.
+    """Compute last-position logits with attention zeroed after the softmax, if the hooks are alive.
 
     Args:
         model: a model whose attention hooks must be alive.
-        tokens: sequences.
+        tokens: the sequences.
         positions: the key positions to which attention is zeroed.
         queries: the queries whose attention is zeroed, `all` or only the `last`; in every layer and head.
-        edge: this single edge is zeroed instead.
+        edge: a single edge to zero instead.
 
     Raises:
-        ValueError: a dead hook, an edge that does not exist, or logits that are not finite.
+        ValueError: If a hook is dead, the edge does not exist, or the logits are not finite.
     """
     check_choice("queries", queries, ("all", "last"))
     n_pos = tokens.shape[1]
@@ -59,10 +59,10 @@ def masked_logits(
 
 
 def checked_edge(edge: object) -> Edge | None:
-    """Check the single edge that a caller gave, and return it; None if there is none.
+    """Check the single edge that a caller gave, and return it; `None` stays `None`.
 
     Raises:
-        ValueError: it is no (layer, head, query position, key position).
+        ValueError: If the edge is not (layer, head, query position, key position).
     """
     if edge is None:
         return None
@@ -71,7 +71,7 @@ def checked_edge(edge: object) -> Edge | None:
 
 
 def describe(what: str, queries: Queries, edge: Edge | None) -> str:
-    """Text for a title that says what was masked.
+    """Return the part of a title that describes the masked attention.
 
     >>> describe("key token", "last", None)
     'key token masked for the last query'

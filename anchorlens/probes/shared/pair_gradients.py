@@ -1,4 +1,4 @@
-"""The gradient of each trained pair's answer, by part of the model."""
+"""The gradients of each trained pair's answer, by part of the model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PARTS = ("embedding", "last attention", "last MLP")
-"""Parts whose gradients are compared."""
+"""The parts of the model whose gradients are compared."""
 MOST_PAIRS = 64
-"""Largest number of pairs that are compared; if there are more, this many are drawn."""
+"""The largest number of compared pairs; from more pairs, a sample of this size is drawn."""
 _MOST_GRADIENTS = 2**26
-"""Largest number of gradient elements held at once: 256 MiB in float32."""
+"""The largest number of gradient elements held at once: 256 MiB in float32."""
 
 
 def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
-    """Part -> names of its weight matrices in the differentiated module.
+    """Return the names of the weight matrices of each part in the differentiated module.
 
     Raises:
-        ValueError: a model with other parameter names.
+        ValueError: If the model has other parameter names.
     """
     last = model.cfg.n_layers - 1
     places = {  # in a HookedTransformer, and in the module that a TransformerBridge wraps
@@ -51,7 +51,7 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
     if not all(found[part] for part in PARTS[:2]):
         raise ValueError(
             "model must have the parameters of a HookedTransformer or of a native TransformerBridge, got "
-            "others; build a HookedTransformer with these weights"
+            "others. Build a HookedTransformer with these weights"
         )
     return {part: names for part, names in found.items() if names}
 
@@ -59,7 +59,7 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
 def compared_pairs(
     model: HookedTransformer, task: AnchorTask, weights: Mapping[str, Sequence[str]], seed: int
 ) -> list[Pair]:
-    """The trained pairs; if there are too many for the limits, a random draw of them."""
+    """Return the trained pairs, or a random sample if their number exceeds the limits."""
     pairs = [tuple(pair) for pair in task.seen_pairs]
     sizes = {name: weight.numel() for name, weight in differentiated(model).named_parameters()}
     n_weights = sum(sizes[name] for names in weights.values() for name in names)
@@ -78,14 +78,14 @@ def pair_gradients(
     n_sequences: int,
     seed: int,
 ) -> dict[str, Float[np.ndarray, "pair pair"]]:
-    """Cosines between the gradients of every two pairs, by part.
+    """Compute the cosines between the gradients of every two pairs, by part.
 
-    The gradient is that of log p(neighbour) - log p(target) at the last position, mean over trained inputs of
-    a pair; the neighbour is the token below the target (above it if the target is 0). All pairs have the same
-    keys, positions and noise.
+    Each gradient is the gradient of log p(neighbour) - log p(target) at the last position, averaged over
+    trained inputs of a pair. The neighbour is the token below the target (above the target 0). All pairs have
+    the same keys, positions and noise.
 
     Returns:
-        Part -> cosines, -1..1; NaN in the row of a pair whose gradient is zero.
+        A dict from parts to cosines, -1..1; NaN in the row of a pair whose gradient is zero.
     """
     device = device_of(model)
     module = differentiated(model)

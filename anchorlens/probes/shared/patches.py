@@ -1,4 +1,4 @@
-"""Patching single activations of a clean run into a corrupted run, and the share that this recovers."""
+"""Patches of single activations of a clean run into a corrupted run, and the proportion they recover."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class PatchPairs(NamedTuple):
-    """Clean sequences and the corrupted ones, with the targets of both."""
+    """The clean and the corrupted sequences, with the targets of both."""
 
     clean: Int[Tensor, "batch pos"]
-    """[sequence, pos] Tokens of the clean run."""
+    """The tokens of the clean run, [sequence, pos]."""
     right: Int[Tensor, " batch"]
-    """[sequence] Targets of the clean run."""
+    """The targets of the clean run, [sequence]."""
     corrupted: Int[Tensor, "batch pos"]
-    """[sequence, pos] Tokens of the corrupted run."""
+    """The tokens of the corrupted run, [sequence, pos]."""
     wrong: Int[Tensor, " batch"]
-    """[sequence] Targets of the corrupted run."""
+    """The targets of the corrupted run, [sequence]."""
 
     def differences(self, logits: Float[Tensor, "*place batch d_vocab"]) -> Float[np.ndarray, "*place batch"]:
-        """logit(clean target) - logit(corrupted target) of each sequence."""
+        """Compute logit(clean target) - logit(corrupted target) of each sequence."""
         of_sequence = torch.arange(len(self.right), device="cpu")
         logits = logits.double().cpu()
         return (logits[..., of_sequence, self.right] - logits[..., of_sequence, self.wrong]).numpy()
@@ -47,15 +47,16 @@ class PatchPairs(NamedTuple):
 def patch_effects(
     model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
 ) -> Float[np.ndarray, "site layer pos"]:
-    """Recovered share for every patch.
+    """Compute the recovered proportion for every patch.
 
     Args:
-        model: a model whose hooks at `sites` are alive, and which tells the two targets apart.
-        pairs: clean and corrupted sequences.
-        sites: hook names of activations [batch, pos, d_model].
+        model: a model whose hooks at `sites` are alive, and whose logits distinguish the two targets.
+        pairs: the clean and corrupted sequences.
+        sites: the hook names of activations [batch, pos, d_model].
 
     Returns:
-        0 = the patch changes nothing, 1 = it recovers the clean logit difference (mean over sequences).
+        The mean over sequences, [site, layer, pos]: 0 = the patch changes nothing, 1 = the patch recovers the
+        clean logit difference.
     """
     clean, corrupted = (
         pairs.differences(hooks.last_logits(model, tokens)).mean()
@@ -74,20 +75,20 @@ def patched_logits(
     source: Int[Tensor, "batch pos"],
     sites: Sequence[str],
 ) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
-    """Logits for `base` with one activation of the run on `source`, for every site, layer and position.
+    """Yield logits for `base` with one activation of the run on `source`, for each site, layer and position.
 
-    As many positions of a site and layer pass through the model together as fit in one batch, and one layer's
-    activations are held at a time.
+    A batch holds as many positions of a site and layer as fit. Memory holds one layer's activations at a
+    time.
 
     Args:
         model: a model whose hooks at `sites` are alive.
-        base: sequences whose run is changed.
-        source: as many sequences, whose activations are copied.
-        sites: hook names of activations [batch, pos, d_model].
+        base: the sequences whose run is changed.
+        source: the sequences whose activations are copied, in the number of `base`.
+        sites: the hook names of activations [batch, pos, d_model].
 
     Yields:
         (index of the site, layer, positions, logits at the last position). Positions that are not yielded do
-        not reach the last position: there the logits for `base` stay as they are.
+        not reach the last position, so a patch there does not change the logits for `base`.
     """
     n_pos = base.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
@@ -114,7 +115,7 @@ def patched_logits(
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
-    """Whether the mean lies more than two standard errors above 0; a single value need only be above 0.
+    """Return whether the mean lies more than two standard errors above 0, or a single value above 0.
 
     >>> clearly_above_zero(np.array([1.0, 2.0, 1.5])), clearly_above_zero(np.array([9.0, -4.0]))
     (True, False)
@@ -126,17 +127,17 @@ def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
 def sequences_that_differ(
     task: AnchorTask, change: int, position: int, n_sequences: int, seed: int
 ) -> PatchPairs:
-    """Clean sequences, and corrupted ones that differ in one token and in their target.
+    """Draw clean sequences, and corrupted sequences that differ in one token and in their target.
 
     Args:
-        task: gives the sequences.
-        change: 0 for the key, i for the i-th anchor.
-        position: position of the key.
-        n_sequences: number of pairs of sequences.
-        seed: random seed.
+        task: the task, which defines the sequences.
+        change: the changed token: 0 for the key, i for the i-th anchor.
+        position: the position of the key.
+        n_sequences: the number of pairs of sequences.
+        seed: the random seed.
 
     Raises:
-        ValueError: this change hardly ever, or never, gives another target.
+        ValueError: If the change rarely or never gives another target.
     """
     rng = generator(seed, "probe", change)
     from_to = _changed_pairs(task.seen_pairs, change) or _changed_pairs(task.pairs, change)
@@ -152,8 +153,8 @@ def sequences_that_differ(
     if len(rows) < n_sequences:
         what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
-            f"the task must have pairs in which another {what} gives another target, got hardly any; "
-            "this probe cannot measure this task"
+            f"the task must have pairs in which another {what} gives another target, got few or none. "
+            "Use another probe"
         )
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)
@@ -167,31 +168,36 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
     """Check clean and corrupted sequences given by a caller, with their answers.
 
     Args:
-        model: the model whose output vocabulary must hold `targets`.
-        tokens: [pos] or [sequence, pos], the clean sequences.
+        model: the model, whose output vocabulary must contain `targets`.
+        tokens: the clean sequences, [pos] or [sequence, pos].
         corrupted: the corrupted sequences, of the same shape.
-        targets: [2] or [sequence, 2], the answers to the clean and to the corrupted sequence.
+        targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2].
 
     Raises:
-        ValueError: one of the three is missing, holds no tokens, or has a wrong shape.
+        ValueError: If one of the three is missing, contains no tokens, or has a wrong shape.
     """
     if any(part is None for part in (tokens, corrupted, targets)):
-        raise ValueError("tokens, corrupted and targets go together; give all three, or an AnchorTask alone")
+        raise ValueError(
+            "tokens, corrupted and targets must be given together, got only some. Give all three, or only an "
+            "AnchorTask"
+        )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")
     if clean.shape != other.shape or len(answers) != len(clean):
         raise ValueError(
             f"corrupted must have the shape of tokens, {list(clean.shape)}, and targets [{len(clean)}, 2], "
-            f"got {list(other.shape)} and {list(answers.shape)}"
+            f"got {list(other.shape)} and {list(answers.shape)}. Correct the shapes"
         )
     d_vocab = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
     if answers.min() < 0 or answers.max() >= d_vocab:
-        raise ValueError(f"targets must be in 0..{d_vocab - 1}, got {answers.min()}..{answers.max()}")
+        raise ValueError(
+            f"targets must be in 0..{d_vocab - 1}, got {answers.min()}..{answers.max()}. Correct targets"
+        )
     return PatchPairs(clean, answers[:, 0], other, answers[:, 1])
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:
-    """(pair, corrupted pair): the same pair if the key is changed, else one with another i-th anchor."""
+    """Return (pair, corrupted pair): equal if the key is changed, else with different i-th anchors."""
     if change == 0:
         return [(pair, pair) for pair in pairs]
 

@@ -1,4 +1,4 @@
-"""The base class of probe results: numbers, raw values, JSON, a picture."""
+"""The base class of probe results: readings, raw values, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -21,43 +21,44 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-"""Version of the format of `to_dict`; it increases by one when a key changes its meaning or is removed."""
+"""The version of the format of `to_dict`; it increases by one when a key changes its meaning or is
+removed."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult(ABC):
-    """Base class of results: a frozen dataclass of numbers, CPU arrays and options, each field documented.
+    """The base class of results: a frozen dataclass of readings, CPU arrays and options, each documented.
 
     Your own result class needs `probe`, fields, `headline` and `plot`.
     """
 
     probe: ClassVar[str]
-    """Name of the probe, the same as its function and its file."""
+    """The name of the probe, equal to the names of its function and its file."""
     readings: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields that summarise the measurement in one number each, the most telling first; such a
-    number is None where it does not apply."""
+    """The names of the fields that summarise the measurement in one reading each, the most informative first.
+    A reading that does not apply is `None`."""
     comparable_axes: ClassVar[bool] = True
-    """Whether the axes of two pictures have the same meaning; those of a t-SNE do not."""
+    """Whether the axes of two pictures have the same meaning, unlike the axes of a t-SNE."""
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Keep the one-line repr, which a dataclass would replace by one with every array."""
+        """Keep the one-line repr, which a dataclass would replace by a repr with every array."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):
             cls.__repr__ = ProbeResult.__repr__
 
     @abstractmethod
     def headline(self) -> str:
-        """The number that matters most, with its meaning, on one line."""
+        """Return the most important reading, with its meaning, on one line."""
 
     @abstractmethod
     def plot(self) -> go.Figure:
-        """The picture as a figure; the method measures nothing, displays nothing and saves nothing."""
+        """Return the picture as a figure, without measuring, displaying or saving."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content: every field by its name; NaN and infinity, which JSON lacks, are null.
+        """Return every field by its name, as JSON data; NaN and infinity, which JSON lacks, are null.
 
         Raises:
-            ValueError: a field of your own result class that cannot be written as JSON.
+            ValueError: If a field of your own result class cannot be written as JSON.
         """
         fields = {}
         for field in dataclasses.fields(self):
@@ -66,12 +67,12 @@ class ProbeResult(ABC):
             except TypeError as error:
                 raise ValueError(
                     f"the field {field.name} of {type(self).__name__} must be numbers, text, arrays, or "
-                    f"lists or dicts of them, got {error}"
+                    f"lists or dicts of them, got {error}. Change the field"
                 ) from None
         return {"probe": self.probe, "schema_version": SCHEMA_VERSION, **fields}
 
     def numbers(self) -> dict[str, float | None]:
-        """The readings by name."""
+        """Return the readings by name."""
         return {name: getattr(self, name) for name in self.readings}
 
     _repr_html_ = html
@@ -87,7 +88,7 @@ def probe_result(cls: type[T]) -> type[T]:
 
 
 def number(value: float) -> float | None:
-    """A reading as a float; None for NaN, which means that there is nothing to measure.
+    """Return a reading as a float, or `None` for NaN, which means that there is nothing to measure.
 
     >>> number(0.5), number(float("nan"))
     (0.5, None)
@@ -96,10 +97,10 @@ def number(value: float) -> float | None:
 
 
 def _plain(value: object) -> Any:
-    """A value as JSON data.
+    """Return a value as JSON data.
 
     Raises:
-        TypeError: it cannot be written as JSON; the message is its type.
+        TypeError: If the value cannot be written as JSON; the message is its type.
     """
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
@@ -108,7 +109,7 @@ def _plain(value: object) -> Any:
     if isinstance(value, dict):
         plain = {str(key): _plain(item) for key, item in value.items()}
         if len(plain) < len(value):
-            raise TypeError(f"a dict with keys that are the same as text, {safe_repr(list(value))}")
+            raise TypeError(f"a dict with keys that are equal as text, {safe_repr(list(value))}")
         return plain
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

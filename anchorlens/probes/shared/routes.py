@@ -1,4 +1,4 @@
-"""Routes from key and anchors to the answer: the margin lost when a stage of a route is cut."""
+"""Routes from key and anchors to the answer: the loss of margin when a stage of a route is cut."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 N_ROUTE_SEQUENCES = 280
-"""Number of random sequences to average the routes over: twenty of each of the papers' trained pairs."""
+"""The number of random sequences for the average: twenty of each of the papers' trained pairs."""
 N_TO_CHOOSE = 28
-"""Number of these sequences, the first ones, that choose the border between early and late layers."""
+"""The number of first sequences that determine the border between early and late layers."""
 MOST_MEETINGS = 9
-"""Largest number of borders that are tried, evenly spread; every border in models of up to ten layers."""
+"""The largest number of borders to try, evenly spread; every border in models of up to ten layers."""
 CUTS_AT_ONCE = 15
-"""Largest number of cuts in one pass, which share one uncut copy of the sequences."""
+"""The largest number of cuts in one pass, which share one uncut copy of the sequences."""
 
 Edges = tuple[range, range, range]
-"""(layers, queries, keys): every edge from one of the keys to one of the queries, in all heads."""
+"""A group of edges (layers, queries, keys): every edge from a key to a query, in all heads."""
 
 
 def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str, dict[str, Edges]]:
-    """Route -> stage -> the edges of the stage: some stages are in early layers, the others in late ones.
+    """Return the edges of each stage of each route; a stage is in either early or late layers.
 
     Args:
-        anchors: positions of the anchors; the key stands before them.
+        anchors: the positions of the anchors, which follow the key.
         last: the last position.
-        n_layers: number of layers of the model.
-        late_from: the first of the late layers.
+        n_layers: the number of layers of the model.
+        late_from: the first late layer.
     """
     early, late = range(late_from), range(late_from, n_layers)
     key, n = range(anchors[0] - 1, anchors[0]), len(anchors)
@@ -60,12 +60,12 @@ class Routes:
     """The measurements of the routes."""
 
     baseline: float
-    """Mean margin when no later position attends to the key or an anchor."""
+    """The mean margin when no later position attends to the key or an anchor."""
     stages: dict[str, dict[str, float | None]]
-    """Route -> stage -> share of the margin above the baseline that is lost without it, 0..1; None unless the
-    margin is above 0 and above the baseline."""
+    """Route -> stage -> the fraction of the margin above the baseline that is lost without the stage, 0..1;
+    `None` unless the margin is above 0 and above the baseline."""
     late_from: dict[str, int]
-    """Route -> the first of its late layers."""
+    """Route -> the first late layer of the route."""
 
 
 def routes(
@@ -76,19 +76,18 @@ def routes(
     chain_length: int,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Routes:
-    """Measure how much of the margin is lost when each stage of a route is cut in all heads.
+    """Measure the fraction of the margin that is lost when each stage of a route is cut in all heads.
 
-    In two layers, early is layer 0 and late is layer 1. In deeper models the border between early and late
-    layers is chosen for each route so that its smallest share is largest, on the first `N_TO_CHOOSE`
-    sequences.
+    In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the border between early
+    and late layers maximises the smallest fraction of each route on the first `N_TO_CHOOSE` sequences.
 
     Args:
         model: a model of two layers or more whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
-        targets: the right answers.
-        key: position of the key; the anchors follow it and end before the last position.
-        chain_length: number of anchors.
-        patterns: attention patterns of later layers, see `hooks.cut_copies`.
+        targets: the correct answers.
+        key: the position of the key; the anchors follow the key and end before the last position.
+        chain_length: the number of anchors.
+        patterns: the attention patterns of later layers, see `hooks.cut_copies`.
     """
     n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
     meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
@@ -120,7 +119,7 @@ def shares(
     groups: Sequence[Edges],
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[float, Mapping[Edges, float | None]]:
-    """The baseline, and the share of the margin above it that is lost without each group of edges."""
+    """Compute the baseline, and the fraction of the margin above it that is lost without each group."""
     n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
     hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]
     groups = list(dict.fromkeys(groups))
@@ -144,7 +143,7 @@ def mean_margins(
     cuts: Sequence[Sequence[Edges]],
     patterns: Literal["frozen", "recomputed"],
 ) -> list[float]:
-    """Mean margin with nothing cut, then with each cut; a cut is one or several groups of edges."""
+    """Compute the mean margin without a cut, then with each cut; a cut is one or several groups of edges."""
     n_layers = model.cfg.n_layers
     begins = [min(layer for layers, *_ in groups for layer in layers) for groups in cuts]
     order = sorted(range(len(cuts)), key=begins.__getitem__)
@@ -155,7 +154,7 @@ def mean_margins(
     for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
-            for layer in range(n_layers):  # a cut has no copy of its own before its first layer
+            for layer in range(n_layers):  # a cut has no separate copy before its first layer
                 uncut = residual[: len(some_tokens)]
                 n_new = begun[layer] + 1 - len(residual) // len(uncut)
                 residual = torch.cat([residual, uncut.repeat(n_new, 1, 1)])
@@ -171,7 +170,7 @@ def mean_margins(
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
-    """Layer -> where each cut (one or several groups of edges) zeroes attention in all heads."""
+    """Return, for each layer, the mask of the attention that each cut zeroes in all heads."""
     masks = {
         layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
         for layer in range(n_layers)

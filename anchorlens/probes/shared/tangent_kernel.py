@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _MOST_GRADIENTS = 2**25
-"""Largest number of gradient elements held at once: 128 MiB in float32."""
+"""The largest number of gradient elements held at once: 128 MiB in float32."""
 
 
 def tangent_kernel(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], targets: Int[Tensor, " batch"]
 ) -> Float[np.ndarray, "batch batch"]:
-    """Empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
+    """Compute the empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
 
-    f is the logit of the target at the last position. Parameters are processed in groups, so that at most
-    128 MiB of gradients are held, or those of one matrix if it has more.
+    f is the logit of the target at the last position. Parameters are processed in groups, so that memory
+    holds at most 128 MiB of gradients, or the gradients of one larger matrix.
     """
     module = differentiated(model)
     device = device_of(model)
@@ -52,12 +52,12 @@ def tangent_kernel(
 
 
 def differentiated(model: HookedTransformer) -> nn.Module:
-    """The module to differentiate: the model itself, or the module that a TransformerBridge wraps."""
+    """Return the module to differentiate: the model, or the module that a TransformerBridge wraps."""
     return getattr(model, "original_model", model)
 
 
 def usable_state(module: nn.Module) -> dict[str, Tensor]:
-    """A module's parameters and buffers, usable by autograd even if it was built in inference mode."""
+    """Return a module's parameters and buffers, made usable by autograd after inference mode."""
     return {
         name: tensor.clone() if tensor.is_inference() else tensor.detach()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
@@ -65,14 +65,14 @@ def usable_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def is_matrix(name: str, tensor: Tensor) -> bool:
-    """Whether a parameter is a weight matrix, by HookedTransformer's names or a plain module's."""
+    """Return whether a parameter is a weight matrix, by the names of HookedTransformer or a plain module."""
     return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
         name.endswith("weight") and tensor.dim() == 2
     )
 
 
 def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:
-    """Group parameters in order, with at most `most` numbers in a group unless one parameter has more."""
+    """Group parameters in order, with at most `most` elements in a group unless one parameter has more."""
     groups: list[dict[str, Tensor]] = [{}]
     for name, parameter in parameters.items():
         if groups[-1] and sum(p.numel() for p in groups[-1].values()) + parameter.numel() > most:

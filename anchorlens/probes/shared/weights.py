@@ -1,4 +1,4 @@
-"""The weight matrices of a model as probes read them: heads merged."""
+"""The weight matrices of a model, with merged heads, as probes use them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
-    """Every weight matrix by its parameter name, with inputs as rows.
+    """Return every weight matrix by its parameter name, with inputs as rows.
 
-    W_Q is [d_model, n_heads * d_head], as are W_K and W_V (with n_key_value_heads if heads share keys and
-    values), and W_O is [n_heads * d_head, d_model]. A matrix that the model lacks (an MLP's in an
-    attention-only model) is left out; matrices of half precision are returned in float32.
+    W_Q, W_K and W_V are [d_model, n_heads * d_head]; W_K and W_V have n_key_value_heads if heads share keys
+    and values. W_O is [n_heads * d_head, d_model]. A matrix that the model lacks is left out, for example an
+    MLP matrix of an attention-only model. Matrices of half precision are returned in float32.
     """
     matrices = {"embed.W_E": model.W_E}
     if hasattr(model, "pos_embed"):  # a model with rotary positions has none
@@ -39,7 +39,7 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
 
 
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
-    """An MLP's matrices, by HookedTransformer's names if it has them; for a mixture of experts, all."""
+    """Yield an MLP's matrices by HookedTransformer's names, or all matrices of a mixture of experts."""
     named = {name: getattr(mlp, name, None) for name in ("W_in", "W_gate", "W_out")}
     if named["W_in"] is None:
         named = {name: weight for name, weight in mlp.named_parameters() if weight.dim() == 2}
@@ -47,12 +47,12 @@ def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def single(weight: Tensor) -> Tensor:
-    """A weight, converted to float32 if it has half precision."""
+    """Return a weight, converted to float32 if it has half precision."""
     return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
 
 
 def short_name(name: str) -> str:
-    """A parameter's name, shortened for pictures.
+    """Shorten a parameter's name for pictures.
 
     >>> short_name("blocks.0.attn.W_Q"), short_name("up2.0.weight")
     ('0.W_Q', 'up2.0')
@@ -63,5 +63,5 @@ def short_name(name: str) -> str:
 def merged_heads(
     weight: Float[Tensor, "head_index d_model d_head"],
 ) -> Float[Tensor, "d_model d_z"]:
-    """Heads side by side: [d_model, n_heads * d_head]."""
+    """Concatenate the heads: [d_model, n_heads * d_head]."""
     return rearrange(weight, "h m d -> m (h d)")

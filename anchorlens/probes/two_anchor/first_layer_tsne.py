@@ -1,4 +1,4 @@
-"""First-layer t-SNE: whether the last position has fused the anchors after one attention layer."""
+"""First-layer t-SNE: does the last position fuse the anchors in the first attention layer?"""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ class FirstLayerTSNE(ProbeResult):
     readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] The pairs from which the sequences are drawn; each is followed by its reverse."""
+    """[pair, chain_length] The pairs of the sequences; each pair is followed by its reversed pair."""
     labels: np.ndarray
-    """[sequence] Index of the pair of each sequence."""
+    """[sequence] The index of the pair of each sequence."""
     keys: np.ndarray
-    """[sequence] Key token of each sequence."""
+    """[sequence] The key token of each sequence."""
     vectors: np.ndarray
-    """[sequence, d_model] Residual stream of the last position after the first attention layer."""
+    """[sequence, d_model] The residual stream of the last position after the first attention layer."""
     points: np.ndarray
-    """[sequence, 2] Their t-SNE."""
+    """[sequence, 2] The t-SNE of the vectors."""
     silhouette_ordered: float | None
-    """Mean silhouette of the vectors with a label for each ordered pair, -1..1."""
+    """The mean silhouette of the vectors with a label for each ordered pair, -1..1."""
     silhouette_unordered: float | None
-    """The same with one label for a pair and its reverse: above 0 where anchors are fused first."""
+    """The mean silhouette with one label for a pair and its reversed pair, -1..1: above 0 if the first layer
+    fuses the anchors."""
     perplexity: float
-    """Perplexity of the t-SNE."""
+    """The perplexity of the t-SNE."""
     seed: int
-    """Seed of the sequences and the t-SNE."""
+    """The seed of the sequences and the t-SNE."""
 
     def headline(self) -> str:
-        """Both silhouettes."""
+        """Return both silhouettes as text."""
         if self.silhouette_unordered is None:
             return "too few sequences for a silhouette"
         return (
@@ -59,7 +60,7 @@ class FirstLayerTSNE(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """The t-SNE, a pair and its reverse in one colour."""
+        """Plot the t-SNE, with a pair and its reversed pair in one colour."""
         title = "Last position after attention 0, t-SNE"
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
@@ -75,25 +76,26 @@ def first_layer_tsne(
 ) -> FirstLayerTSNE:
     """Measure and draw how well the last position separates anchor pairs after one attention layer.
 
-    Sequences are drawn with random keys, positions and noise from the pairs of different anchors; the
-    vector is `hook_resid_mid` of layer 0 at the last position.
+    Sequences are drawn with random keys, positions and noise from the pairs of different anchors. The vector
+    is `hook_resid_mid` of layer 0 at the last position.
 
-    Limitations: The probe does not detect anchors that a later layer brings together. It does not show
-    whether the answer uses them.
+    Limitations: The probe does not detect a fusion of the anchors in a later layer. It does not show whether
+    the answer uses the anchors.
 
     Args:
-        model: any HookedTransformer; it is only read.
-        task: gives the sequences.
-        n_sequences: number of sequences, >= 1 (10,000 in the paper, about a minute of t-SNE).
-        perplexity: perplexity of the t-SNE, below `n_sequences`.
-        seed: seed of the sequences and the t-SNE.
+        model: a HookedTransformer; the probe does not change it.
+        task: the task, which defines the sequences.
+        n_sequences: the number of sequences, >= 1 (10,000 in the paper, about a minute of t-SNE).
+        perplexity: the perplexity of the t-SNE, below `n_sequences`.
+        seed: the seed of the sequences and the t-SNE.
 
     Returns:
-        A t-SNE, and silhouettes by ordered and unordered pair, -1..1: clearly above 0 where the first
-        layer brings the anchors together, as the symmetric solution does; about 0 or below otherwise.
+        A t-SNE, and silhouettes by ordered and unordered pair, -1..1. The silhouettes are clearly above 0 if
+        the first layer brings the anchors together, as in the symmetric solution, and about 0 or below
+        otherwise.
 
     Raises:
-        ValueError: a number out of range, activations that are not finite, or a model too small for
+        ValueError: If an option is out of range, activations are not finite, or the model is too small for
             the task.
 
     Example:

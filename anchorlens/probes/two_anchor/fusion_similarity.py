@@ -1,4 +1,4 @@
-"""Fusion similarity: whether inputs with equal targets are similar at the last position."""
+"""Fusion similarity: are inputs with equal targets similar at the last position?"""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
-"""Anchor pairs that the paper compares since they reach equal targets (arXiv 2405.05409, figure 4)."""
+"""The anchor pairs that the paper compares because they reach equal targets (arXiv 2405.05409, figure 4)."""
 
 
 @probe_result
 class FusionSimilarity(ProbeResult):
-    """Cosines of the last position's residual stream after the last attention layer, for two anchor pairs."""
+    """The cosines of the last position's residual stream after the last attention layer, for anchor pairs."""
 
     probe: ClassVar[str] = "fusion_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
     keys: np.ndarray
-    """[key] The keys used with both pairs, as x with the first and as y with the second."""
+    """[key] The keys used with both pairs: x with the first pair, and y with the second pair."""
     comparisons: np.ndarray
-    """[comparison, 2, chain_length] The two anchor pairs compared."""
+    """[comparison, 2, chain_length] The two anchor pairs of each comparison."""
     targets: np.ndarray
-    """[comparison, 2, key] Their inferential targets."""
+    """[comparison, 2, key] The inferential targets of the two pairs."""
     cosines: np.ndarray
-    """[comparison, key, key] Cosine of (x; first pair) and (y; second pair), -1..1."""
+    """[comparison, key, key] The cosine of (x; first pair) and (y; second pair), -1..1."""
     centred_cosines: np.ndarray
-    """The same after subtracting the mean vector of both pairs."""
+    """[comparison, key, key] The cosines after subtracting the mean vector of both pairs."""
     gaps: np.ndarray
-    """[comparison] Mean cosine of inputs with equal targets minus that of inputs with different targets; NaN
-    where all targets are equal or all are different."""
+    """[comparison] The mean cosine of inputs with equal targets minus the mean cosine of inputs with
+    different targets; NaN if all targets are equal or all are different."""
     centred_gaps: np.ndarray
-    """The same for the centred cosines."""
+    """[comparison] The gaps of the centred cosines."""
     gap: float | None
-    """Mean of `gaps`; None where all are NaN."""
+    """The mean of `gaps`; `None` if all gaps are NaN."""
     centred_gap: float | None
-    """Mean of `centred_gaps`: above 0 where inputs with equal targets are similar."""
+    """The mean of `centred_gaps`: above 0 if inputs with equal targets are similar."""
     nearest_same: float | None
-    """Share of the inputs of first pairs whose most similar input among their second pairs has the same
-    target, 0..1. Only inputs with a partner of this kind count; None without such inputs."""
+    """The proportion of first-pair inputs whose most similar second-pair input has the same target, 0..1.
+    Only inputs with a partner of equal target count; `None` without such inputs."""
     layer: int
     """The last layer, from 0."""
 
     def headline(self) -> str:
-        """The centred gap."""
+        """Return the centred gap as text."""
         if self.centred_gap is None:
             return "the compared pairs reach no equal target on these keys"
         return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Centred cosines of each comparison; cells of equal targets are boxed."""
+        """Plot the centred cosines of each comparison, with boxes around cells of equal targets."""
         compared = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
         return key_cosines(
             [str(key) for key in self.keys],
@@ -80,7 +80,9 @@ class FusionSimilarity(ProbeResult):
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """The paper's comparisons with the task's first three anchors; with two anchors, a pair and its reverse.
+    """Return the paper's comparisons with the task's first three anchors.
+
+    With two anchors, the comparison is a pair with its reversed pair.
 
     >>> default_comparisons(AnchorTask())
     (((3, 3), (2, 2)), ((1, 2), (1, 3)))
@@ -97,7 +99,7 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every unseen pair with every pair trained on the composition: are inputs with equal targets similar?
+    """Compare every unseen pair with every pair trained on the composition.
 
     >>> unseen_comparisons(AnchorTask())[:2]
     (((3, 4), (1, 1)), ((3, 4), (1, 2)))
@@ -106,7 +108,7 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
 
 
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every pair trained on the composition with every other such pair except its reverse.
+    """Compare every two pairs trained on the composition, except a pair and its reversed pair.
 
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
@@ -118,7 +120,7 @@ def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Every unseen pair with its reverse, each two pairs once.
+    """Compare every unseen pair with its reversed pair, once for each two pairs.
 
     >>> mirror_comparisons(AnchorTask())
     (((3, 4), (4, 3)),)
@@ -142,25 +144,25 @@ def fusion_similarity(
     LayerNorm in `postnorm`), before the last MLP.
 
     Limitations: The probe does not detect a model whose last MLP combines separate codes for g and the second
-    anchor, above all one-hot codes: before that MLP, inputs with equal targets are not similar. It does not
-    show whether the model uses a similarity, since it ablates nothing.
+    anchor, above all one-hot codes. Before that MLP, inputs with equal targets are not similar. The probe
+    does not show whether the model uses a similarity, since it ablates nothing.
 
     Args:
-        model: any HookedTransformer; it is only read.
-        task: gives the anchors, their functions and the sequence.
-        comparisons: two anchor pairs each; (3,3) with (2,2) and (1,2) with (1,3) as in the paper.
-            `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)` give other
-            useful ones.
-        keys: keys of both pairs; 30..40, or the middle eleven of the task's number tokens.
-        key_position: position of the key token; 2 as in the papers.
+        model: a HookedTransformer; the probe does not change it.
+        task: the task, which defines the anchors, their functions and the sequence.
+        comparisons: the compared anchor pairs. Default: (3,3) with (2,2) and (1,2) with (1,3), as in the
+            paper. `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)`
+            return other useful comparisons.
+        keys: the keys of both pairs. Default: 30..40, or the middle eleven of the task's number tokens.
+        key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        Cosines, and for each comparison the gap between equal and different targets: above 0 where key and
-        anchors have been fused into what the target depends on.
+        The cosines, and for each comparison the gap between equal and different targets. The gap is above 0
+        if the model has fused key and anchors into a value that determines the target.
 
     Raises:
-        ValueError: a pair, key or position that the task does not have, activations that are not
-            finite, or a model too small for the task.
+        ValueError: If a pair, key or position is invalid for the task, activations are not finite, or the
+            model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -177,7 +179,10 @@ def fusion_similarity(
     except (TypeError, ValueError):
         chains = []
     if not chains:
-        raise ValueError(f"comparisons must be pairs of anchor pairs, got {safe_repr(comparisons)}")
+        raise ValueError(
+            f"comparisons must be pairs of anchor pairs, got {safe_repr(comparisons)}. Give for example "
+            "[((1, 2), (1, 3))]"
+        )
     chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
     different = list(dict.fromkeys(chains))
     rows = [chain for chain in different for _ in chosen]
@@ -207,12 +212,12 @@ def fusion_similarity(
 
 
 def _nearest_same(chains: list[tuple[int, ...]], cosines: np.ndarray, same: np.ndarray) -> float | None:
-    """Share of the inputs of first pairs whose most similar input among their second pairs has their target.
+    """Return the proportion of first-pair inputs whose most similar second-pair input has the same target.
 
     Args:
-        chains: first and second pair of every comparison, alternating.
-        cosines: [comparison, key, key].
-        same: [comparison, key, key] Whether the targets are equal.
+        chains: the first and second pair of every comparison, alternating.
+        cosines: the cosines, [comparison, key, key].
+        same: the mask of equal targets, [comparison, key, key].
     """
     right: list[bool] = []
     for first in dict.fromkeys(chains[::2]):

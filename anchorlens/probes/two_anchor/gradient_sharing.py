@@ -1,4 +1,4 @@
-"""Gradient sharing: whether the same weights answer trained pairs that share no anchor."""
+"""Gradient sharing: do the same weights answer trained pairs that share no anchor?"""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")
-"""What two pairs have in common: no anchor, some anchor, or all anchors in reverse order."""
+"""The relations of two pairs: they share no anchor, some anchor, or all anchors in reverse order."""
 
 
 @probe_result
 class GradientSharing(ProbeResult):
-    """Cosines between the gradients of the trained pairs, in three parts of the model."""
+    """The cosines between the gradients of the trained pairs, in three parts of the model."""
 
     probe: ClassVar[str] = "gradient_sharing"
     readings: ClassVar[tuple[str, ...]] = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
     pairs: np.ndarray
-    """[pair, anchor] The trained pairs that are compared."""
+    """[pair, anchor] The compared trained pairs."""
     parts: tuple[str, ...]
-    """Parts of the model: the embedding, the last attention and the last MLP, where there is one."""
+    """The parts of the model: the embedding, the last attention and, if the model has one, the last MLP."""
     cosines: np.ndarray
-    """[part, pair, pair] Cosine of the gradients of two pairs, -1..1; NaN where one is zero."""
+    """[part, pair, pair] The cosine of the gradients of two pairs, -1..1; NaN if a gradient is zero."""
     relations: np.ndarray
-    """[pair, pair] 0 where two pairs share no anchor, 1 where they share some, 2 where they are a pair
-    and its reverse, -1 on the diagonal."""
+    """[pair, pair] The relation of two pairs: 0 = the pairs share no anchor, 1 = they share an anchor, 2 =
+    they are a pair and its reversed pair, -1 = the diagonal."""
     means: np.ndarray
-    """[part, 3] Mean cosine over two pairs that share no anchor, that share some, and that are a pair and its
-    reverse; NaN without such pairs."""
+    """[part, 3] The mean cosine over two pairs of each relation: no common anchor, a common anchor, and a
+    pair with its reversed pair; NaN without such pairs."""
     sharing: float | None
-    """Geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0: large where
-    the same weights decode the target of every pair, as in Phase 3."""
+    """The geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0. The
+    mean is large if the same weights decode the target of every pair, as in Phase 3."""
     mlp_sharing: float | None
-    """Mean cosine in the last MLP over two pairs that share no anchor."""
+    """The mean cosine in the last MLP over two pairs that share no anchor."""
     attention_sharing: float | None
-    """The same in the last attention."""
+    """The mean cosine in the last attention over two pairs that share no anchor."""
     order_blindness: float | None
-    """Mean cosine of a pair and its reverse in the embedding: near 1 where the model ignores the order of two
-    anchors."""
+    """The mean cosine of a pair and its reversed pair in the embedding: near 1 if the model ignores the order
+    of two anchors."""
     n_sequences: int
-    """Inputs of each pair."""
+    """The number of inputs of each pair."""
     seed: int
-    """Seed from which keys, positions and noise were drawn."""
+    """The seed of the keys, positions and noise."""
 
     def headline(self) -> str:
-        """How far pairs without a common anchor share their gradients."""
+        """Describe the agreement of gradients between pairs without a common anchor."""
         if self.attention_sharing is None:
             return "no two trained pairs of this task share no anchor"
         parts = f"{self.attention_sharing:.2f} in the last attention"
@@ -66,7 +66,7 @@ class GradientSharing(ProbeResult):
         return f"pairs without a common anchor share {parts} (cosine of gradients)"
 
     def plot(self) -> go.Figure:
-        """Cosines of every two pairs, ordered by the first anchor, with a panel for each part."""
+        """Plot the cosines of every two pairs, ordered by the first anchor, with a panel for each part."""
         names = [", ".join(map(str, pair)) for pair in self.pairs.tolist()]
         return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
 
@@ -77,31 +77,32 @@ def gradient_sharing(
 ) -> GradientSharing:
     """Measure whether the same weights answer trained pairs that share no anchor.
 
-    G(p) is the gradient of log p(target - 1) - log p(target), mean over trained inputs of the pair p: the
-    change of weights that moves the answer of p to the number below. All pairs have the same keys, positions
-    and noise, so only the anchors differ. A model that composes decodes the targets of all pairs by the same
-    weights, so the gradients of pairs without a common anchor point in the same direction. A model that has
-    learnt each pair as a whole uses separate weights for each pair, and the gradients are orthogonal.
+    G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
+    G(p) is the change of weights that moves the answer of p to the next smaller number. All pairs have the
+    same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets of
+    all pairs by the same weights, so the gradients of pairs without a common anchor point in the same
+    direction. A model that has learnt each pair as a whole uses separate weights for each pair, and the
+    gradients are orthogonal.
 
     The probe does not use unseen pairs.
 
-    Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor): two pairs
-    without a common anchor never share such neurons, so a compiled composer has the value 0. It does not show
-    how the model computes the target if pairs share the weights that decode it.
+    Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor). Two pairs
+    without a common anchor never share these neurons, so a compiled composer has the value 0. The probe does
+    not show how the model computes the target if pairs share the weights that decode it.
 
     Args:
-        model: any HookedTransformer; it is only read, and its gradients are unchanged.
-        task: gives the trained pairs, their inputs and targets. At most 64 pairs are compared, or as many as
-            fit into 256 MiB of gradients; if there are more, they are drawn at random.
-        n_sequences: inputs of each pair, >= 1.
-        seed: seed of the keys, positions and noise, and of the draw of pairs.
+        model: a HookedTransformer; the probe changes neither the model nor its gradients.
+        task: the task, which defines the trained pairs, their inputs and targets. At most 64 pairs are
+            compared, or as many as fit into 256 MiB of gradients; a random sample replaces more pairs.
+        n_sequences: the number of inputs of each pair, >= 1.
+        seed: the seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        Cosines, -1..1, by part and two pairs, and their means by what two pairs have in common.
+        The cosines, -1..1, by part and two pairs, and their means by the relation of two pairs.
 
     Raises:
-        ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
-            of range.
+        ValueError: If the model lacks HookedTransformer's parameters or is too small for the task, or an
+            option is out of range.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,4 +1,4 @@
-"""Information flow: which attention edges carry the key and the anchors to the answer, and by which route."""
+"""Information flow: which attention edges and which route carry the key and the anchors to the answer?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class InformationFlow(ProbeResult):
-    """Attention along every edge of one sequence, the effect of each edge on the answer, and the routes."""
+    """The attention along every edge of one sequence, the effects of edges, and the route scores."""
 
     probe: ClassVar[str] = "information_flow"
     readings: ClassVar[tuple[str, ...]] = (
@@ -40,55 +40,57 @@ class InformationFlow(ProbeResult):
         "margin",
     )
     tokens: np.ndarray
-    """[pos] The sequence that is drawn."""
+    """[pos] The drawn sequence."""
     key_position: int
-    """Position of the key token; the anchors follow it."""
+    """The position of the key token, which the anchors follow."""
     chain_length: int
-    """Anchors in a sequence."""
+    """The number of anchors in a sequence."""
     answer: int
-    """The model's answer to this sequence, a token."""
+    """The model's answer to the drawn sequence, a token."""
     target: int
-    """The target that the task trains for it; for an unseen pair, the composition."""
+    """The trained target of the drawn sequence; for an unseen pair, the composition."""
     attention: np.ndarray
-    """[layer, head_index, query_pos, key_pos] After the softmax, 0..1, of the drawn sequence."""
+    """[layer, head_index, query_pos, key_pos] The attention after the softmax, 0..1, of the drawn
+    sequence."""
     patterns: str
-    """Attention patterns of later layers when an edge is cut: `frozen`, as without the cut (direct effects),
-    or `recomputed` (total effects)."""
+    """The attention patterns of later layers when an edge is cut: `frozen`, as without the cut (direct
+    effects), or `recomputed` (total effects)."""
     effects: np.ndarray | None
-    """[layer, head_index, query_pos, key_pos] Mean drop of the target's logit margin when that edge alone
-    is zeroed, in logits; above 0 = the edge helps. None where it was not requested."""
+    """[layer, head_index, query_pos, key_pos] The mean drop of the target's logit margin when the edge alone
+    is zeroed, in logits; above 0 = the edge helps. `None` if not requested."""
     merged_effects: np.ndarray | None
-    """[layer, query_pos, key_pos] The same with the edge zeroed in all heads at once; None where it was not
+    """[layer, query_pos, key_pos] The mean drop with the edge zeroed in all heads at once; `None` if not
     requested."""
     margin: float | None
-    """Mean margin without a cut: logit of the target minus the largest other logit."""
+    """The mean margin without a cut: the logit of the target minus the largest other logit."""
     baseline: float | None
-    """Mean margin when no later position attends to the key or an anchor, so their content is lost."""
+    """The mean margin when no later position attends to the key or an anchor, so their content is lost."""
     stages: dict[str, dict[str, float | None]]
-    """Route -> stage -> share of the margin above the baseline that is lost, 0..1, when its edges are cut in
-    all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one may be enough),
-    `anchor 1 to last`, `anchor 2 to last` late. `symmetric`: `anchor 1 to last`, `anchor 2 to last` early,
-    `key to last` late. `gathered`: `key to anchors`, `anchor 1 to later anchors` early, `anchor 2 to last`
-    late. None where there is no margin to lose; empty where routes were not requested."""
+    """Route -> stage -> the fraction of the margin above the baseline that is lost, 0..1, when the stage's
+    edges are cut in all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one
+    anchor may be enough), `anchor 1 to last`, `anchor 2 to last` late. `symmetric`: `anchor 1 to last`,
+    `anchor 2 to last` early, `key to last` late. `gathered`: `key to anchors`, `anchor 1 to later anchors`
+    early, `anchor 2 to last` late. A fraction is `None` if the model has no margin to lose. The dict is
+    empty if routes were not requested."""
     late_from: dict[str, int]
-    """Route -> the first of its late layers: 1 in a model of two layers; in deeper models the one that gives
-    the largest score."""
+    """Route -> the first late layer of the route: 1 in a model of two layers; in deeper models, the layer
+    with the largest score."""
     inferential_route: float | None
-    """Smallest share of its stages: 1 = cutting any stage loses the whole margin, 0 = one stage is not
-    needed."""
+    """The smallest fraction over the stages of the inferential route: 1 = a cut of any stage loses the whole
+    margin, 0 = one stage is not needed."""
     symmetric_route: float | None
-    """The same for the symmetric route."""
+    """The smallest fraction over the stages of the symmetric route."""
     gathered_route: float | None
-    """The same for the route on which everything is gathered at the last anchor."""
+    """The smallest fraction over the stages of the route that gathers key and anchors at the last anchor."""
     n_sequences: int
-    """Number of sequences that the effects are averaged over."""
+    """The number of sequences over which the effects are averaged."""
     n_route_sequences: int
-    """Number of sequences that margin, baseline and stages are averaged over."""
+    """The number of sequences over which margin, baseline and stages are averaged."""
     seed: int
-    """Seed from which those sequences were drawn."""
+    """The seed of the sequences."""
 
     def headline(self) -> str:
-        """The route scores."""
+        """Return the route scores as text."""
         if self.margin is None:
             return "attention only; effects were not requested"
         if not self.stages:
@@ -101,10 +103,12 @@ class InformationFlow(ProbeResult):
         )
 
     def plot(self, head: int | None = None) -> go.Figure:
-        """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge.
+        """Plot layers as rows of tokens and attention as lines.
+
+        The width is the attention; the colour is the fraction of the margin that is lost without the edge.
 
         Args:
-            head: the head whose edges are drawn; None for all heads merged (mean attention).
+            head: the head whose edges are drawn. Default: all heads merged (mean attention).
         """
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
@@ -146,26 +150,28 @@ def information_flow(
     n_sequences: int = 8,
     seed: int = 0,
 ) -> InformationFlow:
-    """Measure which attention edges the answer needs, and which route it takes.
+    """Measure which attention edges the answer needs, and which route the information takes.
 
     The picture shows one sequence. Effects and routes are means over random sequences of trained pairs with
     their trained targets, with key and anchors at the same positions. The effect of an edge is the drop of
     the target's logit margin when that single edge is zeroed after the softmax, without renormalising. In
-    the last layer only the last position's edges can reach the answer; the other effects are 0.
+    the last layer, only the last position's edges can reach the answer; the other effects are 0.
 
-    A stage's share is the margin lost when the stage is cut, over the margin above the baseline. The score
-    of a route is the smallest share of its stages:
+    The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
+    baseline. The score of a route is the smallest fraction over its stages:
 
-    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late ones;
-    - symmetric: each anchor to the last position early, the key to it late;
-    - gathered: the key to the anchors and each anchor to later anchors early, the last anchor to the last
-      position late.
+    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late
+    layers; - symmetric: each anchor to the last position in early layers, the key to the last position in
+    late layers; - gathered: the key to the anchors and each anchor to later anchors in early layers, the
+    last anchor to the
+      last position in late layers.
 
-    `key to anchors` is cut to all anchors at once: one anchor that has the key is enough, and if two have it,
-    either may replace the other. In two layers, early is the first and late the second. In deeper models the
-    border lies where the route scores most (at most nine borders are tried), so early and late are always
-    different layers. A model scores 0 on all three routes if it uses another way, for example over a noise
-    position, or two ways of which each is enough.
+    `key to anchors` is cut to all anchors at once: one anchor that has the key is enough, and of two anchors
+    with the key, either may replace the other. In a model of two layers, the first layer is early and the
+    second layer is late. In deeper models, the border has the largest score of the route (at most nine
+    borders are tried), so early and late are always different layers. A model has the score 0 on all three
+    routes if it uses another route, for example over a noise position, or two routes of which each is
+    enough.
 
     Limitations: The probe does not show what an edge carries: a table of pairs and a composition over the
     same edges have the same scores. It does not detect a route other than these three; all scores are then 0,
@@ -173,28 +179,30 @@ def information_flow(
     patterns, it does not detect edges that only affect where later layers attend.
 
     Args:
-        model: any HookedTransformer of two layers or more whose attention hooks are alive.
-        task: defines the sequences and their targets.
-        tokens: the sequence, [pos]; of several, [sequence, pos], the first is drawn and the means are over
-            all of them. The papers' [35, 63, x, 1, 2, ...] where None.
-        effects: `head`: effects of each edge in each head and in all heads at once; `merged`: only in all
+        model: a HookedTransformer of two layers or more whose attention hooks are alive.
+        task: the task, which defines the sequences and their targets.
+        tokens: one sequence, [pos], or several, [sequence, pos]. The first sequence is drawn, and the means
+            are over all sequences. Default: the papers' [35, 63, x, 1, 2, ...].
+        effects: `head`: the effects of each edge in each head and in all heads at once; `merged`: only in all
             heads at once, which divides the cost by the number of heads; `routes`: margin and routes without
             the effects of edges; `margin`: the margin alone; None: the attention alone (`margin` and None
             also work on models whose hooks cannot be edited).
-        patterns: attention patterns of later layers when an edge is cut. `frozen`: as without the cut, which
-            measures what the edge itself carries (direct effect, path patching); `recomputed`: computed from
-            the changed values (total effect), so cutting an early edge may change where they attend.
-        n_sequences: number of random sequences that the effects are averaged over, >= 1; the routes, which
-            cost little, use 280.
-        seed: seed of those sequences.
+        patterns: the attention patterns of later layers when an edge is cut. `frozen`: as without the cut,
+            which measures what the edge itself carries (direct effect, path patching); `recomputed`: computed
+            from the changed values (total effect), so a cut of an early edge may change the later attention.
+        n_sequences: the number of random sequences over which the effects are averaged, >= 1; the routes,
+            which cost little, use 280.
+        seed: the seed of the random sequences.
 
     Returns:
-        Attention, effects in logits per head and merged, and three scores, 0..1: 1 = the answer is lost when
-        any stage of that route is cut, 0 = one of its stages is not needed.
+        The attention (0..1), the effects in logits (by head and merged), and the scores of three routes,
+        0..1. Score 1: the answer is lost when any stage of the route is cut. Score 0: the answer does not
+        need one of the stages.
 
     Raises:
-        ValueError: tokens that are not a sequence of the task, a model of one layer, the last anchor at
-            the last position (where it attends to itself), a dead hook, or a model too small for the task.
+        ValueError: If tokens are not a sequence of the task, the model has one layer, the last anchor is at
+            the last position (where it attends to itself), a hook is dead, or the model is too small for the
+            task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -213,8 +221,8 @@ def information_flow(
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
         raise ValueError(
-            f"the last anchor must not stand at the last position, {task.seq_len - 1}, which answers and "
-            "sees itself; move key and anchors forward"
+            f"the last anchor must be before the last position, got position {task.seq_len - 1}. Move key "
+            "and anchors forward"
         )
     n_layers = model.cfg.n_layers
     found = hooks.read(model, given[:1], [(layer, hooks.PATTERN) for layer in range(n_layers)])
@@ -237,7 +245,7 @@ def information_flow(
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
-            raise ValueError(f"{error}; effects=None draws the attention alone") from None
+            raise ValueError(f"{error}. Use effects=None to draw the attention alone") from None
         if effects != "routes":
             parts |= _edge_effects(
                 model, batch, _targets(task, batch, key), patterns, each_head=effects == "head"
@@ -270,7 +278,7 @@ def _edge_effects(
     *,
     each_head: bool,
 ) -> dict[str, np.ndarray]:
-    """The drop of the margin without each edge, in all heads at once, and in each head if asked for."""
+    """Compute the drop of the margin without each edge, in all heads at once or also in each head."""
     merged = drops(model, tokens, targets, merged=True, patterns=patterns)
     found = {"merged_effects": merged[:, 0].numpy()}
     if each_head:
@@ -286,7 +294,7 @@ def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | 
 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
-    """The target that the task trains for each sequence; for an unseen pair, the composition."""
+    """Return the trained target of each sequence; for an unseen pair, the composition."""
     anchors = tokens[:, key + 1 : key + 1 + task.chain_length]
     trials = Trials(anchors.numpy(), tokens[:, key].numpy(), np.full(len(tokens), key))
     return torch.from_numpy(task.targets(trials))

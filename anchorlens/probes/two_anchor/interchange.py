@@ -1,4 +1,4 @@
-"""Interchange interventions: does one location of the model hold g(x; a1), so that swapping it swaps g?"""
+"""Interchange interventions: does the exchange of one location's activation exchange g(x; a1)?"""
 
 from __future__ import annotations
 
@@ -25,46 +25,48 @@ if TYPE_CHECKING:
 
 @probe_result
 class Interchange(ProbeResult):
-    """Interchange accuracy of every location: how often the answer follows the swapped g(x; a1)."""
+    """The interchange accuracy of every location: how often the answer follows the exchanged g(x; a1)."""
 
     probe: ClassVar[str] = "interchange"
     readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
     sites: tuple[str, ...]
-    """Hook names of the activations that are swapped, in the order of a block."""
+    """The hook names of the exchanged activations, in the order of a block."""
     accuracies: np.ndarray
-    """[kind, site, layer, pos] Interchange accuracy, 0..1: share of the inputs whose answer becomes that of
-    the composed rule, for the kinds `unequal` (another g, and the swapped pair is trained), `equal` (the
-    same g, so the answer should stay) and `unseen` (another g, and the swapped pair is never trained). NaN
-    where the task has no such inputs."""
+    """[kind, site, layer, pos] The interchange accuracy, 0..1: the proportion of the inputs whose answer
+    becomes the composition's answer. The kinds are `unequal` (another g, and the exchanged pair is
+    trained), `equal` (equal g, so the answer should not change) and `unseen` (another g, and the exchanged
+    pair is never trained). NaN if the task has no inputs of the kind."""
     of_source: np.ndarray
-    """[site, layer, pos] Share of the `unequal` inputs whose answer becomes the source's own, as it does if
-    the location holds key and anchors together."""
+    """[site, layer, pos] The proportion of the `unequal` inputs whose answer becomes the source's answer,
+    as for a location that contains key and anchors together."""
     site: str
-    """Hook name of the best location: the largest accuracy of `unequal` on the first half of the inputs."""
+    """The hook name of the best location, by the accuracy of `unequal` on the first half of the inputs."""
     layer: int
-    """Layer of that location."""
+    """The layer of the best location."""
     position: int
-    """Position of that location."""
+    """The position of the best location."""
     accuracy: float | None
-    """Accuracy of `unequal` at that location on the other half: near 1 where it holds g(x; a1), or key and
-    first anchor, and the rest of the model computes the answer from it."""
+    """The accuracy of `unequal` at the best location on the other half: near 1 if the location contains
+    g(x; a1), or key and first anchor, and the rest of the model computes the answer from the location."""
     unseen_accuracy: float | None
-    """The same for `unseen`: near 1 where the rest of the model applies the rule to untrained pairs too."""
+    """The accuracy of `unseen` at the best location: near 1 if the rest of the model also applies the rule to
+    untrained pairs."""
     equal_accuracy: float | None
-    """The same for `equal`: near 1 where the answer depends on that location through g alone."""
+    """The accuracy of `equal` at the best location: near 1 if the answer depends on the location through g
+    alone."""
     elsewhere: float | None
-    """Control: the largest accuracy of `unequal` at a noise token's position; near 0."""
+    """The control: the largest accuracy of `unequal` at a noise token's position; near 0."""
     key_position: int
-    """Position of the key token; the anchors follow it."""
+    """The position of the key token, which the anchors follow."""
     chain_length: int
-    """Anchors in a sequence."""
+    """The number of anchors in a sequence."""
     n_sequences: int
-    """Inputs of each kind; half of them are used to choose the location."""
+    """The number of inputs of each kind; half of the inputs determine the best location."""
     seed: int
-    """Seed of the inputs."""
+    """The seed of the inputs."""
 
     def headline(self) -> str:
-        """The best location and its accuracies."""
+        """Return the best location and its accuracies as text."""
         if self.accuracy is None:
             return "nothing to swap: no two trained pairs of this task can be interchanged"
         unseen = "" if self.unseen_accuracy is None else f", {self.unseen_accuracy:.2f} to an unseen pair"
@@ -74,7 +76,7 @@ class Interchange(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Interchange accuracy by location, a panel for each kind, and one for the source's own answer."""
+        """Plot the interchange accuracy by location, for each kind and for the source's answer."""
         titles = ("another g", "equal g", "unseen pair")
         panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
         return place_map(
@@ -95,33 +97,33 @@ def interchange(
     key_position: int | None = None,
     seed: int = 0,
 ) -> Interchange:
-    """Swap the activation of one location between two inputs, and measure if the answer follows the rule.
+    """Exchange the activation of one location between two inputs, and measure if the answer follows the rule.
 
-    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. If a location
-    holds g, copying its activation from the run of a source input into that of a base input must give the
-    answer of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition,
-    keys trained at that position, and separate noise; the expected answer differs from all that could be
-    mistaken for it (see `interchanges`). Accuracy near 1 for `unequal` says that the location holds key and
-    first anchor in some form; for `equal`, that the answer depends on the location through g alone; for
-    `unseen`, that the rest of the model applies the rule.
+    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. Suppose that a
+    location contains g. A copy of its activation from the run of a source input into the run of a base input
+    must then give the answer of (the source's g, the base's other anchors). Both inputs have pairs trained on
+    the composition, keys trained at the position, and separate noise. The expected answer differs from the
+    answers with which it could be confused (see `interchanges`). An accuracy near 1 for `unequal` shows that
+    the location contains key and first anchor in some form. For `equal`, it shows that the answer depends on
+    the location through g alone. For `unseen`, it shows that the rest of the model applies the rule.
 
     Limitations: The probe does not detect g(x; a) that is spread over several locations. It does not show the
-    form in which a location holds g(x; a): a table of (key, first anchor) also has accuracy 1, and only
-    `unseen_accuracy` separates the two. It measures one position of the key.
+    form in which a location contains g(x; a): a table of (key, first anchor) also has accuracy 1, and only
+    `unseen_accuracy` separates the two. The probe measures one position of the key.
 
     Args:
-        model: any HookedTransformer whose residual hooks are alive.
-        task: gives the inputs.
-        n_sequences: inputs of each kind, >= 2.
-        key_position: position of the key token; 2 as in the papers.
-        seed: seed of the inputs.
+        model: a HookedTransformer whose residual hooks are alive.
+        task: the task, which defines the inputs.
+        n_sequences: the number of inputs of each kind, >= 2.
+        key_position: the position of the key token. Default: 2, as in the papers.
+        seed: the seed of the inputs.
 
     Returns:
-        Interchange accuracy, 0..1, by kind, site, layer and position; the best location, chosen on one half
-        of the inputs, and its accuracies on the other.
+        The interchange accuracy, 0..1, by kind, site, layer and position; the best location, chosen on one
+        half of the inputs, and its accuracies on the other half.
 
     Raises:
-        ValueError: a dead hook, a number out of range, or a model too small for the task.
+        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,4 +1,4 @@
-"""Masking the key token: whether the answers still separate anchor pairs, and a pair from its reverse."""
+"""Masking the key token: do the answers still separate anchor pairs, and a pair from its reversed pair?"""
 
 from __future__ import annotations
 
@@ -30,41 +30,42 @@ if TYPE_CHECKING:
 
 @probe_result
 class MaskKeyToken(ProbeResult):
-    """Answers with the key token masked, for every pair of different anchors."""
+    """The answers with the key token masked, for every pair of different anchors."""
 
     probe: ClassVar[str] = "mask_key_token"
     readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] The anchors; each pair is followed by its reverse."""
+    """[pair, chain_length] The anchors; each pair is followed by its reversed pair."""
     labels: np.ndarray
-    """[sequence] Index of the pair of each sequence."""
+    """[sequence] The index of the pair of each sequence."""
     logits: np.ndarray
-    """[sequence, d_vocab] Logits at the last position, with the key token masked."""
+    """[sequence, d_vocab] The logits at the last position, with the key token masked."""
     points: np.ndarray | None
-    """[sequence, 2] Their joint t-SNE; None where it was not requested."""
+    """[sequence, 2] The joint t-SNE of the logits; `None` if not requested."""
     silhouette_ordered: float | None
-    """Mean silhouette of the logits with a label for each ordered pair, -1..1; 1 = a tight cluster each."""
+    """The mean silhouette of the logits with a label for each ordered pair, -1..1; 1 = a tight cluster for
+    each pair."""
     silhouette_unordered: float | None
-    """The same with one label for a pair and its reverse."""
+    """The mean silhouette with one label for a pair and its reversed pair, -1..1."""
     mirror_merge: float | None
-    """Mean distance of the centroids of reversed pairs over that of any two pairs: 0 = merged (commutative),
-    about 1 = apart."""
+    """The mean distance of the centroids of reversed pairs, divided by the mean distance of any two pairs:
+    0 = merged (commutative), about 1 = apart."""
     queries: Queries
     """The query positions whose attention to the key token is masked."""
     edge: Edge | None
-    """The single edge that was masked instead, if there was one."""
+    """The single edge that was masked instead; `None` if no edge was given."""
     key_position: int
-    """Position of the key token."""
+    """The position of the key token."""
     perplexity: float | None
-    """Perplexity of the t-SNE; None without one."""
+    """The perplexity of the t-SNE; `None` without a t-SNE."""
     seed: int
-    """Seed of the keys, the noise tokens and the t-SNE."""
+    """The seed of the keys, the noise tokens and the t-SNE."""
     noise: Noise = "independent"
-    """Whether the noise is drawn for every sequence, or sequence i has the same noise for every pair."""
+    """Whether noise is drawn for every sequence, or is the same in sequence i of every pair."""
 
     def headline(self) -> str:
-        """Mirror merge and both silhouettes."""
+        """Return the mirror merge and both silhouettes as text."""
         if self.mirror_merge is None or self.silhouette_ordered is None:
             return "all answers are the same without the key token"
         n = len(self.pairs)
@@ -80,10 +81,10 @@ class MaskKeyToken(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """The joint t-SNE, a pair and its reverse in one colour."""
+        """Plot the joint t-SNE, with a pair and its reversed pair in one colour."""
         title = f"Logits, {describe('key token', self.queries, self.edge)}"
         if self.points is None:
-            raise ValueError("the picture needs the t-SNE, which this result lacks; give a perplexity")
+            raise ValueError("the picture needs the t-SNE of the result, got none. Give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
@@ -101,37 +102,39 @@ def mask_key_token(
     noise: Noise = "independent",
     seed: int = 0,
 ) -> MaskKeyToken:
-    """Measure what the answers still say about the anchor pair when no position attends to the key token.
+    """Measure the separation of the anchor pairs in the answers when no position attends to the key token.
 
-    Attention to the key token is set to zero after the softmax, without renormalising, for held-out
-    keys with every pair of different anchors; every pair gets the same keys.
+    Attention to the key token is set to zero after the softmax, without renormalising. The inputs have
+    held-out keys with every pair of different anchors; every pair has the same keys.
 
     Limitations: The probe does not work for a circuit that finds the anchors by the key before them, since
     without the key this circuit gives no answer to compare. It does not show the route by which clusters
     form.
 
     Args:
-        model: any HookedTransformer whose attention hooks are alive.
-        task: gives the anchors, the held-out keys and the sequence.
-        queries: the queries that are masked: `all` positions, or the `last` alone.
-        edge: (layer, head, query position, key position): only this edge is zeroed instead.
-        n_sequences: number of sequences of each pair (50 in the papers).
-        key_position: position of the key token; 2 as in the papers, or the nearest one with a held-out key.
-        seen: only pairs of which both orders are trained, instead of all pairs of different anchors.
-        perplexity: perplexity of the t-SNE; None for the numbers without the picture, which takes most of
-            the time.
+        model: a HookedTransformer whose attention hooks are alive.
+        task: the task, which defines the anchors, the held-out keys and the sequence.
+        queries: the masked queries: `all` positions, or the `last` alone.
+        edge: a single edge to zero instead: (layer, head, query position, key position).
+        n_sequences: the number of sequences of each pair (50 in the papers).
+        key_position: the position of the key token. Default: 2, as in the papers, or the nearest position
+            with a held-out key.
+        seen: whether to use only pairs with both orders trained, instead of all pairs of different anchors.
+        perplexity: the perplexity of the t-SNE; `None` returns the readings without the picture, which takes
+            most of the time.
         noise: `independent`: noise is drawn for each sequence, as in the paper; `shared`: sequence i of every
             pair has the same noise. With shared noise, the effect of the noise cancels in the distances
             between pairs; if the anchors have little effect, the picture shows a cluster for each i.
-        seed: seed of the keys, noise and t-SNE.
+        seed: the seed of the keys, noise and t-SNE.
 
     Returns:
-        Silhouettes of the logits (-1..1) with ordered and with unordered labels, the mirror merge, and
-        a t-SNE. Phase 1: no clusters; Phase 2 without commutativity: one for each ordered pair; Phase 2 with
-        commutativity, and Phase 3: one for each unordered pair, with mirror merge near 0.
+        The silhouettes of the logits (-1..1) with ordered and with unordered labels, the mirror merge, and a
+        t-SNE. Phase 1 has no clusters, and Phase 2 without commutativity has a cluster for each ordered pair.
+        Phase 2 with commutativity and Phase 3 have a cluster for each unordered pair, with a mirror merge
+        near 0.
 
     Raises:
-        ValueError: a dead hook, an option out of range, or a model too small for the task.
+        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -146,7 +149,7 @@ def mask_key_token(
     single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
-        raise ValueError("this task trains no pair in both orders; leave seen out")
+        raise ValueError("the task must train a pair in both orders for seen, got none. Leave seen out")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
     batch = random_sequences(task, pairs, n_sequences, **drawn)

@@ -1,4 +1,4 @@
-"""Masking the second anchor: whether the answer then depends on g(x; a) alone."""
+"""Masking the second anchor: does the answer then depend on g(x; a) alone?"""
 
 from __future__ import annotations
 
@@ -26,42 +26,43 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
-"""Number of values of g where none are given: 40..79 in the papers."""
+"""The default number of values of g; the papers use 40..79."""
 
 
 @probe_result
 class MaskSecondAnchor(ProbeResult):
-    """Cosines of the answers with the second anchor masked, for inputs that reach the same values g(x; a)."""
+    """The cosines of the answers with the second anchor masked, for inputs that reach the same g(x; a)."""
 
     probe: ClassVar[str] = "mask_second_anchor"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
     results: np.ndarray
-    """[input] g(x; a), ascending; as many inputs for each as there are anchors."""
+    """[input] The values g(x; a), ascending; each value has one input for each anchor."""
     keys: np.ndarray
     """[input] The key x."""
     first_anchors: np.ndarray
     """[input] The first anchor a."""
     cosines: np.ndarray
-    """[input, input] Cosine of the logits at the last position, -1..1."""
+    """[input, input] The cosine of the logits at the last position, -1..1."""
     centred_cosines: np.ndarray
-    """The same after subtracting the mean vector."""
+    """[input, input] The cosines after subtracting the mean vector."""
     gap: float
-    """Mean cosine of two inputs with equal g minus that of two inputs with different g, -2..2."""
+    """The mean cosine of two inputs with equal g minus the mean cosine of two inputs with different g,
+    -2..2."""
     centred_gap: float
-    """The same for the centred cosines: about 1 where only g is left, about 0 at chance."""
+    """The gap of the centred cosines: about 1 if the logits depend on g alone, about 0 at chance."""
     nearest_same: float
-    """Share of inputs whose most similar other input has the same g, 0..1."""
+    """The proportion of inputs whose most similar other input has the same g, 0..1."""
     second_anchor: int
-    """The anchor that stands, masked, at all positions after the first."""
+    """The masked anchor at all positions after the first anchor."""
     queries: Queries
-    """The query positions whose attention to these anchors is masked."""
+    """The query positions whose attention to the masked anchor is zeroed."""
     edge: Edge | None
-    """The single edge that was masked instead, if there was one."""
+    """The single edge that was masked instead; `None` if no edge was given."""
     key_position: int
-    """Position of the key token; the first anchor follows it."""
+    """The position of the key token, which the first anchor follows."""
 
     def headline(self) -> str:
-        """The centred gap and the nearest neighbours."""
+        """Return the centred gap and the nearest neighbours as text."""
         return (
             f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw; the "
             f"nearest has the same g for {self.nearest_same:.0%}"
@@ -69,19 +70,20 @@ class MaskSecondAnchor(ProbeResult):
 
     @property
     def averaged_cosines(self) -> np.ndarray:
-        """[g, g] Mean of `centred_cosines` over the inputs of one g and those of another, -1..1.
+        """[g, g] The mean of `centred_cosines` over the inputs of two values of g, -1..1.
 
-        On the diagonal the mean includes each input's cosine with itself, 1; `centred_gap` leaves these out.
+        On the diagonal, the mean includes each input's cosine with itself, 1. `centred_gap` excludes these
+        cosines.
         """
         n_results = len(np.unique(self.results))
         return reduce(self.centred_cosines, "(g i) (h j) -> g h", "mean", g=n_results, h=n_results)
 
     def plot(self, *, averaged: bool = True) -> go.Figure:
-        """Centred cosines in the order of g.
+        """Plot the centred cosines in the order of g.
 
         Args:
-            averaged: whether to draw `averaged_cosines`, with a cell for every two g; else a cell for every
-                two inputs, with blocks of equal g boxed.
+            averaged: whether to draw `averaged_cosines`, with a cell for every two values of g. Otherwise the
+                plot has a cell for every two inputs, with boxes around blocks of equal g.
         """
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
@@ -97,14 +99,14 @@ class MaskSecondAnchor(ProbeResult):
 def inputs_of_equal_result(
     task: AnchorTask, results: Sequence[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """(g, x, a) for values g that every anchor reaches from some key, in ascending order of g.
+    """Return (g, x, a) for values g that every anchor reaches from some key, in ascending order of g.
 
     >>> inputs_of_equal_result(AnchorTask())[:4]
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
 
     Raises:
-        ValueError: a value that some anchor does not reach, fewer than two values, or fewer than two that
-            all anchors reach.
+        ValueError: If an anchor does not reach a value, fewer than two values are given, or all anchors reach
+            fewer than two values.
     """
     reached = {
         anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
@@ -114,7 +116,7 @@ def inputs_of_equal_result(
     if len(common) < 2:
         raise ValueError(
             f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
-            f"{task.key_max}, got {len(common)}; this probe cannot measure this task"
+            f"{task.key_max}, got {len(common)}. Use another probe"
         )
     if results is None:
         start = max(0, (len(common) - MOST_RESULTS) // 2)
@@ -126,7 +128,9 @@ def inputs_of_equal_result(
         for result in chosen:
             check_choice("a result g", str(result), tuple(map(str, common)))
         if len(chosen) < 2:
-            raise ValueError(f"results must be 2 or more different values, got {list(results)}")
+            raise ValueError(
+                f"results must be 2 or more different values, got {list(results)}. Give more values"
+            )
     return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
 
 
@@ -144,28 +148,30 @@ def mask_second_anchor(
     """Measure whether answers without the second anchor depend on g(x; a) alone.
 
     Attention to every anchor after the first is set to zero after the softmax, without renormalising. Keys
-    and first anchors vary so that each first anchor reaches each g(x; a) once; the noise is the same.
+    and first anchors vary so that each first anchor reaches each g(x; a) once. All inputs have the same
+    noise.
 
     Limitations: The probe does not work for a circuit that gives no answer without its second anchor. It does
-    not show where g(x; a) is held, since it compares only the logits.
+    not show where g(x; a) is located, since it compares only the logits.
 
     Args:
-        model: any HookedTransformer whose attention hooks are alive.
-        task: gives the anchors, their functions and the sequence.
-        results: values of g; 40..79 as in the papers, or the middle ones that every anchor reaches.
-        second_anchor: the anchor that is masked; by default the task's second, 2 as in the papers.
-        queries: the queries that are masked: `all` positions, or the `last` alone.
-        edge: (layer, head, query position, key position): only this edge is zeroed instead.
-        key_position: position of the key token; 2 as in the papers.
+        model: a HookedTransformer whose attention hooks are alive.
+        task: the task, which defines the anchors, their functions and the sequence.
+        results: the values of g. Default: 40..79, as in the papers, or the middle values that every anchor
+            reaches.
+        second_anchor: the masked anchor. Default: the second anchor of the task, 2 in the papers.
+        queries: the masked queries: `all` positions, or the `last` alone.
+        edge: a single edge to zero instead: (layer, head, query position, key position).
+        key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        Cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
-        share of nearest neighbours with the same g. Phase 3: a bright diagonal, gap above 0. The picture has
-        a cell for every two g, `plot(averaged=False)` one for every two inputs.
+        The cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
+        proportion of nearest neighbours with the same g. Phase 3 has a bright diagonal and a gap above 0. The
+        picture has a cell for every two values of g; `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
-        ValueError: the last anchor at the last position (which attends to itself and so cannot be masked),
-            a dead hook, an option out of range, or a model too small for the task.
+        ValueError: If the last anchor is at the last position (which attends to itself, so it cannot be
+            masked), a hook is dead, an option is out of range, or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -179,16 +185,18 @@ def mask_second_anchor(
     anchors = list(task.anchors)
     second = anchors[1] if second_anchor is None else second_anchor
     if isinstance(second, bool) or second not in anchors:
-        raise ValueError(f"second_anchor must be one of the anchors {anchors}, got {safe_repr(second)}")
+        raise ValueError(
+            f"second_anchor must be one of the anchors {anchors}, got {safe_repr(second)}. Use another anchor"
+        )
     position = checked_position(task, key_position)
     masked = list(range(position + 2, position + 1 + task.chain_length))
     if masked[-1] == task.seq_len - 1:
         raise ValueError(
-            f"the second anchor must not be the last of the {task.seq_len} tokens, since the last position "
-            f"answers and sees itself; got key_position {position}, try {position - 1} or less"
+            f"the second anchor must be before the last of the {task.seq_len} tokens, got key_position "
+            f"{position}. Use key_position {position - 1} or less"
             if position
-            else f"the task's sequences must be longer than {task.seq_len} tokens, so that the second anchor "
-            "is not the last and can be masked"
+            else f"the sequences must have a token after the second anchor, got {task.seq_len} tokens. Use "
+            "longer sequences"
         )
     inputs = inputs_of_equal_result(task, results)
     values, keys, first = (list(column) for column in zip(*inputs, strict=True))
@@ -215,6 +223,6 @@ def mask_second_anchor(
 
 
 def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
-    """Mean cosine of two different rows with the same label minus that of rows with different labels."""
+    """Return the mean cosine of two different rows with equal labels minus that with different labels."""
     others = ~np.eye(len(labels), dtype=bool)
     return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

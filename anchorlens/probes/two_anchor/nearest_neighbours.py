@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 RESULTS = ("g1", "g2", "target")
-"""g(x; a1), g(x; a2), f(x; a1, a2)."""
+"""The intermediate results g(x; a1) and g(x; a2), and the target f(x; a1, a2)."""
 _TITLES = ("g(x; a<sub>1</sub>)", "g(x; a<sub>2</sub>)", "target")
 _SITES = (hooks.RESID_MID, hooks.RESID_POST)
 _LEAST_NORM = 1e-12
@@ -33,7 +33,7 @@ _LEAST_NORM = 1e-12
 
 @probe_result
 class NearestNeighbours(ProbeResult):
-    """Share of inputs whose most similar input has the same intermediate result, at every location."""
+    """The proportion of inputs whose most similar input has the same intermediate result, by location."""
 
     probe: ClassVar[str] = "nearest_neighbours"
     readings: ClassVar[tuple[str, ...]] = (
@@ -43,45 +43,46 @@ class NearestNeighbours(ProbeResult):
         "unseen_target_at_last",
     )
     sites: tuple[str, ...]
-    """Hook names of the activations, in the order of a block."""
+    """The hook names of the activations, in the order of a block."""
     trained: np.ndarray
-    """[result, site, layer, pos] Share of inputs whose most similar input has the same result, 0..1, for the
-    results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
+    """[result, site, layer, pos] The proportion of inputs whose most similar input has the same result, 0..1,
+    for the results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
     candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
-    nor its reverse for `target`. Only inputs with candidates of the same and of another result count. NaN
-    without such inputs, and at positions other than key, anchors and last."""
+    nor its reversed pair for `target`. Only inputs with candidates of the same and of another result count.
+    The value is NaN without such inputs, and at positions other than key, anchors and last."""
     unseen: np.ndarray
-    """[result, site, layer, pos] The same for inputs of unseen pairs, with candidates of trained pairs."""
+    """[result, site, layer, pos] The proportion for inputs of unseen pairs, with candidates of trained
+    pairs."""
     g1_at_first_anchor: float | None
-    """`trained` for g1 at the first anchor, after the first layer."""
+    """The value of `trained` for g1 at the first anchor, after the first layer."""
     g2_at_second_anchor: float | None
-    """`trained` for g2 at the second anchor, after the first layer."""
+    """The value of `trained` for g2 at the second anchor, after the first layer."""
     target_at_second_anchor: float | None
-    """`trained` for the target at the second anchor, before the last MLP."""
+    """The value of `trained` for the target at the second anchor, before the last MLP."""
     g1_at_last: float | None
-    """`trained` for g1 at the last position, before the last MLP."""
+    """The value of `trained` for g1 at the last position, before the last MLP."""
     target_at_last: float | None
-    """`trained` for the target at the last position, before the last MLP."""
+    """The value of `trained` for the target at the last position, before the last MLP."""
     unseen_g1_at_last: float | None
-    """`unseen` for g1 at the last position, before the last MLP."""
+    """The value of `unseen` for g1 at the last position, before the last MLP."""
     unseen_target_at_last: float | None
-    """`unseen` for the target at the last position, before the last MLP: high where unseen pairs have the
-    representations of trained pairs with the same target."""
+    """The value of `unseen` for the target at the last position, before the last MLP: high if unseen pairs
+    have the representations of trained pairs with the same target."""
     unseen_margin: float | None
-    """At the same location: largest cosine with a trained input of the same target minus the largest with one
-    of another target, mean over inputs of unseen pairs; -2..2."""
+    """The largest cosine with a trained input of the same target minus the largest cosine with a trained
+    input of another target, at the same location; averaged over inputs of unseen pairs, -2..2."""
     pair_share: float | None
-    """Share of the variance of the last position after the first layer that lies between pairs, 0..1: high
-    where that layer brings the anchors there."""
+    """The proportion of the last position's variance after the first layer that lies between pairs, 0..1:
+    high if the first layer brings the anchors to the last position."""
     keys: np.ndarray
-    """[key] Keys of the inputs."""
+    """[key] The keys of the inputs."""
     key_position: int
-    """Position of the key token; the anchors follow it."""
+    """The position of the key token, which the anchors follow."""
     chain_length: int
-    """Number of anchors in a sequence."""
+    """The number of anchors in a sequence."""
 
     def headline(self) -> str:
-        """The share for the target at the last position."""
+        """Return the proportion for the target at the last position as text."""
         if self.target_at_last is None:
             return "no two trained pairs of this task reach one target"
         unseen = "" if self.unseen_target_at_last is None else f", {self.unseen_target_at_last:.2f} of unseen"
@@ -91,7 +92,7 @@ class NearestNeighbours(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Shares by location, with a panel for each result and one for the target of unseen pairs."""
+        """Plot the proportions by location, for each result and for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
             "Most similar input has the same result",
@@ -118,7 +119,7 @@ class _Inputs:
         }
 
     def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Which inputs are candidates for each other for a result (see `NearestNeighbours.trained`)."""
+        """Return the mask of comparable inputs for a result (see `NearestNeighbours.trained`)."""
         if result != "target":
             anchor = RESULTS.index(result)
             return self.pairs[:, None, anchor] != other.pairs[None, :, anchor]
@@ -127,7 +128,7 @@ class _Inputs:
         return ~(same | mirrored)
 
     def equal(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Which inputs have the same result."""
+        """Return which inputs have the same result."""
         return self.results[result][:, None] == other.results[result][None]
 
 
@@ -142,36 +143,36 @@ def nearest_neighbours(
     """Measure at every location whether the most similar inputs have the same intermediate result.
 
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
-    location represents a result in the same way whatever key and anchors it comes from, the most similar
-    input has the same result. For the target at the last position, trained pairs show whether different pairs
-    have a common representation, and unseen pairs whether it extends beyond training. The probe uses no
-    answers.
+    location represents a result in the same way for all keys and anchors, the most similar input has the same
+    result. For the target at the last position, trained pairs show whether different pairs have a common
+    representation, and unseen pairs show whether this representation extends beyond training. The probe uses
+    no answers.
 
     Limitations: The probe does not show whether the model uses the similarity, since it ablates nothing. It
     does not work for codes, such as one-hot codes, in which different values are equally far apart, so that
-    chance decides which input is nearest.
+    chance determines the nearest input.
 
     Args:
-        model: any HookedTransformer whose residual hooks are alive; it is only read.
-        task: gives keys, anchors and results.
-        keys: keys of the inputs; the middle forty of the task's number tokens.
-        key_position: position of the key token; 2 as in the papers.
+        model: a HookedTransformer whose residual hooks are alive; the probe does not change it.
+        task: the task, which defines keys, anchors and results.
+        keys: the keys of the inputs. Default: the middle forty of the task's number tokens.
+        key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        Shares by result, site, layer and position, of trained and of unseen pairs, and those at the locations
-        that the papers discuss.
+        The proportions, 0..1, by result, site, layer and position, for trained and for unseen pairs, and
+        their values at the locations that the papers discuss.
 
     Raises:
-        ValueError: a key or position that the task does not have, activations that are not finite, a dead
-            hook, or a model too small for the task.
+        ValueError: If a key or position is invalid for the task, activations are not finite, a hook is dead,
+            or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> nearest_neighbours(build_model(ModelConfig(gamma=0.5)), AnchorTask()).trained.shape
         (3, 2, 2, 9)
 
-    Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409; the share of nearest
-    neighbours, at every location, is ours.
+    Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409. The proportion of
+    nearest neighbours, at every location, is ours.
     """
     check_inputs(model, task)
     position = checked_position(task, key_position)
@@ -222,7 +223,7 @@ def nearest_neighbours(
 
 
 class _Comparisons:
-    """Which inputs are compared with which for every result; it is the same at every location."""
+    """The compared inputs of every result, which are the same at every location."""
 
     def __init__(self, trained: _Inputs, unseen: _Inputs) -> None:
         self.n = len(trained.keys)
@@ -238,7 +239,7 @@ class _Comparisons:
     def of(
         self, vectors: Float[Tensor, "input feature"]
     ) -> tuple[Float[np.ndarray, "pairs result"], float | None]:
-        """Shares for trained and unseen pairs, and the margin for the targets of unseen pairs."""
+        """Return the proportions for trained and unseen pairs, and the margin for targets of unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
         for k, (there, not_equal, not_other) in enumerate(self.masks):
@@ -253,15 +254,15 @@ class _Comparisons:
         return shares.reshape(2, -1), margin
 
     def _cosines(self, vectors: Float[Tensor, "input feature"]) -> Float[Tensor, "input trained"]:
-        """Cosines of every input with those of trained pairs, after subtracting the mean of the latter."""
+        """Return the cosines of every input with trained-pair inputs, after subtracting the trained mean."""
         if not vectors.isfinite().all():
-            raise ValueError("activations must be finite, and some are NaN or infinite")
+            raise ValueError("activations must be finite, got NaN or infinity. Use another checkpoint")
         centred = (vectors - vectors[: self.n].mean(dim=0)).cpu()
         unit = centred / centred.norm(dim=1, keepdim=True).clamp(min=_LEAST_NORM)
         return unit @ unit[: self.n].T
 
     def pair_share(self, vectors: Float[Tensor, "input feature"]) -> float | None:
-        """Share of the variance over inputs of trained pairs that lies between pairs."""
+        """Return the proportion of the variance over inputs of trained pairs that lies between pairs."""
         trained = (vectors[: self.n] - vectors[: self.n].mean(dim=0)).double().cpu().numpy()
         total = float((trained**2).sum())
         if total == 0:

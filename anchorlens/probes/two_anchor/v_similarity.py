@@ -1,4 +1,4 @@
-"""V similarity: whether the attention values at the first anchor encode g(x; a), for any x and a."""
+"""V similarity: do the attention values at the first anchor encode g(x; a), for any x and a?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class VSimilarity(ProbeResult):
-    """Cosines of the attention values u(x; a) at the first anchor, for all measured keys and anchors."""
+    """The cosines of the attention values u(x; a) at the first anchor, for all measured keys and anchors."""
 
     probe: ClassVar[str] = "v_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
@@ -35,32 +35,32 @@ class VSimilarity(ProbeResult):
     anchors: np.ndarray
     """[anchor] The first anchors a."""
     results: np.ndarray
-    """[anchor, key] g(x; a)."""
+    """[anchor, key] The values g(x; a)."""
     pairs: np.ndarray
-    """[pair, 2] Pairs of different anchors (a, a') that reach some equal g on these keys."""
+    """[pair, 2] The pairs of different anchors (a, a') that reach an equal g on these keys."""
     cosines: np.ndarray
-    """[pair, key, key] Cosine of u(x; a) and u(x'; a'), -1..1."""
+    """[pair, key, key] The cosine of u(x; a) and u(x'; a'), -1..1."""
     centred_cosines: np.ndarray
-    """The same after subtracting the mean vector of the two anchors."""
+    """[pair, key, key] The cosines after subtracting the mean vector of the two anchors."""
     gaps: np.ndarray
-    """[pair] Mean cosine where g(x; a) = g(x'; a') minus the mean elsewhere, -2..2."""
+    """[pair] The mean cosine with g(x; a) = g(x'; a') minus the mean of the other cosines, -2..2."""
     centred_gaps: np.ndarray
-    """The same for the centred cosines, which do not depend on a common direction."""
+    """[pair] The gaps of the centred cosines, which do not depend on a common direction."""
     gap: float | None
-    """Mean of `gaps`; None where no two anchors reach an equal g."""
+    """The mean of `gaps`; `None` if no two anchors reach an equal g."""
     centred_gap: float | None
-    """Mean of `centred_gaps`: above 0 where the values encode g(x; a)."""
+    """The mean of `centred_gaps`: above 0 if the values encode g(x; a)."""
     layer: int
-    """Layer of the values, from 0."""
+    """The layer of the values, from 0."""
 
     def headline(self) -> str:
-        """The centred gap."""
+        """Return the centred gap as text."""
         if self.centred_gap is None:
             return "no two anchors reach the same g(x; a) on these keys"
         return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Centred cosines of the first pair of anchors; cells of equal g are boxed."""
+        """Plot the centred cosines of the first pair of anchors, with boxes around cells of equal g."""
         title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
         if not len(self.pairs):
             title = f"Values at the first anchor: {self.headline()}"
@@ -88,27 +88,27 @@ def v_similarity(
     """Measure whether the attention values at the first anchor depend on g(x; a) alone.
 
     u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. Later tokens have no
-    effect on it, since attention is causal.
+    effect on u(x; a), since attention is causal.
 
     Limitations: The probe does not detect g(x; a) in other layers or at other positions. It does not show
     whether the model uses the value.
 
     Args:
-        model: any HookedTransformer of two layers or more; it is only read.
-        task: gives the anchors and their functions.
-        keys: keys x; 30..40, or the middle eleven of the task's number tokens.
-        layer: layer of the values, from 1 (in layer 0 the anchor has not attended to the key yet), or from
+        model: a HookedTransformer of two layers or more; the probe does not change it.
+        task: the task, which defines the anchors and their functions.
+        keys: the keys x. Default: 30..40, or the middle eleven of the task's number tokens.
+        layer: the layer of the values, from 1 (in layer 0, the anchor has not attended to the key), or from
             the end if negative.
-        key_position: position of the key token; 2 as in the papers.
+        key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        Cosines for each pair of different anchors, and the gap between equal and different g within each
-        pair: above 0 where the model has computed the single-anchor result, as in Phase 3. The gaps are
-        computed by pair, since anchors with close shifts have more equal g and also other cosines.
+        The cosines for each pair of different anchors, and the gap between equal and different g within each
+        pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The gaps
+        are computed by pair, since anchors with close shifts have more equal g and also other cosines.
 
     Raises:
-        ValueError: a model with one layer, a key or position that the task does not have, or a
-            vocabulary or context too small for the task.
+        ValueError: If the model has one layer, a key or position is invalid for the task, or the vocabulary
+            or context is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -1,7 +1,7 @@
-"""Code of somebody else's: what a Python file defines, and what installed packages bring by entry points.
+"""Foreign code: the definitions of a Python file, and the entry points of installed packages.
 
-Such code is run, with the rights of the user. A file is run only where the user names it, and a package only
-where it is installed; checkpoints and configurations are data and never name code.
+Foreign code runs with the rights of the user. A file runs only if the user names it, and a package only if
+the user installed it. Checkpoints and configurations are data and never name code.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from anchorlens.texts import safe_repr, safe_text
 def defined_in(
     path: str | os.PathLike[str], what: str, definition: str, is_wanted: Callable[[Any, ModuleType], bool]
 ) -> list[Any]:
-    """Run a Python file, and take what it defines of one kind.
+    """Run a Python file, and return its definitions of one kind.
 
     Args:
-        path: of the file, .py. It is run again each time.
-        what: is looked for: `probe`, `task`.
-        definition: of it, in words, for whoever has none in the file.
-        is_wanted: whether a value of the module is one.
+        path: the path of the file, .py. The file is run again at each call.
+        what: the name of the kind: `probe`, `task`.
+        definition: the description of the kind, for the error about a file without definitions.
+        is_wanted: the function that returns whether a value of the module is of the kind.
 
     Returns:
-        Each once, in the order in which they stand there; at least one.
+        The definitions, each once, in the order of the file; at least one.
 
     Raises:
-        ValueError: a missing file, another suffix, an error while it runs (with its line), or none in it.
+        ValueError: If the file is missing, has another suffix, raises an error (the message has the line), or
+            has no definition of the kind.
     """
     file = Path(path)
     try:
@@ -47,24 +48,26 @@ def defined_in(
         resolved = file.resolve() if is_file else file
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
         cause = safe_text(getattr(error, "strerror", None) or error)
-        raise ValueError(f"{safe_text(file)}: {cause}; give a Python file with {what}s") from None
+        raise ValueError(f"{safe_text(file)}: {cause}. Give a Python file with {what}s") from None
     if file.suffix != ".py" or not is_file:
         got = f"{safe_text(file)}{'' if exists else ', which was not found'}"
-        raise ValueError(f"your own {what}s must be in a Python file such as my_{what}.py, got {got}")
+        raise ValueError(
+            f"your own {what}s must be in a Python file, got {got}. Give a file such as my_{what}.py"
+        )
     if not os.access(resolved, os.R_OK):
-        raise ValueError(f"{safe_text(file)}: Permission denied; give a Python file with {what}s")
+        raise ValueError(f"{safe_text(file)}: Permission denied. Give a Python file with {what}s")
     module = _run(resolved, str(file), what)
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
     if not values:
         del sys.modules[module.__name__]
-        raise ValueError(f"{file} holds no {what}; one is {definition}")
+        raise ValueError(f"{file} must define a {what}, got none. Define {definition}")
     return list(values.values())
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:
-    """What installed packages, this one included, bring of a group, in the order of their names.
+    """Return the entry points of a group in installed packages, anchorlens included, ordered by name.
 
-    What lies in the current folder is data, and not installed.
+    The current folder contains data, and no installed packages.
     """
     places = []
     for place in sys.path:
@@ -78,18 +81,18 @@ def entry_points(group: str) -> list[metadata.EntryPoint]:
 def installed(
     group: str, what: str, name: str | None = None, package: str | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """Load what installed packages bring, in the order of their names, each with its origin in words.
+    """Load the entry points of installed packages, ordered by name, each with a description of its origin.
 
-    A product of ours whose folder was not found is passed over.
+    A product of ours whose folder was not found is skipped.
 
     Args:
-        group: of the entry points: `anchorlens.tasks`.
-        what: one of them is: `task`.
-        name: of the only entry points to load; None for all.
-        package: whose entry points alone are loaded; None for all.
+        group: the group of the entry points: `anchorlens.tasks`.
+        what: the name of the kind: `task`.
+        name: the name of the entry points to load. Default: all entry points.
+        package: the package whose entry points are loaded. Default: all packages.
 
     Raises:
-        ValueError: one that does not load, with the package it is of.
+        ValueError: If an entry point does not load; the message has its package.
     """
     for point in entry_points(group):
         owner = safe_text(point.dist.name if point.dist else point.value)
@@ -101,23 +104,23 @@ def installed(
         except Exception as error:
             raise ValueError(
                 f"{origin} does not load ({safe_text(point.value)}: {type(error).__name__}: "
-                f"{safe_text(error)}); mend, update or uninstall {owner}"
+                f"{safe_text(error)}). Repair, update or uninstall {owner}"
             ) from error
 
 
 def what_to_install(group: str, name: object) -> str | None:
-    """How to get what a product of ours brings, if this installation lacks its folder; else None."""
+    """Return how to install a product of ours whose folder is missing, or `None` if it is installed."""
     for point in entry_points(group):
         if point.name == name and (product := _missing_product(point)):
             return (
-                f"{point.name} belongs to {product}, which this installation lacks; "
-                "install anchorlens whole: pip install --force-reinstall anchorlens"
+                f"{point.name} belongs to {product}, which was not found. "
+                "Reinstall anchorlens: pip install --force-reinstall anchorlens"
             )
     return None
 
 
 def _missing_product(point: metadata.EntryPoint) -> str | None:
-    """The product of ours that an entry point belongs to, if its folder was not found."""
+    """Return the product of ours that an entry point belongs to, if the product's folder was not found."""
     product = ".".join(point.module.split(".")[:3])
     if not product.startswith("anchorlens.extras."):
         return None
@@ -129,7 +132,7 @@ def _missing_product(point: metadata.EntryPoint) -> str | None:
 
 @functools.lru_cache(maxsize=8)
 def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of our groups in these folders; of two packages of one name the first counts."""
+    """Return the entry points of our groups in these folders, from the first package of each name."""
     path = list(places)
     names = [
         package.name
@@ -142,39 +145,39 @@ def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]
 
 
 def is_own(code: object) -> bool:
-    """Whether code is somebody else's: a function, or an object of a class, outside this package."""
+    """Return whether code is foreign: a function, or an object of a class, outside this package."""
     module = getattr(code, "__module__", None) or type(code).__module__
     return not module.startswith("anchorlens.")
 
 
 @contextlib.contextmanager
 def not_ending(name: str) -> Iterator[None]:
-    """Turn `sys.exit` in code of the user's own into an error that names it.
+    """Turn `sys.exit` in the user's code into an error that names the code.
 
     Raises:
-        ValueError: the code tried to end the program.
+        ValueError: If the code tries to end the program.
     """
     try:
         yield
     except SystemExit as error:
-        message = f"{name} must give a result, got sys.exit({safe_repr(error.code)}); leave that call out"
-        raise ValueError(message).with_traceback(error.__traceback__) from error  # says where
+        message = f"{name} must return a result, got sys.exit({safe_repr(error.code)}). Remove this call"
+        raise ValueError(message).with_traceback(error.__traceback__) from error  # keeps the line
 
 
 def line_in(error: BaseException, file: str) -> str | None:
-    """`line 12 of my_probe.py`: the innermost line of a file that an error came through, if it did."""
+    """Return the innermost line of a file in an error's traceback: `line 12 of my_probe.py`."""
     if isinstance(error, SyntaxError) and error.filename == file:
         numbers = [error.lineno]
     else:
         numbers = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     if not numbers:
         return None
-    # a cell of a notebook has a file name of its own, which says nothing
+    # the file name of a notebook cell has no meaning for the user
     return f"line {numbers[-1]}" + (f" of {Path(file).name}" if Path(file).is_file() else "")
 
 
 def _run(file: Path, name: str, what: str) -> ModuleType:
-    """The module that a file is; it has a name of its own, which dataclasses look up while it runs."""
+    """Run a file as a module with a unique name, which dataclasses look up at run time."""
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
     module = ModuleType(f"own_{what}s_{digest}_{file.stem}")
     module.__file__ = str(file)

@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, so that nothing here ever touches global random state."""
+"""Independent random streams from one seed, without any use of the global random state."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _STREAMS: tuple[Stream, ...] = (
     "exceptions",
     "weight noise",
 )
-"""New ones come last, so that the others stay what they are."""
+"""The names of the streams; new names come last, so that existing streams do not change."""
 
 
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:
-    """The seed of one stream of a run.
+    """Return the seed of one stream of a run.
 
-    Streams are independent of each other, so that two runs that differ in gamma alone see the same
-    data in the same order. `counters` (an epoch, say) make a stream addressable: any part of it can
-    be produced without what came before, which is what makes a killed run resumable.
+    Streams are independent of each other, so two runs that differ only in gamma use the same data in the same
+    order. `counters`, for example an epoch, make a stream addressable: a part of the stream does not depend
+    on the earlier parts, so an interrupted run can be resumed.
 
     Raises:
-        ValueError: `seed` is not a non-negative integer.
+        ValueError: If `seed` is not an integer >= 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0, got {safe_repr(seed)}")
+        raise ValueError(f"seed must be an integer >= 0, got {safe_repr(seed)}. Use another seed")
     return np.random.SeedSequence([int(seed), _STREAMS.index(stream), *counters])
 
 
 def generator(seed: int, stream: Stream, *counters: int) -> np.random.Generator:
-    """A NumPy generator for one stream of a run (see `seed_sequence`)."""
+    """Create a NumPy generator for one stream of a run (see `seed_sequence`)."""
     return np.random.default_rng(seed_sequence(seed, stream, *counters))

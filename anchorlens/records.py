@@ -1,4 +1,4 @@
-"""Results that travel as JSON: what is written and what is read follow from the fields of one dataclass."""
+"""Results as JSON: the fields of one dataclass determine the written and the loaded content."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from anchorlens.texts import safe_text
 
 T = TypeVar("T")
 _MOST_OPTIONS = 20_000
-"""Characters of a table of any content, as JSON."""
+"""The largest number of JSON characters of a table of any content."""
 
 
 @functools.lru_cache(maxsize=4096)  # most texts are the same in every cell of a sweep
 def _line(text: str) -> str:
-    """A text as one printable line, whole; one without a space is left as it is without looking further."""
+    """Convert a text to one printable line of full length; a printable text without spaces is unchanged."""
     return text if text.isprintable() and " " not in text else safe_text(text, None)
 
 
 def _lines(text: str) -> str:
-    """A text whose line breaks stay."""
+    """Make a text printable, with its line breaks."""
     return "\n".join(map(_line, text.split("\n")))
 
 
 def _plain(value: object) -> Any:
-    """A little data of any form, its texts printable; line breaks stay.
+    """Check a small amount of data of any form, and make its texts printable, with their line breaks.
 
     Raises:
-        ValueError: too much, a number that is not finite, or too many levels.
+        ValueError: If the data are too large, contain a number that is not finite, or have too many levels.
     """
     check_values(value)
     if len(json.dumps(value)) > _MOST_OPTIONS:
-        raise ValueError(f"must have at most {_MOST_OPTIONS:,} characters as JSON")
+        raise ValueError(f"must have at most {_MOST_OPTIONS:,} characters as JSON. Shorten the content")
     return _printable(value)
 
 
@@ -49,9 +49,9 @@ def _printable(value: object) -> Any:
 
 
 def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """A function that reads a value, whose ValueError keeps nothing of that value in memory.
+    """Wrap a function that reads a value, so that its ValueError does not keep the value in memory.
 
-    Pydantic keeps the errors of such functions, and an error keeps what stood in its frames.
+    Pydantic keeps the errors of these functions, and an error keeps the variables of its frames.
     """
 
     def reading(value: object) -> T:
@@ -66,7 +66,7 @@ def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 class Check:
-    """Annotations of pydantic that check a field; made late, since importing pydantic takes .09 s."""
+    """Pydantic annotations that check a field, created late, since the import of pydantic takes 0.09 s."""
 
     def __init__(self, annotations: Callable[[ModuleType], Sequence[Any]]) -> None:
         self._annotations = annotations
@@ -78,12 +78,12 @@ class Check:
 
 
 def limits(**bounds: float) -> Check:
-    """Bounds of a number (`ge`, `le`) or of a length (`min_length`, `max_length`)."""
+    """Create a check of the bounds of a number (`ge`, `le`) or a length (`min_length`, `max_length`)."""
     return Check(lambda pydantic: [pydantic.Field(**bounds)])
 
 
 def _text(n_characters: int, read: Callable[[str], str] = _line, pattern: str | None = None) -> Check:
-    """A text of a file: at most so many characters, made printable when it is read."""
+    """Create a check of a file's text: at most `n_characters` characters, made printable on loading."""
     return Check(
         lambda pydantic: [
             pydantic.Field(max_length=n_characters, pattern=pattern),
@@ -94,7 +94,7 @@ def _text(n_characters: int, read: Callable[[str], str] = _line, pattern: str | 
 
 @dataclass(frozen=True)
 class _SixDigits:
-    """A number of a picture: six digits in JSON, and an integer where it is one."""
+    """A number of a picture, with six digits in JSON; integers stay integers."""
 
     least: int | None = None
     most: int | None = None
@@ -117,7 +117,7 @@ def _rounded(value: float) -> float:
 
 
 class _DefaultOnly:
-    """A field that JSON does not hold; it has its default when the result is read."""
+    """A field that JSON does not contain; a loaded result has the default of the field."""
 
     def __get_pydantic_core_schema__(self, *_: object) -> Any:
         from pydantic_core import core_schema
@@ -137,20 +137,20 @@ DrawnNumber = Annotated[float, _SixDigits()]
 DrawnShare = Annotated[float, _SixDigits(0, 1)]
 DrawnError = Annotated[float, _SixDigits(0)]
 ReadingName = Annotated[str, _text(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
-"""`probe.number`, as no other column of a sweep's table is called."""
+"""The name `probe.reading`, which no other column of a sweep's table has."""
 Plain = Annotated[dict[Any, Any], Check(lambda pydantic: [pydantic.AfterValidator(refusing(_plain))])]
-"""A table of any content that JSON can hold."""
+"""A table of any content that JSON can contain."""
 UNSTORED = _DefaultOnly()
-"""`Annotated[T, UNSTORED]` is a field that JSON does not hold."""
+"""The mark of a field that JSON does not contain: `Annotated[T, UNSTORED]`."""
 
 
 class Record:
-    """Base of results, frozen dataclasses: their fields say how they are written as JSON, and read."""
+    """The base of results: frozen dataclasses whose fields determine how JSON is written and loaded."""
 
     derived: ClassVar[tuple[str, ...]] = ()
-    """Attributes that JSON holds besides the fields; when it is read they are dropped."""
+    """The attributes that JSON contains in addition to the fields; loading drops these attributes."""
     unstored: ClassVar[tuple[str, ...]] = ()
-    """Fields that JSON does not hold."""
+    """The fields that JSON does not contain."""
     __pydantic_config__: ClassVar[dict[str, Any]] = {
         "strict": True,
         "allow_inf_nan": False,
@@ -172,15 +172,15 @@ class Record:
         return schema
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content: every field, and what follows from them."""
+        """Return every field, and the attributes derived from the fields, as JSON data."""
         return _adapter(type(self)).dump_python(self, mode="json")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` gave, also after a way through JSON.
+        """Load the result of `to_dict`, also after a conversion to JSON and back.
 
         Raises:
-            ValueError: something is missing or of another kind; the message names the first such place.
+            ValueError: If a value is missing or of another kind; the message names the first invalid value.
         """
         from pydantic_core import to_json
 
@@ -188,10 +188,10 @@ class Record:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read what `to_dict` gave from the bytes of a JSON file. Texts are made printable.
+        """Load the result of `to_dict` from the bytes of a JSON file, and make its texts printable.
 
         Raises:
-            ValueError: as for `from_dict`.
+            ValueError: If a value is missing or of another kind, as for `from_dict`.
         """
         from pydantic import ValidationError
 
@@ -200,7 +200,7 @@ class Record:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = "".join(f"{safe_text(part, 40)}." for part in first["loc"])
-            if first["type"] == "value_error":  # of a result within this one: it names its own place
+            if first["type"] == "value_error":  # an error of a nested result, which names its location
                 raise ValueError(f"{place}{first.get('ctx', {}).get('error')}") from None
             raise ValueError(f"{place.removesuffix('.')}: {safe_text(first['msg'])}") from None
 

@@ -1,4 +1,4 @@
-"""Untrusted text and values as one short line without control characters."""
+"""The conversion of untrusted text and values to one short line without control characters."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import re
 import reprlib
 
 LONGEST = 200
-"""Most characters of untrusted text that are shown."""
+"""The largest number of shown characters of untrusted text."""
 LONGEST_INTEGER = 40
-"""Most digits of an integer that are shown."""
+"""The largest number of shown digits of an integer."""
 
 
 def safe_text(text: object, most: int | None = LONGEST) -> str:
-    r"""A text as one line that is safe in a terminal: white space folded, unprintable characters escaped.
+    r"""Convert a text to one line that is safe in a terminal.
+
+    White space is folded, and unprintable characters are escaped.
 
     Args:
-        text: anything; its `str`.
-        most: most characters that are shown; None for all.
+        text: the text, or an object whose `str` is the text.
+        most: the largest number of shown characters; `None` shows all characters.
 
     >>> safe_text("a\n\x1b[31mred\x07"), safe_text("x" * 300, 5)
     ('a \\x1b[31mred\\x07', 'xxxx…')
@@ -33,7 +35,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class _Repr(reprlib.Repr):
-    """As `repr`, but never long."""
+    """A `repr` that is never long."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,13 +45,13 @@ class _Repr(reprlib.Repr):
         self.maxlong = LONGEST_INTEGER
 
     def repr_instance(self, x: object, level: int) -> str:
-        """Without the address that Python gives by default; only the class of a model, whose repr is long."""
+        """Return the repr without Python's address, or only the class of a model, whose repr is long."""
         if hasattr(type(x), "state_dict"):
             return f"<{type(x).__name__}>"
         return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:
-        """Give only the number of digits of huge integers, which Python refuses to write."""
+        """Return only the number of digits of huge integers, which Python refuses to write."""
         digits = int(x.bit_length() * math.log10(2)) + 1
         return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
 
@@ -58,7 +60,7 @@ _REPR = _Repr()
 
 
 def safe_repr(value: object) -> str:
-    r"""The `repr` of a value in an error: one printable line of at most 200 characters.
+    r"""Return the `repr` of a value for an error: one printable line of at most 200 characters.
 
     >>> safe_repr("a\x1b"), safe_repr([1, "b"]), len(safe_repr("x" * 10**6)) <= LONGEST
     ("'a\\x1b'", "[1, 'b']", True)
@@ -67,5 +69,5 @@ def safe_repr(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message; the name of its class where it has none."""
+    """Return the first line of an error's message, or the name of its class without a message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

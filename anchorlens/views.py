@@ -1,4 +1,4 @@
-"""Tables of functions that show a result, by its type: `anchorlens.show` and products fill them."""
+"""Tables of functions that show a result, by its type, which `anchorlens.show` and products fill."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 rooms: list[Callable[[], object]] = []
-"""Functions that import the modules which fill the tables, the lightest first; `anchorlens` sets them."""
+"""The functions that import the modules which fill the tables, the lightest first, set by `anchorlens`."""
 
 
 def table(name: str):
-    """A function that shows a result by the function which is registered for its type.
+    """Create a function that shows a result by the function registered for the result's type.
 
     Args:
-        name: of what it makes, in messages: `diagram`.
+        name: the name of the picture or page in messages, for example `diagram`.
     """
 
     @functools.singledispatch
@@ -24,20 +24,20 @@ def table(name: str):
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):
                 return draw(result, *arguments, **options)
         raise ValueError(
-            f"{type(result).__name__} has no {name} here. Install the package that provides it, or reinstall "
-            "anchorlens: pip install --force-reinstall anchorlens"
+            f"the result must have a {name}, got {type(result).__name__}. Install the package that provides "
+            "it, or reinstall anchorlens: pip install --force-reinstall anchorlens"
         )
 
     return show
 
 
 html = table("html")
-"""What a notebook shows of a result: a piece of HTML."""
+"""The function that returns the HTML of a result for a notebook."""
 figure = table("figure")
-"""The picture of a result, a plotly figure."""
+"""The function that returns the picture of a result, a plotly figure."""
 page = table("page")
-"""A result as an HTML page of its own."""
+"""The function that returns a result as a separate HTML page."""
 report = table("report")
-"""Write the report of a result, at a path."""
+"""The function that writes the report of a result to a path."""
 summary = table("summary")
-"""Write the summary of a result, at a path."""
+"""The function that writes the summary of a result to a path."""

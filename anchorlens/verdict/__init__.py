@@ -1,4 +1,4 @@
-"""The verdicts on a model's phase: by the probes (trained pairs, weights), by behaviour, and by decoding."""
+"""The verdicts on a model's phase: the probe, behavioural and decoding verdicts."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""The verdict by the probes where no phase is calibrated: memorised, or learnt a rule, by `holdout`.
+"""The probe verdict without a calibrated phase: memorised, or learnt a rule, by `holdout`.
 
-A copy of the model is trained further without a random tenth of the training data. It uses these data and the
-weights only, and no held-out data.
+`holdout` trains copies of the model further without a random tenth of the training data. The verdict uses
+only the training data and the weights, and no held-out data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
     zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True)
 )
-"""Label -> the ratios for which it is given."""
+"""The smallest and largest ratio of each label."""
 _MEANINGS = {
     "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
     "tenth, over the accuracy on the other data, both above chance",
@@ -37,23 +37,24 @@ _MEANINGS = {
     "dose": "mean weight decay per update",
     "n_left_out": "number of training sequences in that tenth",
 }
-"""Field of `Holdout` -> what the number is."""
+"""The meaning of each field of `Holdout`."""
 
 
 def by_holdout(
     model: HookedTransformer, task: Task, training_set: object = None, *, why_not: Phase | None = None
 ) -> tuple[ByProbes, Holdout | None]:
-    """Whether a model memorised its training data or learnt a rule.
+    """Measure whether a model memorised its training data or learnt a rule.
 
     Args:
-        model: any HookedTransformer, or a native TransformerBridge.
-        task: any task without anchors.
-        training_set: what the model was trained on; if it is not known, the task draws some.
-        why_not: why nothing is measured; None to measure.
+        model: a HookedTransformer, or a native TransformerBridge.
+        task: a task without anchors.
+        training_set: the training data of the model. Default: training data drawn by the task.
+        why_not: the reason why nothing is measured; `None` to measure.
 
     Returns:
-        `memorised`, `learnt a rule`, or no label with the reason: the ratio lies between, or the probe
-        refuses. Then what the probe measured, if it did. The readings of the weights are listed too and
+        The verdict and the result of the probe (`None` if the probe did not measure). The label is
+        `memorised` or `learnt a rule`. Without a label, the verdict has the reason: the ratio lies between
+        the bounds, or the probe refuses its input. The verdict also lists readings of the weights, which
         support no label.
     """
     if why_not is not None:
@@ -69,7 +70,7 @@ def by_holdout(
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
-    """The label of a ratio: at most .75 memorised, from .84 learnt a rule."""
+    """Return the label of a ratio: at most 0.75 memorised, from 0.84 learnt a rule."""
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
         why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
@@ -84,7 +85,7 @@ def phase_by_holdout(found: Holdout) -> Phase:
 
 
 def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
-    """What `holdout` measured; the ratio after all updates alone decides."""
+    """Yield the readings of `holdout`; only the ratio after all updates determines the label."""
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name == "holdout_ratio"
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
@@ -93,7 +94,7 @@ def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
 
 
 def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
-    """Readings of the weights, which are not evidence of memorisation."""
+    """Yield the readings of the weights, which are not evidence of memorisation."""
     for reading in OF_ANY_TASK:
         try:
             result = probes.apply(MEASURED[reading.measurement].probe, model, task)

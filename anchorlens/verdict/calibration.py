@@ -1,4 +1,4 @@
-"""The fitted part of the verdict, which `research/calibrate.py` fits on a zoo and stores in one JSON file."""
+"""The fitted part of the verdict, which `research/calibrate.py` fits and stores in one JSON file."""
 
 from __future__ import annotations
 
@@ -15,60 +15,61 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.question_model import QuestionModel, Regime
 
 FORMAT_VERSION = 3
-"""Version of the JSON file."""
+"""The version of the JSON file."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class OfRegime:
-    """The verdicts by the probes and by decoding, for one regime."""
+    """The probe and decoding verdicts for one regime."""
 
     by_probes: QuestionModel
-    """The verdict from readings of trained pairs and weights only."""
+    """The probe verdict, which uses only readings of trained pairs and weights."""
     by_decoding: QuestionModel
-    """The verdict from activations of unseen pairs; for whether a model generalises it uses the readings of
-    the probes."""
+    """The decoding verdict, which uses activations of unseen pairs; for generalisation, it uses the
+    readings of the probe verdict."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Calibration(Record):
-    """Everything fitted: verdicts by probes and decoding, early verdicts, and the calibration range."""
+    """The fitted values: the probe, decoding and early verdicts, and the calibration range."""
 
     regimes: Mapping[Regime, OfRegime]
-    """Regime -> its verdicts: in `reasoning` they name a phase, in `conflict` a solution."""
+    """Regime -> its verdicts, which assign a phase in `reasoning` and a solution in `conflict`."""
     early: Mapping[float, QuestionModel]
-    """Fraction of the run's steps, 0..1 -> the early verdict for a checkpoint at about that step."""
+    """Fraction of the run's steps, 0..1 -> the early verdict for a checkpoint near this fraction."""
     known: Mapping[str, Sequence[Any]]
-    """Field of a model or its task -> [smallest, largest] of the calibration models, or their values."""
+    """Field of a model or its task -> [smallest, largest] value of the calibration models, or their
+    values."""
     provenance: Mapping[str, Any]
-    """How it was made: the command, the number of checkpoints, versions."""
+    """The origin of the calibration: the command, the number of checkpoints and the versions."""
 
     def of(self, task: AnchorTask) -> OfRegime:
-        """The verdicts for models of a task."""
+        """Return the verdicts for models of a task."""
         found = self.regimes["conflict" if task.in_conflict else "reasoning"]
         if task.in_conflict or task.commutes:
             return found
         return OfRegime(found.by_probes.without_commutativity(), found.by_decoding.without_commutativity())
 
     def outside(self, shape: Mapping[str, Any]) -> list[str]:
-        """The fields of a model and its task that are outside the calibration range, in words.
+        """Describe the fields of a model and its task that are outside the calibration range.
 
         Args:
-            shape: fields as in `known`; fields that are left out count as inside.
+            shape: the fields, as in `known`; missing fields count as inside.
         """
         return [words for words, _ in self._distances(shape)]
 
     def distance(self, shape: Mapping[str, Any]) -> float:
-        """How far a model and its task are from the calibration models, >= 0.
+        """Compute the distance of a model and its task from the calibration models, >= 0.
 
-        The sum over fields: log2 r for a number beyond that range by a factor r, and 1 for a value that
-        did not occur.
+        The distance is a sum over fields: log2 r for a number beyond the range by a factor r, and 1 for a
+        value that no calibration model has.
         """
         return sum(distance for _, distance in self._distances(shape))
 
     def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
-        """(words, distance) of every field outside the calibration range."""
+        """Return (description, distance) of every field outside the calibration range."""
         found = []
         for name, known in self.known.items():
             value = shape.get(name)
@@ -84,7 +85,7 @@ class Calibration(Record):
         return found
 
     def early_model(self, fraction: float) -> QuestionModel | None:
-        """The early verdict for the nearest fraction on a log scale; None if none is within a factor 2."""
+        """Return the early verdict of the nearest fraction on a log scale, `None` beyond a factor of 2."""
         if not self.early or fraction <= 0:
             return None
         distance, nearest = min((abs(math.log(fraction / moment)), moment) for moment in self.early)
@@ -93,7 +94,7 @@ class Calibration(Record):
 
 @functools.cache
 def calibration() -> Calibration:
-    """The calibration that this version ships."""
+    """Load the calibration that this version ships."""
     return Calibration.from_json(
         resources.files("anchorlens.verdict").joinpath("calibration.json").read_bytes()
     )

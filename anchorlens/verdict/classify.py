@@ -62,53 +62,53 @@ def classify(
     thorough: bool = False,
     name: str | None = None,
 ) -> Verdict:
-    """Say whether a model memorises (1), generalises in distribution (2) or composes rules (3), and why.
+    """Classify a model as memorising (1), generalising in distribution (2) or composing rules (3).
 
-    The verdict by the probes uses trained pairs and weights, and nothing of unseen pairs; it is calibrated on
-    a zoo of models trained on a family of tasks. The verdict by behaviour uses the answers, and is the
-    definition. The verdict by decoding uses activations of unseen pairs, from which the answer can almost be
-    read off. Where the training data conflict with the composition, all three name a solution instead of a
-    phase.
+    The probe verdict uses trained pairs and weights, and no unseen pairs; it is calibrated on models
+    trained on a family of tasks. The behavioural verdict uses the answers, and is the definition. The
+    decoding verdict uses activations of unseen pairs, which almost contain the answer. If the training data
+    conflict with the composition, all three verdicts assign a solution instead of a phase.
 
-    For every other task, and for training data without any task, the verdict by the probes is *memorised*,
-    *learnt a rule*, or undecided between them: copies of the model are trained further without a random tenth
-    of the training data, and the probe `holdout` measures whether they still answer it. No held-out data are
-    needed. It does not say which rule, nor whether that holds outside the training data.
+    For every other task, and for training data without a task, the probe verdict is *memorised*, *learnt a
+    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
+    training data, and measures whether the copies still answer this tenth. The verdict needs no held-out
+    data. It does not show which rule the model learnt, or whether the rule holds outside the training data.
 
     Args:
         model_or_checkpoint: a HookedTransformer; a `Checkpoint`; the result of `train`; or the path of a file
             or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
             checkpoints along the run. A model in half precision is measured as float32, with a warning. A
             list of models is classified one by one.
-        task: what a HookedTransformer was trained on. If left out, it is the papers' two-anchor task, unless
-            `training_set` is given and is not of that task: then these data are all that is known. A
-            checkpoint has its own; an equal task whose files have moved (`data`) may be given in its place.
-        config: what a bare state dict is, as for `open_checkpoint`: a TOML or JSON file or its content, a
-            ModelConfig, or a HookedTransformerConfig.
-        training_set: the sequences that it was trained on, as for `evaluate`: tokens [batch, seq_len]
-            and targets [batch], or [batch, seq_len] with -100 where nothing is scored; or the path of a file
-            with them. A checkpoint that says how it was trained has its own. If some sequences ask
-            what the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
-            Without a training set a warning says what is assumed to be held out, and train accuracy is
-            measured on a substitute (fresh noise, every training sum); a model below .90 on that has no phase
-            by behaviour, since it may have memorised.
-        device: where the model is measured: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays where
-            it is.
-        seed: seed of the noise in the evaluation.
-        even_underfit: whether to take readings also of a model that has not fit its training data; they
-            take seconds, and no phase is based on them.
-        thorough: whether to measure `interchange` and `activation_patching` also where their readings cannot
+        task: the task of a HookedTransformer. Default: the papers' two-anchor task, unless `training_set`
+            belongs to another task; `classify` then uses only these data. A checkpoint has a task; you may
+            give an equal task if its files have moved (`data`).
+        config: the configuration of a bare state dict, as for `open_checkpoint`: a TOML or JSON file or its
+            content, a ModelConfig, or a HookedTransformerConfig.
+        training_set: the training sequences of the model, as for `evaluate`: tokens [batch, seq_len] and
+            targets [batch], or [batch, seq_len] with -100 for unscored positions; or the path of a file with
+            both. A checkpoint with a training configuration has a training set. If a sequence trains an input
+            that the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
+            Without a training set, a warning states which inputs are assumed to be held out, and train
+            accuracy is measured on a substitute (fresh noise, every training sum). A model below 0.90 on the
+            substitute has no behavioural phase, since it may have memorised.
+        device: the device of the measurements: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays on
+            its device.
+        seed: the seed of the noise in the evaluation.
+        even_underfit: whether to take readings also of a model that has not fit its training data; the
+            readings take seconds, and no phase is based on them.
+        thorough: whether to measure `interchange` and `activation_patching` even if their readings cannot
             change the phase.
-        name: name of the model in the verdict and its report; None for its file's name. A list of names for
-            several models.
+        name: the name of the model in the verdict and its report; a list of names for several models.
+            Default: the name of the file.
 
     Returns:
-        The verdicts with numbers and reasons, whether probes and behaviour agree, and what that means; a list
-        of them for a list of models.
+        The verdicts with readings and reasons, and the agreement of the probe and behavioural verdicts with
+        its explanation; a list of verdicts for a list of models.
 
     Raises:
-        ValueError: neither a model nor a checkpoint, or a task or training set that does not fit it.
-        CheckpointError: a file that cannot be read completely and safely.
+        ValueError: If the input is not a model or checkpoint, or the task or training set does not fit the
+            model.
+        CheckpointError: If a file cannot be read completely and safely.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -173,20 +173,21 @@ def classify(
 
 
 def _with_known_task(given: Input, training_set: object) -> Input:
-    """The input; if no task is named and the training data are not of the papers' task, of these data alone.
+    """Return the input with a known task: the named task, the papers' task, or the training data alone.
 
-    They are of the papers' task if they have its shape and vocabulary, and at most a tenth of the targets are
-    others than it asks.
+    Training data belong to the papers' task if they have its shape and vocabulary, and at most a tenth of the
+    targets differ from the targets of the papers' task.
 
     Raises:
-        ValueError: they are no training data; or there are none, and the model cannot read the papers' task.
+        ValueError: If the training data are invalid, or are missing and the model does not fit the papers'
+            task.
     """
     papers = task_or_default()
     if training_set is None and given.task is None:
         try:
             check_capacity(given.model, papers)
         except ValueError as error:
-            hint = "no task was named: give the task of the model, or its training data (tokens, targets)"
+            hint = "no task was given. Give the task of the model, or its training data (tokens, targets)"
             raise ValueError(f"{error} ({hint})") from None
     if training_set is None or given.named_task is not None:
         return given
@@ -205,17 +206,17 @@ def _with_known_task(given: Input, training_set: object) -> Input:
 
 
 def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
-    """The training set of a checkpoint, or the given one if the checkpoint does not know its own.
+    """Return the training set of a checkpoint, or the given training set if the checkpoint has none.
 
     Raises:
-        ValueError: there are both.
+        ValueError: If both exist.
     """
     if not checkpoint.knows_training_set:
         return given
     if given is not None:
         raise ValueError(
-            "training_set must be left out, because the checkpoint has its own. Leave it out, or give "
-            "checkpoint.build_model() with your training set"
+            "training_set must be left out for a checkpoint with a training set, got one. Leave it out, or "
+            "give checkpoint.build_model() with your training set"
         )
     return checkpoint.lazy_training_set()
 
@@ -223,7 +224,7 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
 def _course(
     behaviour: Evaluation, log: Sequence[Mapping[str, Any]], points: Iterable[TrajectoryPoint]
 ) -> str:
-    """When a run of a task without OOD fit and generalised; empty without log and trajectory."""
+    """Describe when a run of a task without OOD fit and generalised; empty without log and trajectory."""
     metrics = {metric.name: metric for metric in behaviour.metrics}
     if has_phases(metrics.values()) or not has_labels(metrics.values()):
         return ""
@@ -238,7 +239,7 @@ def _course(
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
-    """The reason why no reading is worth taking, as an undecided phase; None if readings are worth taking."""
+    """Return the reason against taking readings as an undecided phase, or `None` without such a reason."""
     phase, at_chance = behaviour.phase, behaviour.at_chance
     if phase.cause in ("held-out questions were trained", "targets of another task"):
         return phase
@@ -248,9 +249,9 @@ def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
 
 
 def _without_symmetry(inside: Inside, behaviour: Evaluation) -> tuple[Inside, tuple[str, ...]]:
-    """The verdicts by the inside where symmetry answers most left-out questions, and a warning if it does.
+    """Remove the decoding verdict and add a warning if symmetry answers most held-out inputs.
 
-    Activations of unseen pairs are then like those of trained ones whether the model composes or not.
+    Activations of unseen pairs then resemble activations of trained pairs whether the model composes or not.
     """
     symmetric, ood = behaviour.by_symmetry, behaviour.measure("ood")
     if symmetric is None or symmetric.n_sequences <= (0 if ood is None else ood.n_sequences):
@@ -267,5 +268,5 @@ def _without_symmetry(inside: Inside, behaviour: Evaluation) -> tuple[Inside, tu
 def _checked_model(model: Any) -> HookedTransformer:
     if not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, torch.nn.Module) else ""
-        raise ValueError(f"what is classified must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}{hint}")
+        raise ValueError(f"the model must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}{hint}")
     return model

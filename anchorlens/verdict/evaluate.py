@@ -40,43 +40,44 @@ def evaluate(
     seed: int = 0,
     **options: object,
 ) -> Any:
-    """Measure the accuracies of a model and name its phase by behaviour, which is the definition.
+    """Measure the accuracies of a model, and assign its phase by behaviour, which is the definition.
 
     Args:
-        model: a HookedTransformer, or anything that maps tokens [batch, pos] to logits
-            [batch, pos, d_vocab], whose training mode and device are left as they are; a Checkpoint; the
-            result of `train`; or the path of a checkpoint or run. Logits may be an array of any library, the
-            `logits` of an object or dict, or in a tuple such as (logits, loss); those of the last position
-            suffice where the task scores no other. A list of models is measured one by one.
-        task: what it was trained on; the papers' two-anchor task if left out. A checkpoint has its own.
-        config: what a bare state dict is, as for `open_checkpoint`.
-        training_set: the sequences it was trained on, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists; the path of a file with them, as for
-            `--train-data`; or the result of `Checkpoint.training_set()`. A checkpoint that says how it was
-            trained has its own. Without it, train accuracy is measured on fresh noise, on which a model that
-            memorised a small training set fails.
-        device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays where it is.
-        seed: random seed.
-        **options: options of the task's own `evaluate`: `AnchorTask.evaluate` lists its `n_noise`,
+        model: a HookedTransformer; a function of tokens [batch, pos] that returns logits
+            [batch, pos, d_vocab]; a Checkpoint; the result of `train`; or the path of a checkpoint or run.
+            `evaluate` does not change the training mode or device of a model. Logits may be an array of any
+            library, the `logits` of an object or dict, or part of a tuple such as (logits, loss). The logits
+            of the last position suffice if the task scores only this position. A list of models is measured
+            one by one.
+        task: the task of the model. Default: the papers' two-anchor task. A checkpoint knows its task.
+        config: the configuration of a bare state dict, as for `open_checkpoint`.
+        training_set: the training sequences of the model, for the train accuracy: tokens [batch, seq_len] and
+            targets [batch], integers, as tensors, arrays or lists; the path of a file with both, as for
+            `--train-data`; or the result of `Checkpoint.training_set()`. A checkpoint with a training
+            configuration has a training set. Without a training set, train accuracy is measured on fresh
+            noise, on which a model that memorised a small training set fails.
+        device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays on its device.
+        seed: the random seed.
+        **options: the options of the task's method `evaluate`: `AnchorTask.evaluate` documents its `n_noise`,
             `max_train`, `max_trials`, `batch_size` and `half`.
 
     Returns:
-        An `Evaluation`; for an AnchorTask an AnchorEvaluation: accuracies (0..1) with standard errors, per
-        pair, deviations, commutativity and the phase. A list of them for a list of models. What a file does
-        not say, and is assumed, is a warning.
+        An `Evaluation`, or an AnchorEvaluation for an AnchorTask: accuracies (0..1) with standard errors, per
+        pair, deviations, commutativity and the phase. A list of models returns a list. A warning states each
+        assumption about missing information in a file.
 
     Raises:
-        ValueError: an unusable option, a training set of another shape or vocabulary than the task's, a
-            model whose vocabulary or context is too small for the task, or an output without logits for every
+        ValueError: If an option is invalid, the training set has another shape or vocabulary than the task,
+            the vocabulary or context of the model is too small for the task, or the output lacks logits for a
             target.
-        CheckpointError: a file that cannot be read completely and safely.
+        CheckpointError: If a file cannot be read completely and safely.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
 
-    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of
+    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of arXiv
     2501.08537.
     """
     given: Any = resolve(
@@ -107,7 +108,7 @@ def evaluate(
 
 
 def noted(evaluation: object, notes: Sequence[str]) -> Any:
-    """The evaluation with more notes; what a task of a user gives instead of an Evaluation as it is."""
+    """Return an Evaluation with more notes, and any other result of a user's task unchanged."""
     if not notes or not isinstance(evaluation, Evaluation):
         return evaluation
     return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys((*evaluation.notes, *notes))))

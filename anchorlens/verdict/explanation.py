@@ -1,4 +1,4 @@
-"""What an agreement or disagreement of behaviour and probes means, in a few sentences."""
+"""The explanation of an agreement or disagreement of the behavioural and probe verdicts."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _DISAGREEMENT = {
     "behaviour is the definition",
     "learnt a rule": "What the model learnt answers its training data, but too few held-out inputs",
 }
-"""Label by `holdout` -> what it means if the behavioural verdict is the contrary."""
+"""Label by `holdout` -> the explanation if the behavioural verdict contradicts the label."""
 TIE = 2.0
-"""The probe verdict cannot distinguish a phase from the runner-up if it is less than this many times as
-probable: of the calibration models with such a phase by the probes, six in ten have it by behaviour."""
+"""The ratio of probabilities below which the probe verdict cannot distinguish a phase from the runner-up.
+Of the calibration models below this ratio, six in ten have the more probable phase by behaviour."""
 OUTSIDE = "the model or its task is outside the calibration range, so the probe verdict is less reliable"
-"""Warning for a model that has a phase by the probes."""
+"""The warning for a model with a phase by the probes."""
 _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Whether both verdicts assign the same phase, or solution, and what that means.
+    """Return whether both verdicts assign the same phase or solution, and the explanation.
 
-    The text states only what was measured on this model: its phase by behaviour, the probabilities by the
-    probes, and readings that a verdict prints (`ByProbes.strongest`).
+    The text states only measurements of this model: its phase by behaviour, the probabilities by the probes,
+    and readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
-        The agreement is None if a verdict is undecided, or if the probe verdict cannot distinguish the two
-        most probable phases; the text then gives the reason.
+        The agreement and the text. The agreement is `None` if a verdict is undecided, or if the probe verdict
+        cannot distinguish the two most probable phases; the text then gives the reason.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:
@@ -50,7 +50,7 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
 
 
 def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
-    """The warning that a model or its task is outside the calibration, if so."""
+    """Yield a warning if the model or its task is outside the calibration range."""
     if by_probes.outside:
         reasons = "; ".join(by_probes.outside)
         yield f"{OUTSIDE}: {reasons}"
@@ -99,7 +99,7 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
 def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
     """Compare the label by `holdout` with the phase, or label, by behaviour.
 
-    Phase 1 and `memorises` agree with `memorised`; every other phase and label with `learnt a rule`.
+    Phase 1 and `memorises` agree with `memorised`. Every other phase and label agrees with `learnt a rule`.
     """
     label, told = inside.label, f"it {inside.gloss} ({inside.reason.partition(':')[0]})"
     if not behaviour.is_named:
@@ -113,7 +113,7 @@ def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None
 
 
 def _tied(by_probes: ByProbes) -> dict[Any, float]:
-    """The two most probable phases with their probabilities, if they cannot be distinguished; else none."""
+    """Return the two most probable phases with their probabilities if indistinguishable, else no phases."""
     ends = by_phase(by_probes.probabilities or {})
     likeliest = sorted(ends, key=lambda end: -ends[end])[:2]
     is_tie = len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]
@@ -121,7 +121,7 @@ def _tied(by_probes: ByProbes) -> dict[Any, float]:
 
 
 def _likeness(by_probes: ByProbes) -> str:
-    """Which models it resembles by its probabilities, or which phases these cannot distinguish."""
+    """Describe the models that the probabilities indicate, or the phases that they cannot distinguish."""
     if tied := _tied(by_probes):
         shares = (f"{_name(end)} ({100 * share:.0f}%)" for end, share in tied.items())
         return f"the probe verdict cannot distinguish {' from '.join(shares)}"
@@ -131,7 +131,7 @@ def _likeness(by_probes: ByProbes) -> str:
 
 
 def _readings(by_probes: ByProbes) -> str:
-    """The printed readings that support and oppose the phase by the probes most, as a sentence."""
+    """Return a sentence with the printed readings that most support and oppose the phase by the probes."""
     end = _end(by_probes.phase)
     supported: list[str] = []
     opposed: list[str] = []
@@ -150,7 +150,7 @@ def _readings(by_probes: ByProbes) -> str:
 
 
 def _end(phase: Phase) -> int | str | None:
-    """The number of a phase, or the solution."""
+    """Return the number of a phase, or the solution."""
     return phase.solution if phase.number is None else phase.number
 
 

@@ -1,4 +1,4 @@
-"""The early verdict: forecast the final phase of a run from readings and answers of early checkpoints."""
+"""The early verdict: a forecast of a run's final phase from readings and answers of early checkpoints."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOST_POINTS = 40
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """A point for every checkpoint in a run's folder, oldest first; none for a task without labels.
+    """Yield a point for every checkpoint in a run's folder, oldest first.
 
-    A checkpoint whose numbers are not finite has none.
+    A task without labels, and a checkpoint with values that are not finite, have no points.
 
     Raises:
-        CheckpointError: one of them is damaged.
+        CheckpointError: If a checkpoint is damaged.
     """
     for path in trajectory_files(folder):
         checkpoint = load_checkpoint(path)
@@ -36,10 +36,12 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
 
 
 def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
-    """The same for a run of others, at `_MOST_POINTS` of its steps; a damaged checkpoint has no point.
+    """Yield a point for at most `_MOST_POINTS` steps of another library's run.
+
+    A damaged checkpoint has no point.
 
     Args:
-        steps: step -> checkpoint, ascending.
+        steps: the steps and their checkpoints, ascending.
     """
     chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
     for step in chosen:
@@ -54,14 +56,15 @@ def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[Trajectory
 
 
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
-    """Evaluate a checkpoint of a run on a small sample, and forecast its phase; None if it is not finite.
+    """Evaluate a checkpoint on a small sample, and forecast its phase; `None` if values are not finite.
 
     Raises:
-        ValueError: it does not say how it was trained, so that the length of the run is unknown.
+        ValueError: If the checkpoint has no training configuration, so the length of the run is unknown.
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(
-            "a forecast needs the train config and the step of a run, and this checkpoint lacks one of them"
+            "a forecast needs the train config and the step of a run, got a checkpoint without them. Use a "
+            "checkpoint of `train`"
         )
     return _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
 
@@ -83,7 +86,7 @@ def _point(checkpoint: Checkpoint, step: int, fraction: float) -> TrajectoryPoin
 
 
 def sampled_behaviour(checkpoint: Checkpoint) -> Evaluation:
-    """Evaluate a checkpoint on a small sample of questions (`task.sampling`)."""
+    """Evaluate a checkpoint on a small sample of test inputs (`task.sampling`)."""
     return checkpoint.evaluate(**checkpoint.task.sampling)
 
 
@@ -103,5 +106,5 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
 
 
 def _is_of_the_papers(task: AnchorTask) -> bool:
-    """Whether a task is the papers' in `reasoning`; the early verdict was fit on runs of this task only."""
+    """Return whether a task is the papers' task in `reasoning`, on which the early verdict was fit."""
     return task == AnchorTask(split_modulus=task.split_modulus, noise_obeys_split=task.noise_obeys_split)

@@ -1,10 +1,11 @@
 """The verdicts from a model's activations and weights, by the probes and by decoding.
 
-*By the probes* uses activations of trained pairs and weights only, and nothing of unseen pairs. For a task
-without anchors, which no phase is calibrated for, it says whether the model memorised, by `holdout`.
-*By decoding* uses activations of unseen pairs, from which the answer can almost be read off, so it is not
-independent evidence. Where the training data conflict with the composition, both name a solution. Both need
-the accuracy on training sequences, to know whether the model fits them; neither uses answers on unseen pairs.
+The probe verdict uses only activations of trained pairs and weights, and no unseen pairs. Tasks without
+anchors have no calibrated phase; their probe verdict is whether the model memorised, by `holdout`. The
+decoding verdict uses activations of unseen pairs, which almost contain the answer, so it is not independent
+evidence. If the training data conflict with the composition, both verdicts assign a solution. Both verdicts
+need the accuracy on training sequences, to know whether the model fits them; neither verdict uses answers
+to unseen pairs.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
-"""Label of a phase -> its number; "Phase 2" is the label where commutativity is not asked."""
+"""Label of a phase -> its number; "Phase 2" is the label if commutativity is undefined."""
 WHOLLY_FIT = 0.98
-"""Train accuracy from which a small margin on fresh noise means that a model does not generalise."""
+"""The train accuracy from which a small margin on fresh noise means that a model does not generalise."""
 _SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 _BEYOND_ALL = 1e9
-"""A value beyond the ends of every vote; it counts as the nearer end."""
+"""A value beyond the ends of every vote, which counts as the nearer end."""
 SAYS_NOTHING = 0.05
-"""In nats; a reading that raises the odds of no label by more than this has no vote."""
+"""The smallest increase of the log-odds of a label, in nats, at which a reading has a vote."""
 
 
 class Inside(NamedTuple):
-    """The verdicts by the probes and by decoding."""
+    """The probe and decoding verdicts of a model."""
 
     by_probes: ByProbes
     by_decoding: Posterior
     measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
-    """Probe -> what it measured, where its picture shows the evidence of the probe verdict."""
+    """Probe -> its result, for pictures that show the evidence of the probe verdict."""
 
 
 def read_inside(
@@ -62,26 +63,24 @@ def read_inside(
     void: Phase | None = None,
     thorough: bool = False,
 ) -> Inside:
-    """The phase (in `conflict` the solution) that a model's readings support, or whether it memorised.
+    """Assign the phase (in `conflict` the solution) that the readings support, or memorisation.
 
     Args:
-        model: any HookedTransformer.
-        task: what it was trained on. The phases are calibrated on two-anchor tasks; for other tasks `holdout`
-            says whether the model memorised its training data or learnt a rule.
-        training_set: its training data, for a task without anchors; if they are not known, the task draws
-            some.
-        train: accuracy on its training data; below .90 there is no phase.
-        train_is_known: whether `train` is that. If it was measured on something else, the phase assumes that
+        model: a HookedTransformer.
+        task: the task of the model. The phases are calibrated on two-anchor tasks. For other tasks, `holdout`
+            measures whether the model memorised its training data or learnt a rule.
+        training_set: the training data, for a task without anchors. Default: training data drawn by the task.
+        train: the accuracy on the training data; below 0.90 there is no phase.
+        train_is_known: whether `train` was measured on the training data. Otherwise the phase assumes that
             the model has fit its training data.
-        void: why its answers rule every phase out; no reading is then taken.
-        thorough: whether to take the costly readings where they cannot change the phase, too.
+        void: the reason why the answers exclude every phase; no reading is then taken.
+        thorough: whether to take the costly readings even if they cannot change the phase.
 
     Returns:
-        The most probable phase with the probability of each, or no phase with the reason: `void`, weights
-        that are not finite, underfit, or no phase that is probable enough. For a task without anchors, a
-        label without probabilities (`by_holdout`).
-        Readings are listed if they can be taken and `void` is None. The probabilities are less extreme for a
-        model or task outside the calibration.
+        The most probable phase with the probability of each phase, or no phase with the reason: `void`,
+        weights that are not finite, underfit, or too small probabilities. A task without anchors has a label
+        without probabilities (`by_holdout`). Readings are listed if they can be taken and `void` is `None`.
+        The probabilities are less extreme for a model or task outside the calibration range.
     """
     underfit = None
     if train is not None and train_is_known and train.value < FIT_THRESHOLD:
@@ -134,7 +133,7 @@ def read_inside(
 
 
 def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
-    """The fields of a model and its task for which the calibration has a range; None for an unknown one."""
+    """Return the fields of a model and its task that the calibration range has; `None` if unknown."""
     from anchorlens.models.variants import BLOCKS
 
     cfg, blocks = model.cfg, [*getattr(model, "blocks", ())]
@@ -161,26 +160,26 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
 
 
 def margin_is_of_training(train: float, values: Values) -> bool:
-    """Whether a small margin on trained pairs may be that of a training not finished, not that of Phase 1.
+    """Return whether unfinished training, and not Phase 1, may explain a small margin on trained pairs.
 
-    The margin on training sequences, was not measured on the calibration models.
-    But nearly all of those in Phase 1 have either fit their data wholly or a negative margin.
+    The margin on training sequences was not measured on the calibration models. However, nearly all
+    calibration models in Phase 1 have either fit their data completely or have a negative margin.
 
     Args:
-        train: accuracy on training data, 0..1.
-        values: reading -> value.
+        train: the accuracy on training data, 0..1.
+        values: the readings and their values.
     """
     margin = values.get("information_flow.margin")
     return FIT_THRESHOLD <= train < WHOLLY_FIT and margin is not None and margin > 0
 
 
 def _nothing(phase: Phase) -> Inside:
-    """Verdicts without probabilities."""
+    """Return verdicts without probabilities."""
     return Inside(ByProbes(phase, None), Posterior(phase, None))
 
 
 def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
-    """The contribution of each reading to the verdict by the probes, the largest first."""
+    """Return the contribution of each reading to the probe verdict, the largest first."""
     found = []
     for reading in READINGS:
         if reading.sees == "unseen pairs" or reading.name not in values:
@@ -208,15 +207,15 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
 
 
 def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
-    """Whether a phase is named, and the costly readings cannot change it, whatever their values are.
+    """Return whether the verdict assigns a phase that no values of the costly readings can change.
 
-    The contribution of a reading to the log-odds is bounded, and the log-odds for which one phase is named
-    form a convex set. So it is enough to try the extremes of the costly readings, and their absence.
+    The contribution of a reading to the log-odds is bounded, and the log-odds that assign one phase form a
+    convex set. It is therefore sufficient to try the extremes and the absence of the costly readings.
 
     Args:
         fitted: the model of the verdict.
-        values: reading -> value, for all readings but the costly ones.
-        distance: distance from the calibration models, >= 0.
+        values: the readings and their values, except for the costly readings.
+        distance: the distance from the calibration models, >= 0.
     """
     names = [
         name for name in COSTLY_READINGS if any(name in answer.votes for answer in fitted.questions.values())
@@ -230,7 +229,7 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
-    """Phase, both forms of Phase 2 together, or solution -> probability.
+    """Return the probability of each phase or solution, with both forms of Phase 2 added.
 
     >>> by_phase(dict(zip(LABELS, (0.0, 0.25, 0.5, 0.25))))
     {1: 0.0, 2: 0.75, 3: 0.25}
@@ -243,10 +242,10 @@ def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
 
 
 def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
-    """The most probable phase or solution, if its probability is at least `least`.
+    """Return the most probable phase or solution, if its probability is at least `least`.
 
-    The probabilities of both forms of Phase 2 are added. Phase 2 is named with or without commutativity if
-    the share of that form among the two is at least `least`.
+    The probabilities of both forms of Phase 2 are added. Phase 2 is assigned with or without commutativity if
+    the fraction of one form is at least `least`.
 
     >>> phase = likeliest_phase(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason

@@ -1,8 +1,9 @@
 """The fitted model of a verdict: yes-or-no questions, answered by logistic models of the readings.
 
-In `reasoning` the answers give the phase: does the model generalise to held-out keys (else Phase 1), does it
-compose (Phase 3), does it treat reversed pairs alike (Phase 2 with commutativity)? In `conflict` they give
-the solution. The early verdict first asks whether the run will reach a phase at all.
+In `reasoning`, the answers determine the phase. Does the model generalise to held-out keys (else Phase 1)?
+Does the model compose (Phase 3)? Does the model give reversed pairs the same answer (Phase 2 with
+commutativity)? In `conflict`, the answers determine the solution. The first question of the early verdict
+is whether the run will reach a phase.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ Question = Literal[
 ]
 Regime = Literal["reasoning", "conflict"]
 UNDECIDED = "undecided"
-"""Label of a run that ends in no phase."""
+"""The label of a run that ends without a phase."""
 
 Ends = Mapping[str, tuple[tuple[Question, bool], ...]]
-"""Label -> the questions that lead to it, with their answers."""
+"""Label -> the questions that lead to the label, with their answers."""
 ENDS: Ends = {
     LABELS[0]: (("comes to a phase", True), ("generalises", False)),
     LABELS[1]: (
@@ -55,24 +56,24 @@ SOLUTIONS: Ends = {
     "mixed by position": (("inferential", False), ("symmetric", False), ("mixed by position", True)),
     "other": (("inferential", False), ("symmetric", False), ("mixed by position", False)),
 }
-"""The labels in `conflict`, where a verdict names the solution."""
+"""The labels in `conflict`, in which a verdict assigns the solution."""
 WHERE_ORDER_MATTERS: Ends = {
     LABELS[0]: (("generalises", False),),
     "Phase 2": (("generalises", True), ("composes", False)),
     LABELS[3]: (("generalises", True), ("composes", True)),
 }
-"""The labels in `reasoning` if the functions of two anchors do not commute; commutativity is not asked."""
+"""The labels in `reasoning` if the functions of two anchors do not commute; commutativity is undefined."""
 
 Values = Mapping[str, float | None]
 
 
 def answered_now(label: str) -> dict[str, float]:
-    """The answers of a run's current phase by behaviour: 1 (yes) or 0 (no) for each question.
+    """Return the answers of a run's current phase by behaviour: 1 (yes) or 0 (no) for each question.
 
-    The early verdict uses them as additional readings.
+    The early verdict uses these answers as additional readings.
 
     Args:
-        label: label of the current phase; any other text counts as undecided.
+        label: the label of the current phase; any other text counts as undecided.
 
     >>> answered_now("Phase 1")
     {'now comes to a phase': 1.0, 'now generalises': 0.0}
@@ -85,21 +86,21 @@ def answered_now(label: str) -> dict[str, float]:
 @documented
 @dataclass(frozen=True)
 class Vote:
-    """The log-odds that one reading alone gives to one question, and its weight among the readings."""
+    """The log-odds of one question by one reading alone, and the weight of the reading."""
 
     slope: float
-    """Increase of the log-odds of yes per unit of the reading, in nats; its sign is `Reading.sign`."""
+    """The increase of the log-odds of yes per unit of the reading, in nats, with the sign `Reading.sign`."""
     neutral: float
     """The value at which the reading leaves the odds of yes unchanged."""
     low: float
-    """Lower end of the middle 98% of the checkpoints it was fit on; smaller values count as this one."""
+    """The lower end of the middle 98% of the fitted checkpoints; smaller values count as this end."""
     high: float
-    """Upper end; larger values count as this one."""
+    """The upper end of the middle 98%; larger values count as this end."""
     weight: float
-    """Weight of these log-odds in the sum over all readings, >= 0."""
+    """The weight of these log-odds in the sum over all readings, >= 0."""
 
     def log_odds(self, value: float | None) -> float:
-        """Log-odds of yes by this reading alone, in nats; 0 if it has no value.
+        """Return the log-odds of yes by this reading alone, in nats; 0 for a missing value.
 
         >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
         >>> vote.log_odds(0.75), vote.log_odds(9.0), vote.log_odds(None)
@@ -116,22 +117,21 @@ class QuestionFit:
     """The model of one question: log-odds of yes = intercept + weighted sum of each reading's log-odds."""
 
     intercept: float
-    """Log-odds of yes without any reading, in nats."""
+    """The log-odds of yes without any reading, in nats."""
     votes: Mapping[str, Vote]
-    """Reading -> its vote."""
+    """Reading -> the vote of the reading."""
     widening: float = 1.0
-    """Factor by which log-odds are divided at a distance of 1, >= 1; fitted on tasks and shapes
-    that were held out."""
+    """The divisor of the log-odds at a distance of 1, >= 1, fitted on held-out tasks and shapes."""
 
     def log_odds(self, values: Values, distance: float = 0.0) -> float:
-        """Log-odds of yes, in nats; they shrink with the distance from the calibration models."""
+        """Return the log-odds of yes, in nats, which shrink with the distance from the calibration models."""
         return self._over(distance) * (
             self.intercept
             + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
         )
 
     def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
-        """The contribution of one reading to the log-odds, in nats."""
+        """Return the contribution of one reading to the log-odds, in nats."""
         vote = self.votes.get(reading)
         return (
             0.0 if vote is None else self._over(distance) * vote.weight * vote.log_odds(values.get(reading))
@@ -147,22 +147,22 @@ class QuestionModel(Record):
     """One fitted verdict: a model of each question, and the ranges of the readings."""
 
     questions: Mapping[Question, QuestionFit]
-    """Question -> its model; a missing question counts as answered with yes."""
+    """Question -> the model of the question; a missing question counts as answered with yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
-    """Reading -> label -> range of the middle 80% of the fitted checkpoints of that label."""
+    """Reading -> label -> the range of the middle 80% of the fitted checkpoints with the label."""
     least_probability: float = 0.5
-    """Smallest probability at which a phase is named, .5..1."""
+    """The smallest probability at which a phase is assigned, 0.5..1."""
 
     @property
     def ends(self) -> Ends:
-        """Label -> the questions that lead to it; solutions if the model asks for them, else phases."""
+        """The questions that lead to each label: solutions if the model has their questions, else phases."""
         if "inferential" in self.questions:
             return SOLUTIONS
         return ENDS if "commutative" in self.questions else WHERE_ORDER_MATTERS
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that it distinguishes."""
+        """The labels that the verdict distinguishes."""
         return tuple(
             label
             for label, steps in self.ends.items()
@@ -170,25 +170,27 @@ class QuestionModel(Record):
         )
 
     def without_commutativity(self) -> Self:
-        """The same verdict for a task in which the order of two anchors matters."""
+        """Return the verdict for a task in which the order of two anchors matters."""
         questions = {which: fit for which, fit in self.questions.items() if which != "commutative"}
         return replace(self, questions=questions)
 
     def probabilities(self, values: Values, distance: float = 0.0) -> dict[str, float]:
-        """Label -> probability, 0..1, sum 1.
+        """Return the probability of each label, 0..1, sum 1.
 
         Args:
-            values: reading -> value, None where there is none.
-            distance: distance from the calibration models, >= 0; it makes the probabilities less extreme.
+            values: the readings and their values; `None` for a missing value.
+            distance: the distance from the calibration models, >= 0, which makes the probabilities less
+                extreme.
         """
         return self._probabilities(
             {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}
         )
 
     def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
-        """The change of each label's log-odds due to one reading, in nats.
+        """Return the change of each label's log-odds due to one reading, in nats.
 
-        That is the log-odds with the reading minus those without it, all other readings unchanged.
+        The change is the log-odds with the reading minus the log-odds without it, with all other readings
+        unchanged.
         """
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}
@@ -199,7 +201,7 @@ class QuestionModel(Record):
         return {label: after[label] - before[label] for label in after}
 
     def _log_probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        """Label -> log of its probability."""
+        """Return the log of the probability of each label."""
         return {
             label: sum(
                 _log_sigmoid(odds[which] if yes else -odds[which])
@@ -213,7 +215,7 @@ class QuestionModel(Record):
         return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
 
     def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        """Label -> log of its probability over the sum of all others."""
+        """Return the log of each label's probability divided by the sum of all other probabilities."""
         logs = self._log_probabilities(odds)
         found = {}
         for label, value in logs.items():
@@ -224,5 +226,5 @@ class QuestionModel(Record):
 
 
 def _log_sigmoid(x: float) -> float:
-    """log(1 / (1 + exp(-x))), without overflow."""
+    """Compute log(1 / (1 + exp(-x))) without overflow."""
     return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))

@@ -1,8 +1,8 @@
-"""The readings for the verdicts by probes and decoding: numbers of the probes, normalised for width.
+"""The readings for the probe and decoding verdicts, normalised for width.
 
-No reading uses answers to unseen pairs, masked or not. Some use activations of unseen pairs; the verdict *by
-the probes* does not use those. One is the margin on trained pairs with fresh noise, where one key in nine
-is held out at its position; none asks for held-out keys specifically.
+No reading uses answers to unseen pairs, masked or not. Some readings use activations of unseen pairs; the
+probe verdict does not use these readings. One reading is the margin on trained pairs with fresh noise, in
+which one key in nine is held out at its position. No reading uses held-out keys specifically.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
 Which = Literal["all", "cheap", "costly"]
-"""Which measurements are taken: all of them, all but the costly ones, or the costly ones alone."""
+"""The choice of measurements: all, all except the costly measurements, or only the costly measurements."""
 
 
 @documented
 @dataclass(frozen=True)
 class Measurement:
-    """A probe with the options for the readings, which leave out what only figures need."""
+    """A probe with the options for the readings, without values that only figures need."""
 
     probe: Callable[..., ProbeResult]
     """The probe."""
     at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
-    """(task, position of the key) -> its options; None if it has no position."""
+    """The function from (task, position of the key) to the options; `None` if the probe has no position."""
     costly: bool = False
-    """Whether it is measured only where its readings could change the phase; never for the early verdict."""
+    """Whether the probe is measured only if its readings could change the phase, and never for the early
+    verdict."""
 
 
 def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
@@ -76,14 +77,14 @@ MEASURED: Mapping[str, Measurement] = {
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
 }
-"""Name, which begins with the name of the probe -> measurement."""
+"""Name of the measurement (beginning with the name of the probe) -> the measurement."""
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
-    """Positions of the key at which readings are taken, without repetition.
+    """Return the positions of the key at which readings are taken, without repetition.
 
-    They are one third and four fifths of the way to the last position but one. The last position is not used,
-    since there the answer is read at the last anchor itself.
+    The positions are at one third and four fifths of the distance to the second to last position. The last
+    position is not used, since the last anchor would then also be the position of the answer.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -95,27 +96,26 @@ def reading_positions(task: AnchorTask) -> tuple[int, ...]:
 @documented
 @dataclass(frozen=True)
 class Reading:
-    """One number of one measurement, and the questions for which it is evidence."""
+    """One field of one measurement, and the questions for which the field is evidence."""
 
     measurement: str
-    """Name of the measurement in `MEASURED`; it begins with the name of the probe."""
+    """The name of the measurement in `MEASURED`, which begins with the name of the probe."""
     field: str
-    """Name of the number in the probe's result."""
+    """The name of the field in the probe's result."""
     meaning: str
-    """What it is, in a few words."""
+    """The meaning of the reading, in a few words."""
     directions: Mapping[Question, Literal[1, -1]]
-    """Question -> 1 if a larger value is evidence for yes, -1 if for no, by the papers or by its definition;
-    the fit sets its strength and never reverses its sign."""
+    """Question -> 1 if a larger value is evidence for yes, -1 if for no, by the papers or by definition.
+    The fit determines the strength of the evidence, and never reverses its sign."""
     sees: Sees = "trained pairs"
-    """What it is measured on."""
+    """The data on which the reading is measured."""
     normalise: Callable[[float, Any], float] | None = None
-    """(value, model.cfg) -> the value in a normalised form; None to take it unchanged."""
+    """The function from (value, model.cfg) to the normalised value; `None` for an unchanged value."""
 
     def sign(self, which: Question) -> Literal[1, -1, 0]:
-        """The sign with which a larger value is evidence for yes; 0 if it is none.
+        """Return the sign with which a larger value is evidence for yes, or 0 without evidence.
 
-        The questions of `conflict` take their sign from the corresponding question of `reasoning`
-        (`SAME_AS`).
+        The questions of `conflict` use the sign of the corresponding question of `reasoning` (`SAME_AS`).
         """
         for same in (which, *SAME_AS.get(which, ())):
             if same in self.directions:
@@ -124,20 +124,20 @@ class Reading:
 
     @property
     def probe(self) -> str:
-        """Name of the probe."""
+        """The name of the probe."""
         return self.measurement.split()[0]
 
     @property
     def name(self) -> str:
-        """`probe.field`, and the rest of the measurement's name (` of mirrored pairs`), if there is any."""
+        """The name `probe.field`, followed by the rest of the measurement's name (` of mirrored pairs`)."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
     def of(self, value: float | None, cfg: object) -> float | None:
-        """The reading from the probe's number, normalised; None if that is missing or not finite.
+        """Return the normalised reading, or `None` if the probe's value is missing or not finite.
 
         Args:
-            value: the number of the probe; None if there is none.
-            cfg: the model's `cfg`, of which `d_model` is used.
+            value: the value of the probe; `None` if it is missing.
+            cfg: the model's `cfg`, from which `d_model` is used.
         """
         if value is not None and self.normalise is not None:
             value = self.normalise(value, cfg)
@@ -148,17 +148,17 @@ SAME_AS: Mapping[Question, tuple[Question, ...]] = {
     "inferential": ("composes", "generalises"),
     "symmetric": ("commutative",),
 }
-"""Question of `conflict` -> the questions of `reasoning` from which it takes a reading's sign, the first that
-the reading has."""
+"""Question of `conflict` -> the questions of `reasoning`, of which the first with a sign of the reading
+applies."""
 
 
 def _bounded_margin(value: float, cfg: object) -> float:
-    """A margin between -1 and 1, tanh(margin / 4), since it saturates beyond a few logits."""
+    """Bound a margin to -1..1 by tanh(margin / 4), which saturates beyond a few logits."""
     return float(np.tanh(value / 4))
 
 
 def _over_random_cosine(value: float, cfg: Any) -> float:
-    """Mean |cosine| divided by that of random directions in d_model dimensions, sqrt(2 / (pi d_model))."""
+    """Divide a mean |cosine| by the mean of random directions, sqrt(2 / (pi d_model))."""
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
@@ -361,7 +361,7 @@ OF_ANY_TASK: tuple[Reading, ...] = (
         "weights",
     ),
 )
-"""Readings for models of any task; without a calibration for the task they support no phase."""
+"""The readings for models of any task, which support no phase without a calibration for the task."""
 
 
 def measurements(
@@ -370,15 +370,16 @@ def measurements(
     """Apply the probes from which the readings are taken.
 
     Args:
-        model: any HookedTransformer of two layers or more.
-        task: what it was trained on.
+        model: a HookedTransformer of two layers or more.
+        task: the task of the model.
         which: the measurements to take.
 
     Returns:
-        Measurement -> the probe's results, one for each of `reading_positions` if it has a position.
+        Measurement -> the probe's results, one for each of `reading_positions` if the probe has a position.
 
     Raises:
-        ValueError: a probe refuses the model or the task, or does not converge, with the reason.
+        ValueError: If a probe refuses the model or the task, or does not converge; the message has the
+            reason.
     """
     results = {}
     positions = reading_positions(task)
@@ -399,17 +400,18 @@ def take_readings(
     """Take the readings of a model.
 
     Args:
-        model: any HookedTransformer of two layers or more.
-        task: what it was trained on.
-        which: the readings to take: "all" of them, the "cheap" ones alone, as for the early verdict, or the
-            "costly" ones alone.
+        model: a HookedTransformer of two layers or more.
+        task: the task of the model.
+        which: the readings to take: "all" readings, only the "cheap" readings, as for the early verdict, or
+            only the "costly" readings.
 
     Returns:
-        `probe.field` -> value, mean over `reading_positions`; None if the probe has none for this model or
-        task. Readings that are not taken are absent.
+        `probe.field` -> the mean value over `reading_positions`; `None` if the probe has no value for this
+        model or task. Readings that are not taken are absent.
 
     Raises:
-        ValueError: a probe refuses the model or the task, or does not converge, with the reason.
+        ValueError: If a probe refuses the model or the task, or does not converge; the message has the
+            reason.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -426,7 +428,7 @@ def take_readings(
 
 
 def mean_of(results: Sequence[ProbeResult], field: str) -> float | None:
-    """Mean of a number over the results of one measurement; None if no result has it."""
+    """Return the mean of a field over the results of one measurement, or `None` if no result has a value."""
     values = [getattr(result, field) for result in results]
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None

@@ -1,4 +1,4 @@
-"""`Verdict`: the verdicts on one model, whether behaviour and probes agree, and the model they are about."""
+"""`Verdict`: the verdicts on one model, their agreement, and the classified model."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ else:
     HookedTransformer = Checkpoint = ProbeResult = Any  # reading a stored verdict need not import them
 
 LEAST_FACTOR = 1.1
-"""Smaller changes of odds are not shown."""
+"""The smallest factor of a change of odds that is shown."""
 MOST_PRINTED = 5
-"""Largest number of readings that are printed and explained."""
+"""The largest number of readings that are printed and explained."""
 SCHEMA_VERSION = 1
-"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
+"""The version of `to_dict`, which increases by one when a key changes its meaning or is removed."""
 
 
 _BY_KIND = Check(
     lambda of: [of.PlainValidator(refusing(read_evaluation)), of.PlainSerializer(Evaluation.to_dict)]
 )
-"""An evaluation is read as the class of its kind of task."""
+"""The check that loads an evaluation as the class of its kind of task."""
 
 
 @documented
@@ -45,68 +45,68 @@ class Evidence(Record):
     """One reading, its ranges in the calibration, and its contribution to the verdict."""
 
     reading: Name
-    """`probe.field`, for example `v_similarity.centred_gap`."""
+    """The name `probe.field`, for example `v_similarity.centred_gap`."""
     probe: Name
-    """The probe it comes from."""
+    """The probe of the reading."""
     meaning: Text
-    """What the number is, in a few words."""
+    """The meaning of the reading, in a few words."""
     value: float | None
-    """The reading, normalised for width and depth; None if the probe gives none."""
+    """The reading, normalised for width and depth; `None` if the probe has no value."""
     ranges: Mapping[Name, tuple[float, float]]
-    """Label -> range of the middle 80% of the checkpoints of that phase on which the verdict was fit; of the
-    ratio of `holdout`, the range for which the label is given."""
+    """Label -> the range of the middle 80% of the fitted checkpoints with the label. For the ratio of
+    `holdout`, it is the range that determines the label."""
     vote: Name | None
-    """The label whose odds it raises most; None if it raises none by more than .05 nats. For the ratio of
-    `holdout`, the label that it decides."""
+    """The label whose odds the reading raises most; `None` if no increase exceeds 0.05 nats. For the ratio of
+    `holdout`, it is the label that the ratio determines."""
     weight: float
-    """The increase of that label's log-odds, in nats, >= 0."""
+    """The increase of the log-odds of `vote`, in nats, >= 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
-    """Label -> change of its log-odds due to this reading, in nats, all other readings unchanged."""
+    """Label -> the change of its log-odds due to this reading, in nats, with all other readings unchanged."""
     alone: Mapping[Name, float] = field(default_factory=dict)
-    """Question -> log-odds of yes by this reading alone, before weighting, in nats."""
+    """Question -> the log-odds of yes by this reading alone, before weighting, in nats."""
     sees: Name = "trained pairs"
-    """What it is measured on: `trained pairs`, `training data` or `weights`."""
+    """The data of the measurement: `trained pairs`, `training data` or `weights`."""
 
 
 @documented
 @dataclass(frozen=True)
 class Posterior(Record):
-    """The most probable phase, and the probabilities of all."""
+    """The most probable phase, and the probabilities of all phases."""
 
     phase: Phase
-    """The most probable phase or solution, or the reason why there is none."""
+    """The most probable phase or solution, or the reason why the verdict is undecided."""
     probabilities: Mapping[Name, Share] | None
-    """Label of a phase or solution -> probability, 0..1, sum 1; None if the readings could not be taken."""
+    """Label of a phase or solution -> its probability, 0..1, sum 1; `None` if no readings could be taken."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
 
     def in_words(self) -> str:
-        """The most probable label and its runner-up: `Phase 3, 55%; Phase 2 with commutativity, 40%`."""
+        """Return the two most probable labels as text: `Phase 3, 55%; Phase 2 with commutativity, 40%`."""
         return in_words(self.probabilities or {})
 
 
 @documented
 @dataclass(frozen=True, repr=False)
 class ByProbes(Posterior):
-    """The phase (in `conflict` the solution) by the probes, from trained pairs and weights only.
+    """The probe verdict: the phase (in `conflict` the solution) from trained pairs and weights only.
 
-    It uses nothing of unseen pairs, neither answers nor activations, and so is independent evidence. Where no
-    phase is calibrated, it is the label `memorised` or `learnt a rule`, without probabilities.
+    The verdict uses neither answers to unseen pairs nor their activations, so it is independent evidence. For
+    tasks without a calibrated phase, it is the label `memorised` or `learnt a rule`, without probabilities.
     """
 
     evidence: Annotated[tuple[Evidence, ...], limits(max_length=200)] = ()
-    """Every reading, the one with the largest contribution first; for a task without anchors those of
-    `holdout`, of which the ratio decides, and those of the weights, which support no label."""
+    """The readings, the largest contribution first. A task without anchors has the readings of `holdout`, of
+    which the ratio determines the label, and the readings of the weights, which support no label."""
     outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
-    """Fields of the model or its task that are outside the range on which the verdict was fit, in words; each
+    """The descriptions of the fields of the model or its task outside the calibration range. Each field
     makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
-    """Probes that were not measured, because their readings could not change the phase."""
+    """The probes that were not measured, because their readings could not change the phase."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
-        """The readings that are printed: at most five that raise the odds of a phase by a tenth or more."""
+        """The printed readings: at most five readings that raise the odds of a phase by a tenth or more."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class ByProbes(Posterior):
 
     @property
     def note(self) -> str:
-        """`, outside the calibration` if it is, to follow a phase; else empty."""
+        """The text `, outside the calibration` after a phase, or empty text inside the calibration range."""
         return ", outside the calibration" if self.outside else ""
 
     _repr_html_ = html
@@ -127,25 +127,25 @@ class TrajectoryPoint(Record):
 
     derived: ClassVar[tuple[str, ...]] = ("expected",)
     step: Count
-    """Optimizer steps taken."""
+    """The number of optimiser steps."""
     fraction: float
-    """Share of the run's steps that are taken, 0..1."""
+    """The fraction of the run's steps, 0..1."""
     train: Share
-    """Accuracy on training data, 0..1."""
+    """The accuracy on training data, 0..1."""
     id: Share
-    """Accuracy on held-out keys, 0..1."""
+    """The accuracy on held-out keys, 0..1."""
     ood: Share | None
-    """Accuracy on unseen pairs, 0..1; None if every pair is trained."""
+    """The accuracy on unseen pairs, 0..1; `None` if every pair is trained."""
     now: Name
-    """Its phase by behaviour now, a label such as `Phase 1` or `undecided: underfit`."""
+    """The current phase by behaviour, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[Name, Share] | None
-    """Label of the final phase, or `undecided`, -> probability, from readings and the current phase. None if
-    there is no early verdict: for a fraction that was not calibrated, or for a task other than the
-    papers'."""
+    """Label of the final phase, or `undecided` -> its probability, from readings and the current phase.
+    `None` without an early verdict: for a fraction outside the calibration, or for a task other than the
+    papers' task."""
 
     @property
     def expected(self) -> str | None:
-        """The most probable label; None without a forecast."""
+        """The most probable label; `None` without a forecast."""
         return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
 
     def __repr__(self) -> str:
@@ -161,40 +161,40 @@ class TrajectoryPoint(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Subject(Record):
-    """The classified model; in a verdict that was read back, its description without the model."""
+    """The classified model; a verdict loaded from JSON has only its description."""
 
     unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log", "measured")
     name: Text
-    """Its name for people: `runs/a` for a folder, the name of a file, or that of the model."""
+    """The displayed name: `runs/a` for a folder, the name of a file, or the name of the model."""
     kind: Name = "model"
-    """Format it was read from: `anchorlens`, `released code`, ..., or `model`."""
+    """The format of the file: `anchorlens`, `released code`, ..., or `model` for a model in memory."""
     path: Text | None = None
-    """File or folder, as given."""
+    """The path of the file or folder, as the caller gave it."""
     sha256: Name | None = None
-    """SHA-256 of the file with the weights."""
+    """The SHA-256 of the file with the weights."""
     step: Count | None = None
-    """Optimizer steps taken, if known."""
+    """The number of optimiser steps; `None` if unknown."""
     model_config: Plain | None = None
-    """Architecture of a checkpoint, as JSON data."""
+    """The architecture of a checkpoint, as JSON data."""
     train_config: Plain | None = None
-    """Training recipe of a checkpoint, as JSON data, if known."""
+    """The training recipe of a checkpoint, as JSON data; `None` if unknown."""
     versions: Mapping[Name, Name] | None = None
-    """Library -> version that wrote a checkpoint."""
+    """Library -> the version that wrote a checkpoint."""
     model: Annotated[HookedTransformer | None, UNSTORED] = None
-    """The model, for figures; None in a verdict that was read back."""
+    """The model, for figures; `None` in a verdict loaded from JSON."""
     task: Annotated[Task | None, UNSTORED] = None
-    """What it was trained on; None in a verdict that was read back."""
+    """The task of the model; `None` in a verdict loaded from JSON."""
     checkpoint: Annotated[Checkpoint | None, UNSTORED] = None
-    """The checkpoint (weights, configurations, versions), if there is one and the verdict was not read
-    back."""
+    """The checkpoint (weights, configurations, versions); `None` for a model in memory, and in a verdict
+    loaded from JSON."""
     log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
-    """Log lines of its run, if they are available: `step`, `loss`, accuracies."""
+    """The log lines of the run, if available: `step`, `loss`, accuracies."""
     measured: Annotated[dict[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
-    """Probe -> what it measured of the model; nothing is measured twice."""
+    """Probe -> its result for the model, so that a probe measures only once."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
-        """A model from a checkpoint; given fields override those of the checkpoint."""
+        """Build the subject of a checkpoint; given fields override the fields of the checkpoint."""
         known = {
             "name": repr(checkpoint),
             "step": checkpoint.step,
@@ -208,23 +208,23 @@ class Subject(Record):
         return f"Subject({self.name}, {self.kind})"
 
     def model_and_task(self) -> tuple[HookedTransformer, Any]:
-        """The model and what it was trained on.
+        """Return the model and its task.
 
         Raises:
-            ValueError: the verdict was read back, and the model did not travel with it.
+            ValueError: If the verdict was loaded from JSON, which does not contain the model.
         """
         if self.model is None or self.task is None:
             raise ValueError(
-                f"a verdict with its model is needed, got one read back without it ({self.name}); classify "
+                f"the verdict must contain its model, got a verdict loaded from JSON ({self.name}). Classify "
                 "the checkpoint again"
             )
         return self.model, self.task
 
     def measure(self, probe: Callable[..., ProbeResult]) -> ProbeResult:
-        """The result of a probe on the model, with the probe's default options; it is measured only once.
+        """Return the result of a probe on the model with default options, measured only once.
 
         Raises:
-            ValueError: the probe refuses the model or its task, or the verdict was read back.
+            ValueError: If the probe refuses the model or its task, or the verdict was loaded from JSON.
         """
         if probe not in self.measured:
             from anchorlens.files.importers.inputs import Input
@@ -238,36 +238,36 @@ class Subject(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """Phase 1, 2 or 3 by the probes, by behaviour (the definition) and by decoding, with reasons.
+    """The probe, behavioural (the definition) and decoding verdicts: Phase 1, 2 or 3, with reasons.
 
-    Where the training data conflict with the composition, the verdicts name a solution instead of a phase.
-    Where no phase is calibrated, the probes say whether the model memorised its training data or learnt a
-    rule.
+    If the training data conflict with the composition, the verdicts assign a solution instead of a phase. For
+    tasks without a calibrated phase, the probe verdict is whether the model memorised its training data or
+    learnt a rule.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("schema_version",)
     schema_version: ClassVar[int] = SCHEMA_VERSION
     phase: Phase
-    """The phase by behaviour, which is the definition; `undecided` if a number is within two standard errors
-    of a threshold."""
+    """The phase by behaviour, which is the definition; `undecided` if an accuracy is within two standard
+    errors of a threshold."""
     by_probes: ByProbes
-    """The verdict from trained pairs and weights, without anything of unseen pairs."""
+    """The probe verdict, from trained pairs and weights, without unseen pairs."""
     by_decoding: Posterior
-    """The verdict from activations of unseen pairs; it decodes the answer, and is not independent
+    """The decoding verdict, from activations of unseen pairs. It decodes the answer, so it is not independent
     evidence."""
     behaviour: Annotated[Evaluation, _BY_KIND]
-    """All measurements of its answers: the `Evaluation` of its task."""
+    """All measurements of the model's answers: the `Evaluation` of its task."""
     agreement: bool | None
-    """Whether behaviour and probes name the same phase, or solution; None if one of them names none, or if
-    the probes cannot tell two phases apart."""
+    """Whether the behavioural and probe verdicts assign the same phase or solution; `None` if a verdict is
+    undecided, or if the probe verdict cannot distinguish two phases."""
     explanation: Text
-    """What the agreement or disagreement means, in a sentence."""
+    """The explanation of the agreement or disagreement, in a sentence."""
     warnings: Annotated[tuple[Text, ...], limits(max_length=100)]
-    """Caveats of the verdict."""
+    """The caveats of the verdict."""
     subject: Subject = field(repr=False)
     """The classified model."""
     trajectory: Annotated[tuple[TrajectoryPoint, ...], limits(max_length=10_000)] = ()
-    """For a run's folder: every checkpoint with its forecast."""
+    """The checkpoints of a run's folder with their forecasts; empty for other inputs."""
 
     def report(
         self,
@@ -275,34 +275,34 @@ class Verdict(Record):
         *,
         probes: Sequence[Callable[..., ProbeResult] | str] | None = None,
     ) -> None:
-        """Write the report: one HTML page that needs no network.
+        """Write the report as one HTML page, which works offline.
 
         Args:
-            path: of the page, .html; an existing file is replaced.
-            probes: the probes whose figures it shows, besides `holdout` where the verdict is based on it; by
-                default `probes.REPORT_PROBES`, all but those that train a model. `(*REPORT_PROBES, my_probe)`
-                adds one of your own.
+            path: the path of the page, .html. An existing file is replaced.
+            probes: the probes whose figures the report shows, in addition to `holdout` if the verdict is
+                based on it. Default: `probes.REPORT_PROBES`, all probes that do not train a model.
+                `(*REPORT_PROBES, my_probe)` adds your own probe.
 
         Raises:
-            ValueError: something other than probes, two of one name, a verdict that was read back and so has
-                no model, another suffix, a missing folder, or a path that is no ordinary file or is the
-                checkpoint.
-            OSError: writing failed; an existing file is unchanged.
+            ValueError: If `probes` contains an invalid probe or two probes with one name, the verdict was
+                loaded from JSON and has no model, the suffix is another one, the folder is missing, or the
+                path is not an ordinary file or is the checkpoint.
+            OSError: If the write fails; an existing file is then unchanged.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
 
     @property
     def finding(self) -> Phase:
-        """The phase or label by behaviour, or by the probes if none is defined by behaviour."""
+        """The phase or label by behaviour, or by the probes if the behavioural verdict has no phase."""
         inside = self.by_probes.phase
         return inside if self.phase.cause == "not defined" and inside.is_named else self.phase
 
     @property
     def readings(self) -> pandas.DataFrame:
-        """`by_probes.evidence` as a table with a row for each reading, indexed by its name.
+        """The table of `by_probes.evidence`, with a row for each reading, indexed by its name.
 
-        Columns: `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats), and `low
-        <label>` and `high <label>`, the range of the middle 80% of that phase.
+        The columns are `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats),
+        and `low <label>` and `high <label>`, the range of the middle 80% of the label.
         """
         import pandas
 
@@ -320,15 +320,16 @@ class Verdict(Record):
         return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
 
     def summary(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary: one portrait A4 page, vector graphics, for a paper's appendix or a slide.
+        """Write the summary as one portrait A4 page of vector graphics, for an appendix or a slide.
 
         Args:
-            path: .pdf, .svg or .png; an existing file is replaced.
+            path: the path of the file, .pdf, .svg or .png. An existing file is replaced.
 
         Raises:
-            ValueError: a verdict that was read back and so has no model, no matplotlib (the extra `export`),
-                another suffix, a missing folder, or a path that is no ordinary file or is the checkpoint.
-            OSError: writing failed; an existing file is unchanged.
+            ValueError: If the verdict was loaded from JSON and has no model, matplotlib (the extra `export`)
+                is not installed, the suffix is another one, the folder is missing, or the path is not an
+                ordinary file or is the checkpoint.
+            OSError: If the write fails; an existing file is then unchanged.
         """
         summary(self, path)
 
@@ -345,7 +346,7 @@ class Verdict(Record):
 
 
 def in_words(probabilities: Mapping[str, float]) -> str:
-    """The most probable label and the next one.
+    """Return the two most probable labels as text.
 
     >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
     'Phase 3, 55%; Phase 2 with commutativity, 40%'

@@ -100,7 +100,7 @@ class TestFile:
             (
                 "probe.py",
                 "x = 1",
-                "probe.py holds no probe; one is a public function whose return annotation",
+                "probe.py must define a probe, got none. Define a public function whose return annotation",
             ),
             (
                 "probe.py",
@@ -368,7 +368,7 @@ class TestCommandLine:
             "import sys\nfrom anchorlens.probes import ProbeResult\n\n\n"
             "def leaving(model) -> ProbeResult:\n    sys.exit(0)\n"
         )
-        says = "leaving must give a result, got sys.exit(0); leave that call out (line 6 of leaving.py)"
+        says = "leaving must return a result, got sys.exit(0). Remove this call (line 6 of leaving.py)"
         if command == "probe":
             done = call("probe", "leaving", checkpoints[0], "--probes", file)
             assert done.exit_code == 2 and done.stderr.strip().endswith(says) and not done.stdout
@@ -376,7 +376,7 @@ class TestCommandLine:
         page = tmp_path / "report.html"
         monkeypatch.setattr("anchorlens.probes.REPORT_PROBES", (stable_rank,))
         done = call("classify", checkpoints[0], "--probes", file, "--report", page)
-        assert done.exit_code == 0 and "leaving must give a result, got sys.exit(0)" in page.read_text()
+        assert done.exit_code == 0 and "leaving must return a result, got sys.exit(0)" in page.read_text()
 
     def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
         """A bare state dict with its configuration, as classify reads it."""

@@ -178,7 +178,7 @@ class TestFile:
         empty.write_text("x = 1\n")
         for path, message in (
             ("no.py", "which was not found"),
-            (empty, "empty.py holds no task; one is a fro"),
+            (empty, "empty.py must define a task, got none. Define a fro"),
         ):
             called = call("status", tmp_path, "--tasks", path, code=2)
             assert message in called.stderr and len(called.stderr.splitlines()) == 1

@@ -189,7 +189,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="d_vocab >= 21"):
             classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
         with pytest.raises(
-            ValueError, match="no task was named: give the task of the model, or its training"
+            ValueError, match="no task was given. Give the task of the model, or its training"
         ):
             classify(UNFIT)
 

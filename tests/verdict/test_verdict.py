@@ -56,7 +56,7 @@ def test_it_has_a_notebook_view_and_no_report(tmp_path):
     stored = read_back(whole_verdict())
     assert "undecided: underfit" in stored._repr_html_()
     with pytest.raises(
-        ValueError, match="read back without it \\(runs/a/ckpt.pt\\); classify the checkpoint again"
+        ValueError, match="loaded from JSON \\(runs/a/ckpt.pt\\). Classify the checkpoint again"
     ):
         stored.report(tmp_path / "report.html")
     assert not list(tmp_path.iterdir())

@@ -96,7 +96,7 @@ def test_a_shipped_probe_by_its_name():
         (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
         (["stable_rank", "--probe", "number"], "--probe selects a probe of a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
-        (["no.py"], "must be in a Python file such as my_probe.py, got no.py, which was not found"),
+        (["no.py"], "must be in a Python file, got no.py, which was not found"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),
         (["FILE", "--probe", "number", "--plot", "a.txt"], "--plot must end in .html"),
         (
@@ -114,7 +114,10 @@ def test_mistakes_are_one_line(arguments, message, file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "holds no probe; one is a public function whose return annotation is float, a mapping"),
+        (
+            "x = 1",
+            "must define a probe, got none. Define a public function whose return annotation is float, a",
+        ),
         (
             "def f(model) -> float:\n    return 'three'",
             "fails on all 15 models; on the first: f must be a num",

@@ -190,7 +190,7 @@ def _run(file: Path, name: str, what: str) -> ModuleType:
         message = error.msg if isinstance(error, SyntaxError) and syntax else " ".join(str(error).split())
         place = line_in(error, str(file))
         raise ValueError(
-            f"{name} must be a module that can be imported; {'' if place is None else f'{place}: '}"
+            f"{name} must be a module that can be imported, got {'' if place is None else f'{place}: '}"
             f"{type(error).__name__}: {message}".removesuffix(": ")
         ) from error
     return module

@@ -217,7 +217,7 @@ def test_results_find_what_shows_them_in_tables():
 
 
 def test_what_nothing_shows_is_an_error_that_says_so():
-    with pytest.raises(ValueError, match="must have a html, got int"):
+    with pytest.raises(ValueError, match="must have the view html, got int"):
         views.html(3)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 RunPath = str | os.PathLike[str] | Opened
 Steps: TypeAlias = "Mapping[int, ModelInput] | Sequence[tuple[int, ModelInput]]"
-"""The models of one run by step; a path or a checkpoint may stand for a model."""
+"""The models of one run by step; a model may be a path or a checkpoint."""
 
 
 @documented
@@ -93,7 +93,7 @@ class Along:
             number: the name of a metric or reading, from `metrics` or `readings`.
 
         Returns:
-            Group -> a point (mean, minimum, maximum) for each step at which at least one seed has a value.
+            The points (mean, minimum, maximum) of each group, for each step at which a seed has a value.
         """
         found: dict[str, dict[int, list[float]]] = {}
         for row in self.rows:
@@ -176,7 +176,7 @@ def along(
     """
     chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
     if not chosen:
-        raise ValueError("probes must be one or more probes, got none. Give a probe or its name")
+        raise ValueError("probes must contain at least one probe, got none. Give a probe or its name")
     if options and len(chosen) != 1:
         raise ValueError("options must belong to a single probe, got several probes. Give one probe")
     where = choose_device(device)
@@ -246,7 +246,7 @@ def _of_run(
     folder = Path(run.path) if isinstance(run, Opened) else _folder(run)
     if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
         if config is not None:
-            raise ValueError("config must be left out for runs of `train`, got one. Remove config")
+            raise ValueError("config must be left out for runs of `train`, got a config. Remove config")
         return [
             _Moment(str(folder), None, safe_text(path), partial(_loaded, path, task, device))
             for path in paths

@@ -155,10 +155,10 @@ def compare(
     chosen = probe_named(probe) if isinstance(probe, str) else probe
     several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
     if not several:
-        raise ValueError("models must be one or more models, got none. Give a model")
+        raise ValueError("models must contain at least one model, got none. Give a model")
     if labels is not None and (isinstance(labels, str) or len(labels) != len(several)):
         got = "a text" if isinstance(labels, str) else len(labels)
-        raise ValueError(f"labels must be {len(several)} labels, got {got}. Give a label for each model")
+        raise ValueError(f"labels must contain {len(several)} labels, got {got}. Give one for each model")
     names, results, seeds, recipes = [], [], [], []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):

@@ -53,14 +53,15 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
 
 
 def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
-    """Run a Python file and return the functions that a benchmark can score: probes and plain readings.
+    """Run a Python file and return the functions that a benchmark can score: probes and readings.
 
     Args:
         path: the path of the file, .py, as for `own_probes`.
 
     Returns:
-        The public functions of the file whose return annotation is a subclass of `ProbeResult`, `float`, or
-        a mapping such as `dict[str, float]`, in the order of their definitions; at least one.
+        The public functions that the file defines and whose return annotation is a subclass of
+        `ProbeResult`, `float`, or a mapping such as `dict[str, float]`, in the order of their definitions;
+        at least one.
 
     Raises:
         ValueError: If the file is invalid, as for `own_probes`.

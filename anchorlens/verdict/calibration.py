@@ -36,11 +36,11 @@ class Calibration(Record):
     """The fitted values: the probe, decoding and early verdicts, and the calibration range."""
 
     regimes: Mapping[Regime, OfRegime]
-    """Regime -> its verdicts, which assign a phase in `reasoning` and a solution in `conflict`."""
+    """The verdicts of each regime, which assign a phase in `reasoning` and a solution in `conflict`."""
     early: Mapping[float, QuestionModel]
-    """Fraction of the run's steps, 0..1 -> the early verdict for a checkpoint near this fraction."""
+    """The early verdict for checkpoints near each fraction of the run's steps, 0..1."""
     known: Mapping[str, Sequence[Any]]
-    """Field of a model or its task -> [smallest, largest] value of the calibration models, or their
+    """The [smallest, largest] value of each field of the calibration models or their tasks, or their
     values."""
     provenance: Mapping[str, Any]
     """The origin of the calibration: the command, the number of checkpoints and the versions."""

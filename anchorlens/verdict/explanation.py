@@ -24,7 +24,7 @@ _DISAGREEMENT = {
     "behaviour is the definition",
     "learnt a rule": "What the model learnt answers its training data, but too few held-out inputs",
 }
-"""Label by `holdout` -> the explanation if the behavioural verdict contradicts the label."""
+"""The explanation for each label by `holdout` if the behavioural verdict contradicts the label."""
 TIE = 2.0
 """The ratio of probabilities below which the probe verdict cannot distinguish a phase from the runner-up.
 Of the calibration models below this ratio, six in ten have the more probable phase by behaviour."""

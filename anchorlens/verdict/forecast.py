@@ -63,8 +63,8 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(
-            "a forecast needs the train config and the step of a run, got a checkpoint without them. Use a "
-            "checkpoint of `train`"
+            "a checkpoint must contain its train config and step for a forecast, got one without them. Use "
+            "a checkpoint of `train`"
         )
     return _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
 

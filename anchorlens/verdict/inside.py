@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
-"""Label of a phase -> its number; "Phase 2" is the label if commutativity is undefined."""
+"""The number of each phase by label; "Phase 2" is the label if commutativity is undefined."""
 WHOLLY_FIT = 0.98
 """The train accuracy from which a small margin on fresh noise means that a model does not generalise."""
 _SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
@@ -50,7 +50,7 @@ class Inside(NamedTuple):
     by_probes: ByProbes
     by_decoding: Posterior
     measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
-    """Probe -> its result, for pictures that show the evidence of the probe verdict."""
+    """The results of the probes whose pictures show the evidence of the probe verdict."""
 
 
 def read_inside(

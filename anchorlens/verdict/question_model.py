@@ -31,7 +31,7 @@ UNDECIDED = "undecided"
 """The label of a run that ends without a phase."""
 
 Ends = Mapping[str, tuple[tuple[Question, bool], ...]]
-"""Label -> the questions that lead to the label, with their answers."""
+"""The questions that lead to each label, with their answers."""
 ENDS: Ends = {
     LABELS[0]: (("comes to a phase", True), ("generalises", False)),
     LABELS[1]: (
@@ -119,7 +119,7 @@ class QuestionFit:
     intercept: float
     """The log-odds of yes without any reading, in nats."""
     votes: Mapping[str, Vote]
-    """Reading -> the vote of the reading."""
+    """The vote of each reading."""
     widening: float = 1.0
     """The divisor of the log-odds at a distance of 1, >= 1, fitted on held-out tasks and shapes."""
 
@@ -147,9 +147,9 @@ class QuestionModel(Record):
     """One fitted verdict: a model of each question, and the ranges of the readings."""
 
     questions: Mapping[Question, QuestionFit]
-    """Question -> the model of the question; a missing question counts as answered with yes."""
+    """The model of each question; a missing question counts as answered with yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
-    """Reading -> label -> the range of the middle 80% of the fitted checkpoints with the label."""
+    """The range of the middle 80% of the fitted checkpoints, for each reading and label."""
     least_probability: float = 0.5
     """The smallest probability at which a phase is assigned, 0.5..1."""
 

@@ -77,7 +77,7 @@ MEASURED: Mapping[str, Measurement] = {
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
 }
-"""Name of the measurement (beginning with the name of the probe) -> the measurement."""
+"""The measurements by name, which begins with the name of the probe."""
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
@@ -105,7 +105,8 @@ class Reading:
     meaning: str
     """The meaning of the reading, in a few words."""
     directions: Mapping[Question, Literal[1, -1]]
-    """Question -> 1 if a larger value is evidence for yes, -1 if for no, by the papers or by definition.
+    """The direction for each question: 1 if a larger value is evidence for yes, -1 if for no.
+    The papers or the definition determine the direction.
     The fit determines the strength of the evidence, and never reverses its sign."""
     sees: Sees = "trained pairs"
     """The data on which the reading is measured."""
@@ -148,7 +149,7 @@ SAME_AS: Mapping[Question, tuple[Question, ...]] = {
     "inferential": ("composes", "generalises"),
     "symmetric": ("commutative",),
 }
-"""Question of `conflict` -> the questions of `reasoning`, of which the first with a sign of the reading
+"""The questions of `reasoning` for each question of `conflict`; the first question with a sign of the reading
 applies."""
 
 
@@ -375,7 +376,7 @@ def measurements(
         which: the measurements to take.
 
     Returns:
-        Measurement -> the probe's results, one for each of `reading_positions` if the probe has a position.
+        The probe's results by measurement, one for each of `reading_positions` if the probe has a position.
 
     Raises:
         ValueError: If a probe refuses the model or the task, or does not converge; the message has the
@@ -406,8 +407,8 @@ def take_readings(
             only the "costly" readings.
 
     Returns:
-        `probe.field` -> the mean value over `reading_positions`; `None` if the probe has no value for this
-        model or task. Readings that are not taken are absent.
+        The mean value over `reading_positions` of each `probe.field`; `None` if the probe has no value for
+        this model or task. Readings that are not taken are absent.
 
     Raises:
         ValueError: If a probe refuses the model or the task, or does not converge; the message has the

@@ -53,7 +53,7 @@ class Evidence(Record):
     value: float | None
     """The reading, normalised for width and depth; `None` if the probe has no value."""
     ranges: Mapping[Name, tuple[float, float]]
-    """Label -> the range of the middle 80% of the fitted checkpoints with the label. For the ratio of
+    """The range of the middle 80% of the fitted checkpoints with each label. For the ratio of
     `holdout`, it is the range that determines the label."""
     vote: Name | None
     """The label whose odds the reading raises most; `None` if no increase exceeds 0.05 nats. For the ratio of
@@ -61,9 +61,9 @@ class Evidence(Record):
     weight: float
     """The increase of the log-odds of `vote`, in nats, >= 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
-    """Label -> the change of its log-odds due to this reading, in nats, with all other readings unchanged."""
+    """The change of each label's log-odds due to this reading, in nats, with all other readings unchanged."""
     alone: Mapping[Name, float] = field(default_factory=dict)
-    """Question -> the log-odds of yes by this reading alone, before weighting, in nats."""
+    """The log-odds of yes to each question by this reading alone, before weighting, in nats."""
     sees: Name = "trained pairs"
     """The data of the measurement: `trained pairs`, `training data` or `weights`."""
 
@@ -76,7 +76,7 @@ class Posterior(Record):
     phase: Phase
     """The most probable phase or solution, or the reason why the verdict is undecided."""
     probabilities: Mapping[Name, Share] | None
-    """Label of a phase or solution -> its probability, 0..1, sum 1; `None` if no readings could be taken."""
+    """The probability of each phase or solution, 0..1, sum 1; `None` if no readings could be taken."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
@@ -139,7 +139,7 @@ class TrajectoryPoint(Record):
     now: Name
     """The current phase by behaviour, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[Name, Share] | None
-    """Label of the final phase, or `undecided` -> its probability, from readings and the current phase.
+    """The probability of each final phase, or `undecided`, from readings and the current phase.
     `None` without an early verdict: for a fraction outside the calibration, or for a task other than the
     papers' task."""
 
@@ -179,7 +179,7 @@ class Subject(Record):
     train_config: Plain | None = None
     """The training recipe of a checkpoint, as JSON data; `None` if unknown."""
     versions: Mapping[Name, Name] | None = None
-    """Library -> the version that wrote a checkpoint."""
+    """The version of each library that wrote a checkpoint."""
     model: Annotated[HookedTransformer | None, UNSTORED] = None
     """The model, for figures; `None` in a verdict loaded from JSON."""
     task: Annotated[Task | None, UNSTORED] = None
@@ -190,7 +190,7 @@ class Subject(Record):
     log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
     """The log lines of the run, if available: `step`, `loss`, accuracies."""
     measured: Annotated[dict[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
-    """Probe -> its result for the model, so that a probe measures only once."""
+    """The result of each probe for the model, so that a probe measures only once."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:

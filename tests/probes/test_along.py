@@ -148,7 +148,7 @@ class TestModelsWithSteps:
         (([3], "stable_rank"), "a run must be its folder or a result of train, got int"),
         (("nowhere", "stable_rank"), "nowhere must be the folder of a run with checkpoints"),
         (("nowhere", "stable_rang"), "stable_rang"),
-        (("nowhere", []), "one or more probes, got none"),
+        (("nowhere", []), "at least one probe, got none"),
     ],
 )
 def test_bad_input_gets_one_clear_error(arguments, words):

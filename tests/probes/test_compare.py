@@ -115,9 +115,9 @@ def test_labels_are_yours_or_told_apart(pair):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], "stable_rank"), "models must be one or more models, got none"),
+        (([], "stable_rank"), "models must contain at least one model, got none"),
         (([0], "stable_ranks"), "probe must be one of"),
-        (([0], information_flow, {"labels": ["a", "b"]}), "labels must be 1 labels, got 2"),
+        (([0], information_flow, {"labels": ["a", "b"]}), "labels must contain 1 labels, got 2"),
         (([0], information_flow, {"tokens": [1, 2]}), r"^gamma 0.3, seed 1, step 0: tokens must be"),
         (
             ([0], information_flow, {"token": [1]}),

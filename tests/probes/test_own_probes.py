@@ -95,8 +95,8 @@ class TestFile:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("no.py", None, r"in a Python file such as my_probe.py, got .*no.py, which was not found"),
-            ("probe.txt", "", "such as my_probe.py, got .*probe.txt"),
+            ("no.py", None, r"in a Python file, got .*no.py, which was not found"),
+            ("probe.txt", "", "in a Python file, got .*probe.txt"),
             (
                 "probe.py",
                 "x = 1",
@@ -105,7 +105,7 @@ class TestFile:
             (
                 "probe.py",
                 "\n\nfoo()",
-                r"probe.py must be a module that can be imported; line 3 of probe.py: NameError: name 'foo'",
+                r"probe.py must be a module that can be imported, got line 3 of probe.py: NameError",
             ),
             ("probe.py", "x = 1\ndef f(:", "line 2 of probe.py: SyntaxError: invalid syntax$"),
             ("probe.py", "import sys\nsys.exit(3)", "line 2 of probe.py: SystemExit: 3"),

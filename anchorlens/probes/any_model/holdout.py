@@ -263,7 +263,7 @@ def _training_data(
     check_tokens(model, data.tokens[:1].long())
     if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
         raise ValueError(
-            f"targets must be below d_vocab_out of the model, {n}, got {highest}. Give the model's own data"
+            f"targets must be below d_vocab_out of the model, {n}, got {highest}. Give the data of the model"
         )
     return data
 
@@ -286,7 +286,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     mask = np.asarray(which)
     if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
         raise ValueError(
-            f"which must be true and false for each of {len(data):,} training sequences, got {mask.dtype} "
+            f"which must be a bool mask of {len(data):,} training sequences, got {mask.dtype} "
             f"{list(mask.shape)} with {np.count_nonzero(mask):,} true. Leave out some sequences, not all"
         )
     return distinct, mask[first]

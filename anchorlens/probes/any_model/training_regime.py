@@ -126,7 +126,7 @@ def training_regime(
         differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
         raise ValueError(
             f"initial must be the start of the same run, got another shape of {differ}: "
-            f"{shapes[0].get(differ)} against {shapes[1].get(differ)}. Give the initial model of this run"
+            f"{shapes[0].get(differ)} and {shapes[1].get(differ)}. Give the initial model of this run"
         )
     if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
         raise ValueError("the weights must be finite, got NaN or infinity. Use an earlier checkpoint")

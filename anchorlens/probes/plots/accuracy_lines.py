@@ -25,8 +25,8 @@ def accuracy_lines(
     Args:
         title: the title of the figure.
         updates: the number of updates before each measurement.
-        accuracies: the name of each line -> its colour, and its heights, 0..1.
-        bars: the name of each bar -> its colour, its lower and its upper end, 0..1.
+        accuracies: the colour and the heights, 0..1, of each line by name.
+        bars: the colour, the lower end and the upper end, 0..1, of each bar by name.
     """
     figure, last = go.Figure(), int(updates[-1])
     for name, (colour, values) in accuracies.items():

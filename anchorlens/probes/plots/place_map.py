@@ -31,7 +31,7 @@ def place_map(
 
     Args:
         title: the title of the figure.
-        panels: the title of each panel -> the value at each location; all NaN for a panel without values.
+        panels: the panels by title: the value at each location, all NaN for a panel without values.
         sites: the hook names, in the order of a block.
         key_position: the position of the key token, which the anchors follow; `None` without key and anchors.
         chain_length: the number of anchors.

@@ -49,7 +49,7 @@ def movement(
         names: the names of the matrices.
         changes: the relative change of each matrix, >= 0.
         change: the relative change of all matrices together, drawn as a line; `None` if it is undefined.
-        kernels: the title of each kernel -> the kernel; empty or two kernels.
+        kernels: the kernels by title; empty or two kernels.
     """
     n = len(names)
     if not kernels:

@@ -29,7 +29,7 @@ AnyTask = TypeVar("AnyTask", bound="Task")
 R_co = TypeVar("R_co", covariant=True)
 
 ON_TOKENS = ("attention_patterns", "activation_patching")
-"""Probes that take tokens for any HookedTransformer; they need a task only if no tokens are given."""
+"""The probes that accept tokens for any HookedTransformer, and need a task only if no tokens are given."""
 
 
 class Probe(Protocol[P, R_co]):

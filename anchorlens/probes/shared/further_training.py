@@ -43,7 +43,7 @@ class AdamW:
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor], weight_decay: float | Float[Tensor, " copy"]) -> None:
-        """Update the weights, with decoupled weight decay that is the same for all copies or one for each."""
+        """Update the weights, with decoupled weight decay for all copies or for each copy."""
         kept = 1 - self._lr * weight_decay
         for weight in self._weights:
             each = [-1, *[1] * (weight.dim() - 1)]

@@ -26,7 +26,7 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """Base and source inputs, and the composition's answers if the base has the source's g(x; a1)."""
+    """The base and source inputs, and the composition's answers if the base has the source's g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
     """The tokens of the run into which an activation is copied, [input, pos]."""

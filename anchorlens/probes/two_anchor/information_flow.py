@@ -66,14 +66,14 @@ class InformationFlow(ProbeResult):
     baseline: float | None
     """The mean margin when no later position attends to the key or an anchor, so their content is lost."""
     stages: dict[str, dict[str, float | None]]
-    """Route -> stage -> the fraction of the margin above the baseline that is lost, 0..1, when the stage's
-    edges are cut in all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one
+    """The fraction of the margin above the baseline that is lost, 0..1, when the edges of each stage of each
+    route are cut in all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one
     anchor may be enough), `anchor 1 to last`, `anchor 2 to last` late. `symmetric`: `anchor 1 to last`,
     `anchor 2 to last` early, `key to last` late. `gathered`: `key to anchors`, `anchor 1 to later anchors`
     early, `anchor 2 to last` late. A fraction is `None` if the model has no margin to lose. The dict is
     empty if routes were not requested."""
     late_from: dict[str, int]
-    """Route -> the first late layer of the route: 1 in a model of two layers; in deeper models, the layer
+    """The first late layer of each route: 1 in a model of two layers; in deeper models, the layer
     with the largest score."""
     inferential_route: float | None
     """The smallest fraction over the stages of the inferential route: 1 = a cut of any stage loses the whole

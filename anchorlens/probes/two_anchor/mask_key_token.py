@@ -84,7 +84,7 @@ class MaskKeyToken(ProbeResult):
         """Plot the joint t-SNE, with a pair and its reversed pair in one colour."""
         title = f"Logits, {describe('key token', self.queries, self.edge)}"
         if self.points is None:
-            raise ValueError("the picture needs the t-SNE of the result, got none. Give a perplexity")
+            raise ValueError("the result must have a t-SNE for its picture, got none. Give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
@@ -149,7 +149,7 @@ def mask_key_token(
     single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
-        raise ValueError("the task must train a pair in both orders for seen, got none. Leave seen out")
+        raise ValueError("the task must train a pair in both orders, got no such pair. Leave seen out")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
     batch = random_sequences(task, pairs, n_sequences, **drawn)

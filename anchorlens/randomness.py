@@ -28,8 +28,8 @@ def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSe
     """Return the seed of one stream of a run.
 
     Streams are independent of each other, so two runs that differ only in gamma use the same data in the same
-    order. `counters`, for example an epoch, make a stream addressable: a part of the stream does not depend
-    on the earlier parts, so an interrupted run can be resumed.
+    order. `counters`, for example an epoch, make a stream addressable. A part of the stream does not
+    depend on the earlier parts, so an interrupted run can be resumed.
 
     Raises:
         ValueError: If `seed` is not an integer >= 0.

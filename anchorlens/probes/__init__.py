@@ -1,11 +1,11 @@
 """Probes, which measure and draw what a transformer computes.
 
-Each probe is a function of a model (and, where it needs one, a task) that returns a frozen result with
-readings, raw values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result
-of `train`, or the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for
-every model, `OF_MIXTURES` the probes for mixtures of experts, `REPORT_PROBES` the probes that take seconds.
-`compare` shows one probe's results for several models next to each other. `own_probes` loads the probes of
-your own Python file.
+Each probe is a function of a model and, if needed, a task. It returns a frozen result with readings, raw
+values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result of `train`, or
+the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for every model,
+`OF_MIXTURES` the probes for mixtures of experts, `REPORT_PROBES` the probes that take seconds. `compare`
+shows one probe's results for several models next to each other. `own_probes` loads the probes of your own
+Python file.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ class Along:
     """The readings of probes at every checkpoint of runs."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """A row for each run and checkpoint. Its columns are `run` (the folder), `group` (the fields in which the
-    runs differ, without the seed), `seed`, `step`, the task's metrics by name (each from a sample of test
-    inputs), and `<probe>.<reading>` for every probe. An undefined value is `None`."""
+    """A row for each run and checkpoint. `run` is the folder, and `group` has the fields in which the runs
+    differ, without the seed. The other columns are `seed`, `step`, the task's metrics by name (each from a
+    sample of test inputs), and `<probe>.<reading>` for every probe. An undefined value is `None`."""
     metrics: tuple[str, ...]
     """The names of the columns that are metrics."""
     readings: tuple[str, ...]
@@ -147,8 +147,8 @@ def along(
 
     Args:
         runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
-            several checkpoints (the path, or the `Opened`); or the models of one run, as a dict from steps
-            to models or a list of (step, model). A model is any input that a probe accepts.
+            several checkpoints (the path, or the `Opened`). The models of one run may be a dict from steps to
+            models or a list of (step, model). A model is any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of them.
         task: the task of the runs with the paths of its files (`data`), for a task that needs files.
             Default: the task of each checkpoint; models in memory then have no accuracies.
@@ -162,9 +162,10 @@ def along(
         The readings and the accuracies at every checkpoint.
 
     Raises:
-        ValueError: If there is no run, a run has no checkpoints, a checkpoint lacks its training
-            configuration, options are given for several probes, a step or model is given twice, or a probe
-            refuses its input (the message starts with the file or the step).
+        ValueError: If there is no run, a run has no checkpoints, or a checkpoint lacks its training
+            configuration.
+        ValueError: If options are given for several probes, a step or model is given twice, or a probe
+            refuses its input. The message of a probe starts with the file or the step.
         CheckpointError: If one of the checkpoints is damaged.
 
     Example:

@@ -129,8 +129,8 @@ def compare(
         options: the options of the probe.
 
     Returns:
-        The results, with their pictures next to each other, their content as JSON data or as a DataFrame
-        (`to_frame`), and means with intervals over seeds (`over_seeds`).
+        The results. Their methods return the pictures next to each other, the content as JSON data or as a
+        DataFrame (`to_frame`), and means with intervals over seeds (`over_seeds`).
 
     Raises:
         ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model (the

@@ -59,9 +59,8 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
         path: the path of the file, .py, as for `own_probes`.
 
     Returns:
-        The public functions that the file defines and whose return annotation is a subclass of
-        `ProbeResult`, `float`, or a mapping such as `dict[str, float]`, in the order of their definitions;
-        at least one.
+        The public functions that the file defines, in the order of their definitions; at least one. Their
+        return annotation is a subclass of `ProbeResult`, `float`, or a mapping such as `dict[str, float]`.
 
     Raises:
         ValueError: If the file is invalid, as for `own_probes`.
@@ -131,7 +130,7 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Describe an error of a probe in one line: the refusal, or the error type and the line of your file.
+    """Describe an error of a probe in one line: the refusal, or the error type and line.
 
     Args:
         error: the error that the probe raised.

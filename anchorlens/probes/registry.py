@@ -161,7 +161,7 @@ def apply(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> ProbeResult:
-    """Call a probe with a model, a checkpoint or a path, and with the task or start that the probe needs.
+    """Call a probe with a model, a checkpoint or a path, and with the task if needed.
 
     The shipped probes accept the same inputs when you call them directly; your own functions need `apply`.
 

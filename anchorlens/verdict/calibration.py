@@ -63,8 +63,8 @@ class Calibration(Record):
     def distance(self, shape: Mapping[str, Any]) -> float:
         """Compute the distance of a model and its task from the calibration models, >= 0.
 
-        The distance is a sum over fields: log2 r for a number beyond the range by a factor r, and 1 for a
-        value that no calibration model has.
+        The distance is a sum over fields. A number beyond the range by a factor r adds log2 r, and a value
+        that no calibration model has adds 1.
         """
         return sum(distance for _, distance in self._distances(shape))
 

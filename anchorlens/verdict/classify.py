@@ -70,8 +70,8 @@ def classify(
     conflict with the composition, all three verdicts assign a solution instead of a phase.
 
     For every other task, and for training data without a task, the probe verdict is *memorised*, *learnt a
-    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
-    training data, and measures whether the copies still answer this tenth. The verdict needs no held-out
+    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of
+    the training data. It measures whether the copies still answer this tenth. The verdict needs no held-out
     data. It does not show which rule the model learnt, or whether the rule holds outside the training data.
 
     Args:
@@ -85,16 +85,16 @@ def classify(
         config: the configuration of a bare state dict, as for `open_checkpoint`: a TOML or JSON file or its
             content, a ModelConfig, or a HookedTransformerConfig.
         training_set: the training sequences of the model, as for `evaluate`: tokens [batch, seq_len] and
-            targets [batch], or [batch, seq_len] with -100 for unscored positions; or the path of a file with
+            targets [batch], or [batch, seq_len] with -100 for unscored positions. A path names a file with
             both. A checkpoint with a training configuration has a training set. If a sequence trains an input
             that the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
-            Without a training set, a warning states which inputs are assumed to be held out, and train
-            accuracy is measured on a substitute (fresh noise, every training sum). A model below 0.90 on the
+            Without a training set, a warning states which inputs are assumed to be held out. Train accuracy
+            is then measured on a substitute (fresh noise, every training sum). A model below 0.90 on the
             substitute has no behavioural phase, since it may have memorised.
         device: the device of the measurements: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays on
             its device.
         seed: the seed of the noise in the evaluation.
-        even_underfit: whether to take readings also of a model that has not fit its training data; the
+        even_underfit: whether to take readings also of a model that has not fit its training data. The
             readings take seconds, and no phase is based on them.
         thorough: whether to measure `interchange` and `activation_patching` even if their readings cannot
             change the phase.
@@ -103,7 +103,7 @@ def classify(
 
     Returns:
         The verdicts with readings and reasons, and the agreement of the probe and behavioural verdicts with
-        its explanation; a list of verdicts for a list of models.
+        its explanation. A list of models returns a list of verdicts.
 
     Raises:
         ValueError: If the input is not a model or checkpoint, or the task or training set does not fit the
@@ -176,7 +176,7 @@ def _with_known_task(given: Input, training_set: object) -> Input:
     """Return the input with a known task: the named task, the papers' task, or the training data alone.
 
     Training data belong to the papers' task if they have its shape and vocabulary, and at most a tenth of the
-    targets differ from the targets of the papers' task.
+    targets differ from its targets.
 
     Raises:
         ValueError: If the training data are invalid, or are missing and the model does not fit the papers'

@@ -43,19 +43,18 @@ def evaluate(
     """Measure the accuracies of a model, and assign its phase by behaviour, which is the definition.
 
     Args:
-        model: a HookedTransformer; a function of tokens [batch, pos] that returns logits
-            [batch, pos, d_vocab]; a Checkpoint; the result of `train`; or the path of a checkpoint or run.
-            `evaluate` does not change the training mode or device of a model. Logits may be an array of any
-            library, the `logits` of an object or dict, or part of a tuple such as (logits, loss). The logits
-            of the last position suffice if the task scores only this position. A list of models is measured
-            one by one.
+        model: a HookedTransformer; a function of tokens [batch, pos] that returns logits [batch, pos,
+            d_vocab]; a Checkpoint; the result of `train`; or a checkpoint's or run's path. `evaluate` does
+            not change the training mode or device of a model. Logits may be an array of any library, the
+            `logits` of an object or dict, or part of a tuple such as (logits, loss). The logits of the last
+            position suffice if the task scores only this position. A list of models is measured one by one.
         task: the task of the model. Default: the papers' two-anchor task. A checkpoint knows its task.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
         training_set: the training sequences of the model, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists; the path of a file with both, as for
-            `--train-data`; or the result of `Checkpoint.training_set()`. A checkpoint with a training
-            configuration has a training set. Without a training set, train accuracy is measured on fresh
-            noise, on which a model that memorised a small training set fails.
+            targets [batch], integers, as tensors, arrays or lists. You may also give the path of a file with
+            both, as for `--train-data`, or the result of `Checkpoint.training_set()`. A checkpoint with a
+            training configuration has a training set. Without a training set, train accuracy is measured on
+            fresh noise, on which a model that memorised a small training set fails.
         device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays on its device.
         seed: the random seed.
         **options: the options of the task's method `evaluate`: `AnchorTask.evaluate` documents its `n_noise`,
@@ -67,9 +66,10 @@ def evaluate(
         assumption about missing information in a file.
 
     Raises:
-        ValueError: If an option is invalid, the training set has another shape or vocabulary than the task,
-            the vocabulary or context of the model is too small for the task, or the output lacks logits for a
-            target.
+        ValueError: If an option is invalid, or the training set has another shape or vocabulary than the
+            task.
+        ValueError: If the vocabulary or context of the model is too small for the task, or the output lacks
+            logits for a target.
         CheckpointError: If a file cannot be read completely and safely.
 
     Example:

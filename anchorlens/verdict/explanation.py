@@ -41,7 +41,7 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
 
     Returns:
         The agreement and the text. The agreement is `None` if a verdict is undecided, or if the probe verdict
-        cannot distinguish the two most probable phases; the text then gives the reason.
+        cannot distinguish the two most probable phases. The text then gives the reason.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:

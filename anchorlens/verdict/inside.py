@@ -77,10 +77,11 @@ def read_inside(
         thorough: whether to take the costly readings even if they cannot change the phase.
 
     Returns:
-        The most probable phase with the probability of each phase, or no phase with the reason: `void`,
-        weights that are not finite, underfit, or too small probabilities. A task without anchors has a label
-        without probabilities (`by_holdout`). Readings are listed if they can be taken and `void` is `None`.
-        The probabilities are less extreme for a model or task outside the calibration range.
+        The most probable phase with the probability of each phase, or no phase with the reason. Reasons are
+        `void`, weights that are not finite, underfit, or too small probabilities. A task without anchors
+        has a label without probabilities (`by_holdout`). Readings are listed if they can be taken and
+        `void` is `None`. The probabilities are less extreme for a model or task outside the calibration
+        range.
     """
     underfit = None
     if train is not None and train_is_known and train.value < FIT_THRESHOLD:

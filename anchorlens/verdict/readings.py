@@ -105,9 +105,9 @@ class Reading:
     meaning: str
     """The meaning of the reading, in a few words."""
     directions: Mapping[Question, Literal[1, -1]]
-    """The direction for each question: 1 if a larger value is evidence for yes, -1 if for no.
-    The papers or the definition determine the direction.
-    The fit determines the strength of the evidence, and never reverses its sign."""
+    """The direction for each question: 1 if a larger value is evidence for yes, -1 if for no. The papers or
+    the definition determine the direction. The fit determines the strength of the evidence, and never
+    reverses its sign."""
     sees: Sees = "trained pairs"
     """The data on which the reading is measured."""
     normalise: Callable[[float, Any], float] | None = None

@@ -53,8 +53,8 @@ class Evidence(Record):
     value: float | None
     """The reading, normalised for width and depth; `None` if the probe has no value."""
     ranges: Mapping[Name, tuple[float, float]]
-    """The range of the middle 80% of the fitted checkpoints with each label. For the ratio of
-    `holdout`, it is the range that determines the label."""
+    """The range of the middle 80% of the fitted checkpoints with each label. For the ratio of `holdout`, it
+    is the range that determines the label."""
     vote: Name | None
     """The label whose odds the reading raises most; `None` if no increase exceeds 0.05 nats. For the ratio of
     `holdout`, it is the label that the ratio determines."""
@@ -139,9 +139,9 @@ class TrajectoryPoint(Record):
     now: Name
     """The current phase by behaviour, a label such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[Name, Share] | None
-    """The probability of each final phase, or `undecided`, from readings and the current phase.
-    `None` without an early verdict: for a fraction outside the calibration, or for a task other than the
-    papers' task."""
+    """The probability of each final phase, or `undecided`, from readings and the current phase. `None`
+    without an early verdict: for a fraction outside the calibration, or for a task other than the papers'
+    task."""
 
     @property
     def expected(self) -> str | None:
@@ -258,7 +258,7 @@ class Verdict(Record):
     behaviour: Annotated[Evaluation, _BY_KIND]
     """All measurements of the model's answers: the `Evaluation` of its task."""
     agreement: bool | None
-    """Whether the behavioural and probe verdicts assign the same phase or solution; `None` if a verdict is
+    """Whether the behavioural and probe verdicts assign the same phase or solution. `None` if a verdict is
     undecided, or if the probe verdict cannot distinguish two phases."""
     explanation: Text
     """The explanation of the agreement or disagreement, in a sentence."""
@@ -284,9 +284,10 @@ class Verdict(Record):
                 `(*REPORT_PROBES, my_probe)` adds your own probe.
 
         Raises:
-            ValueError: If `probes` contains an invalid probe or two probes with one name, the verdict was
-                loaded from JSON and has no model, the suffix is another one, the folder is missing, or the
-                path is not an ordinary file or is the checkpoint.
+            ValueError: If `probes` contains an invalid probe or two probes with one name, or the verdict was
+                loaded from JSON and has no model.
+            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
+                file or is the checkpoint.
             OSError: If the write fails; an existing file is then unchanged.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
@@ -301,8 +302,8 @@ class Verdict(Record):
     def readings(self) -> pandas.DataFrame:
         """The table of `by_probes.evidence`, with a row for each reading, indexed by its name.
 
-        The columns are `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats), `odds <label>` (nats),
-        and `low <label>` and `high <label>`, the range of the middle 80% of the label.
+        The columns are `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats) and `odds <label>`
+        (nats). `low <label>` and `high <label>` are the ends of the middle 80% of the label.
         """
         import pandas
 
@@ -326,9 +327,10 @@ class Verdict(Record):
             path: the path of the file, .pdf, .svg or .png. An existing file is replaced.
 
         Raises:
-            ValueError: If the verdict was loaded from JSON and has no model, matplotlib (the extra `export`)
-                is not installed, the suffix is another one, the folder is missing, or the path is not an
-                ordinary file or is the checkpoint.
+            ValueError: If the verdict was loaded from JSON and has no model, or matplotlib (the extra
+                `export`) is not installed.
+            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
+                file or is the checkpoint.
             OSError: If the write fails; an existing file is then unchanged.
         """
         summary(self, path)

@@ -47,16 +47,16 @@ class ActivationPatching(ProbeResult):
     """The hook names of the patched activations, in the order of a block."""
     recovered: np.ndarray
     """[change, site, layer, pos] The proportion of the difference between the clean and the corrupted run
-    that the patch recovers: 0 = none, 1 = all. The runs are compared by logit(clean target) -
+    that the patch recovers. 0 = none, 1 = all. The runs are compared by logit(clean target) -
     logit(corrupted target), averaged over sequences. The value is NaN unless the model prefers the correct
-    target in both runs by two standard errors, since there is then no difference to recover."""
+    target in both runs by two standard errors. Otherwise there is no difference to recover."""
     clean: np.ndarray
     """[change] The logit difference in the clean run; above 0 if the model is correct."""
     corrupted: np.ndarray
     """[change] The logit difference in the corrupted run; below 0 if the model is correct."""
     carried_by_first_anchor: float | None
     """The recovered proportion when the first anchor is changed and its position is patched at the input of
-    the last layer: near 1 if g(x; a1) is at this position alone. `None` for the caller's sequences."""
+    the last layer. It is near 1 if g(x; a1) is at this position alone. `None` for the caller's sequences."""
     carried_by_second_anchor: float | None
     """The recovered proportion at the second anchor's position: near 1 if key and anchors are gathered
     there."""
@@ -144,9 +144,9 @@ def activation_patching(
         answer. A change of the first anchor shows the location of g(x; a1).
 
     Raises:
-        ValueError: If a hook is dead, an option is out of range, a changed token rarely changes the target of
-            the task, the model is too small for the task, or given sequences do not fit the model or each
-            other.
+        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If a changed token rarely changes the target of the task, or given sequences do not fit
+            the model or each other.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -72,8 +72,8 @@ class EmbeddingPCA(ProbeResult):
     """The mean of `step_cosines` minus the mean of `step_baselines`; above 0 if the differences are similar.
     `None` without steps."""
     token_set: TokenSet = "number tokens"
-    """The set of tokens: the number tokens of a two-anchor task, the tokens of another task, all tokens of
-    the vocabulary (without a task), or the caller's tokens."""
+    """The set of tokens: the number tokens of a two-anchor task, the tokens of another task, all tokens
+    (without a task), or the caller's tokens."""
 
     def headline(self) -> str:
         """Return the order score, and the proportion of the variance along the first two axes, as text."""
@@ -139,8 +139,8 @@ def embedding_pca(
         The coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by k = 1..13
         (or further, if two shifts differ by more). In models that compose, the cosine is larger at the
         differences of the shifts, and `lag_order` is above 0. The result also contains the constancy of the
-        differences e(x + k) - e(x) for the two smallest differences k of the shifts, which the picture draws
-        as arrows. The papers show parallel arrows in models that compose.
+        differences e(x + k) - e(x) for the two smallest differences k of the shifts. The picture draws these
+        differences as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
         ValueError: If the vocabulary is too small for the tokens, fewer than three tokens are given, or the

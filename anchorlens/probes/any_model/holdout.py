@@ -37,11 +37,14 @@ UPDATES = (0, 20, 40, 80, 100)
 """The number of updates before each measurement."""
 _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
-"""The largest ratio after 100 updates of models that memorised, and the smallest of models that learnt a
-rule, fixed on runs of six kinds of task (docs/holdout.md)."""
+"""The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule.
+
+The ratios after 100 updates were fixed on runs of six kinds of task (docs/holdout.md)."""
 _KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
-"""The accuracy below which a model does not know its training data; the accuracy below which the other data
-are lost and the ratio is undefined; and the accuracy from which on weights decay."""
+"""The accuracies that separate states of a copy.
+
+Below the first, a model does not know its training data. Below the second, the other data are lost and the
+ratio is undefined. From the third on, weights decay."""
 _CLOSE = 0.1
 """The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
 _SLOWEST = 4
@@ -67,11 +70,12 @@ class Holdout(ProbeResult):
     """[measurement, copy] The accuracy over scored tokens of the other sequences, 0..1."""
     ratios: np.ndarray
     """[measurement, copy] The excess of `left_out_accuracies` over chance, divided by the excess of
-    `other_accuracies`, 0..1; NaN if the other accuracy is below 0.8, or less than 0.1 above chance."""
+    `other_accuracies`, 0..1. The ratio is NaN if the other accuracy is below 0.8, or less than 0.1 above
+    chance."""
     holdout_ratio: float | None
-    """The mean ratio after 100 updates, 0..1: 1 = the copies answer left-out sequences as well as trained
-    ones, low = the copies forget left-out sequences. The ratio of a model that memorised is not 0. `None`
-    if a copy loses the other sequences."""
+    """The mean ratio after 100 updates, 0..1. At 1, the copies answer left-out sequences as well as trained
+    sequences. At low ratios, the copies forget left-out sequences. The ratio of a model that memorised is
+    not 0. `None` if a copy loses the other sequences."""
     ratio_at_80: float | None
     """The mean ratio after 80 updates."""
     ratio_at_40: float | None
@@ -81,7 +85,7 @@ class Holdout(ProbeResult):
     others: float
     """The mean accuracy on the other sequences after 100 updates, 0..1."""
     chance: float
-    """The chance level, 0..1: the mean accuracy on the left-out sequences of a predictor that uses only the
+    """The chance level, 0..1: the mean accuracy on the left-out sequences of a predictor. It uses only the
     last token, and predicts its most frequent target in the other training data."""
     dose: float
     """The mean weight decay of the first 80 updates, 0..`weight_decay`; weights decay only in updates with a
@@ -143,23 +147,25 @@ def holdout(
     AdamW trains copies of the model for 100 updates, each copy without another random tenth of the training
     data. In the first 80 updates, weights decay while the batch accuracy is 0.85 or more. The copy therefore
     forgets what the other training data do not need, and keeps the answers to the other training data. If
-    the accuracy on the other data ends below 0.8, the probe starts again from the model with half the
-    learning rate and twice the decay, at most twice. A rule that the other data need also answers the
-    left-out data. The probe does not change the model, and uses no held-out data.
+    the accuracy on the other data ends below 0.8, the probe starts again with half the learning rate and
+    twice the decay, at most twice. A rule that the other data need also answers the left-out data. The
+    probe does not change the model, and uses no held-out data.
 
     Accuracy is over scored tokens, each after the correct earlier tokens. The chance level is subtracted: the
     accuracy of the most frequent target after the last token alone. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
     training data. The ratio of random labels is not 0 but up to 0.6. A model that memorised can have the same
-    ratio whether or not it answers held-out data, so the ratio is not an estimate of held-out accuracy.
+    ratio whether or not it answers held-out data. The ratio is therefore not an estimate of held-out
+    accuracy.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.
         task: the task, if `training_set` is left out; 10,000 of its training sequences are drawn. For a
             checkpoint with a recipe, they are the training sequences of its run.
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
-            -100 for unscored positions; a pair, an object with both, or the path of a file with both.
+            -100 for unscored positions. The form is a pair, an object with both, or the path of a file with
+            both.
         which: the mask of the sequences to leave out instead of random tenths, bool [sequence], for example
             exceptions. Every copy is then trained without the same sequences, on separate batches.
         n_copies: the number of copies, 1..10.
@@ -171,12 +177,13 @@ def holdout(
 
     Returns:
         The accuracies, 0..1, on the left-out and the other sequences, and their ratios, before training and
-        after 20, 40, 80 and 100 updates; the learning rate and the weight decay of the updates.
+        after 20, 40, 80 and 100 updates. The result also has the learning rate and the weight decay.
 
     Raises:
         ValueError: If training data are missing, have fewer than 200 distinct sequences or do not fit the
-            model, the training accuracy is below 0.9, no or all sequences are left out, or an option is out
-            of range.
+            model.
+        ValueError: If the training accuracy is below 0.9, no or all sequences are left out, or an option is
+            out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint

@@ -72,9 +72,10 @@ def stable_rank(model: HookedTransformer) -> StableRank:
     show their function.
 
     Args:
-        model: a HookedTransformer (its heads are merged), the U-Net of Concept Graphs (each convolution
-            counts as the matrix from its kernel's inputs to its outputs), or any module whose method
-            `weight_matrices` returns its matrices by name. The probe does not change the model.
+        model: a HookedTransformer, the U-Net of Concept Graphs, or a module whose method `weight_matrices`
+            returns its matrices by name. The heads of a HookedTransformer are merged. Each convolution of the
+            U-Net counts as the matrix from its kernel's inputs to its outputs. The probe does not change the
+            model.
 
     Raises:
         ValueError: If the model is not a model, has no layers, or has weights that are not finite.

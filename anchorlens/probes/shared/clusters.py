@@ -97,7 +97,7 @@ def groups_apart(
     """Find the clusters of points in a picture, as sets of labels.
 
     Two labels are in one cluster if the silhouette of their points alone is below 0.3, or if a chain of
-    label pairs below 0.3 joins them. A single cluster of all labels means that no labels separate.
+    close labels joins them. A single cluster of all labels means that no labels separate.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
     >>> groups_apart(points, labels)

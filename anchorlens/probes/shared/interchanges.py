@@ -46,14 +46,15 @@ def interchanges(
     """Draw base and source inputs of pairs trained on the composition, with keys trained at the position.
 
     Base and source differ in the first anchor and in the later anchors. The expected answer identifies the
-    exchanged activation. It differs from the source's answer, from the answers after an exchange of the key
-    alone or the first anchor alone, and (except for `equal`) from the base's answer.
+    exchanged activation. This answer differs from the source's answer and (except for `equal`) from the
+    base's answer. It also differs from the answers after an exchange of the key alone or the first anchor
+    alone.
 
     Args:
         task: the task, which defines pairs, keys and noise. Only pairs trained on their composition are used.
-        kind: `unequal`: the source's g differs from the base's g, and the pair (source's first anchor, base's
-            others) is trained; `equal`: g is equal, so nothing should change; `unseen`: the pair is
-            untrained.
+        kind: the kind of the inputs. In `unequal` and `unseen`, the source's g differs from the base's g.
+            In `equal`, g is equal, so nothing should change. The pair (source's first anchor, base's
+            others) is untrained in `unseen`, and trained in the other kinds.
         n_sequences: the number of inputs.
         key_position: the position of the key in base and source.
         seed: the random seed.

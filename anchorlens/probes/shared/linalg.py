@@ -78,7 +78,7 @@ def principal_components(
 
     Returns:
         The coordinates, and the min(n - 1, d) eigenvalues of the covariance (with 1/n) of n rows in d
-        dimensions, largest first; all other eigenvalues are 0.
+        dimensions, largest first. All other eigenvalues are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))

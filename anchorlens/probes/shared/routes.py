@@ -62,8 +62,8 @@ class Routes:
     baseline: float
     """The mean margin when no later position attends to the key or an anchor."""
     stages: dict[str, dict[str, float | None]]
-    """The fraction of the margin above the baseline that is lost without each stage of each route, 0..1;
-    `None` unless the margin is above 0 and above the baseline."""
+    """The fraction of the margin above the baseline that is lost without each stage of each route, 0..1.
+    The fraction is `None` unless the margin is above 0 and above the baseline."""
     late_from: dict[str, int]
     """The first late layer of each route."""
 

@@ -47,7 +47,7 @@ class FusionSimilarity(ProbeResult):
     """[comparison, key, key] The cosines after subtracting the mean vector of both pairs."""
     gaps: np.ndarray
     """[comparison] The mean cosine of inputs with equal targets minus the mean cosine of inputs with
-    different targets; NaN if all targets are equal or all are different."""
+    different targets. NaN if all targets are equal or all are different."""
     centred_gaps: np.ndarray
     """[comparison] The gaps of the centred cosines."""
     gap: float | None

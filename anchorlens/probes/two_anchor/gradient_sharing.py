@@ -36,11 +36,11 @@ class GradientSharing(ProbeResult):
     cosines: np.ndarray
     """[part, pair, pair] The cosine of the gradients of two pairs, -1..1; NaN if a gradient is zero."""
     relations: np.ndarray
-    """[pair, pair] The relation of two pairs: 0 = the pairs share no anchor, 1 = they share an anchor, 2 =
-    they are a pair and its reversed pair, -1 = the diagonal."""
+    """[pair, pair] The relation of two pairs: 0 = no common anchor, 1 = a common anchor, 2 = a pair and its
+    reversed pair, -1 = the diagonal."""
     means: np.ndarray
     """[part, 3] The mean cosine over two pairs of each relation: no common anchor, a common anchor, and a
-    pair with its reversed pair; NaN without such pairs."""
+    pair with its reversed pair. NaN without such pairs."""
     sharing: float | None
     """The geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0. The
     mean is large if the same weights decode the target of every pair, as in Phase 3."""
@@ -80,7 +80,7 @@ def gradient_sharing(
     G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
     G(p) is the change of weights that moves the answer of p to the next smaller number. All pairs have the
     same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets of
-    all pairs by the same weights, so the gradients of pairs without a common anchor point in the same
+    all pairs by the same weights. The gradients of pairs without a common anchor then have the same
     direction. A model that has learnt each pair as a whole uses separate weights for each pair, and the
     gradients are orthogonal.
 

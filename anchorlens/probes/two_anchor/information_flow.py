@@ -73,11 +73,11 @@ class InformationFlow(ProbeResult):
     early, `anchor 2 to last` late. A fraction is `None` if the model has no margin to lose. The dict is
     empty if routes were not requested."""
     late_from: dict[str, int]
-    """The first late layer of each route: 1 in a model of two layers; in deeper models, the layer
-    with the largest score."""
+    """The first late layer of each route: 1 in a model of two layers; in deeper models, the layer with the
+    largest score."""
     inferential_route: float | None
-    """The smallest fraction over the stages of the inferential route: 1 = a cut of any stage loses the whole
-    margin, 0 = one stage is not needed."""
+    """The smallest fraction over the stages of the inferential route. If it is 1, a cut of any stage loses
+    the whole margin. If it is 0, the model does not need one of the stages."""
     symmetric_route: float | None
     """The smallest fraction over the stages of the symmetric route."""
     gathered_route: float | None
@@ -166,12 +166,12 @@ def information_flow(
     last anchor to the
       last position in late layers.
 
-    `key to anchors` is cut to all anchors at once: one anchor that has the key is enough, and of two anchors
+    `key to anchors` is cut to all anchors at once, since one anchor with the key is enough. Of two anchors
     with the key, either may replace the other. In a model of two layers, the first layer is early and the
     second layer is late. In deeper models, the border has the largest score of the route (at most nine
-    borders are tried), so early and late are always different layers. A model has the score 0 on all three
-    routes if it uses another route, for example over a noise position, or two routes of which each is
-    enough.
+    borders are tried). Early and late are always different layers. A model has the score 0 on all three
+    routes if it uses another route, for example over a noise position. The scores are also 0 if it uses two
+    routes of which each is enough.
 
     Limitations: The probe does not show what an edge carries: a table of pairs and a composition over the
     same edges have the same scores. It does not detect a route other than these three; all scores are then 0,
@@ -188,8 +188,9 @@ def information_flow(
             the effects of edges; `margin`: the margin alone; None: the attention alone (`margin` and None
             also work on models whose hooks cannot be edited).
         patterns: the attention patterns of later layers when an edge is cut. `frozen`: as without the cut,
-            which measures what the edge itself carries (direct effect, path patching); `recomputed`: computed
-            from the changed values (total effect), so a cut of an early edge may change the later attention.
+            which measures what the edge itself carries (direct effect, path patching); `recomputed`:
+            computed from the changed values (total effect). A cut of an early edge may then change the later
+            attention.
         n_sequences: the number of random sequences over which the effects are averaged, >= 1; the routes,
             which cost little, use 280.
         seed: the seed of the random sequences.
@@ -200,9 +201,9 @@ def information_flow(
         need one of the stages.
 
     Raises:
-        ValueError: If tokens are not a sequence of the task, the model has one layer, the last anchor is at
-            the last position (where it attends to itself), a hook is dead, or the model is too small for the
-            task.
+        ValueError: If tokens are not a sequence of the task, or the last anchor is at the last position,
+            where it attends to itself.
+        ValueError: If the model has one layer or is too small for the task, or a hook is dead.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

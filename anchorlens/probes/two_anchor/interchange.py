@@ -33,9 +33,9 @@ class Interchange(ProbeResult):
     """The hook names of the exchanged activations, in the order of a block."""
     accuracies: np.ndarray
     """[kind, site, layer, pos] The interchange accuracy, 0..1: the proportion of the inputs whose answer
-    becomes the composition's answer. The kinds are `unequal` (another g, and the exchanged pair is
-    trained), `equal` (equal g, so the answer should not change) and `unseen` (another g, and the exchanged
-    pair is never trained). NaN if the task has no inputs of the kind."""
+    becomes the composition's answer. For `unequal`, g differs and the exchanged pair is trained. For `equal`,
+    g is equal, so the answer should not change. For `unseen`, g differs and the exchanged pair is never
+    trained. NaN if the task has no inputs of the kind."""
     of_source: np.ndarray
     """[site, layer, pos] The proportion of the `unequal` inputs whose answer becomes the source's answer,
     as for a location that contains key and anchors together."""
@@ -46,8 +46,9 @@ class Interchange(ProbeResult):
     position: int
     """The position of the best location."""
     accuracy: float | None
-    """The accuracy of `unequal` at the best location on the other half: near 1 if the location contains
-    g(x; a1), or key and first anchor, and the rest of the model computes the answer from the location."""
+    """The accuracy of `unequal` at the best location on the other half of the inputs. It is near 1 if the
+    location contains g(x; a1), or key and first anchor, and the model computes the answer from the
+    location."""
     unseen_accuracy: float | None
     """The accuracy of `unseen` at the best location: near 1 if the rest of the model also applies the rule to
     untrained pairs."""
@@ -100,16 +101,16 @@ def interchange(
     """Exchange the activation of one location between two inputs, and measure if the answer follows the rule.
 
     The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. Suppose that a
-    location contains g. A copy of its activation from the run of a source input into the run of a base input
-    must then give the answer of (the source's g, the base's other anchors). Both inputs have pairs trained on
-    the composition, keys trained at the position, and separate noise. The expected answer differs from the
-    answers with which it could be confused (see `interchanges`). An accuracy near 1 for `unequal` shows that
-    the location contains key and first anchor in some form. For `equal`, it shows that the answer depends on
+    location contains g. A copy of its activation from the source run into the base run must then give the
+    answer of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition,
+    keys trained at the position, and separate noise. The expected answer differs from the answers with
+    which it could be confused (see `interchanges`). An accuracy near 1 for `unequal` shows that the
+    location contains key and first anchor in some form. For `equal`, it shows that the answer depends on
     the location through g alone. For `unseen`, it shows that the rest of the model applies the rule.
 
     Limitations: The probe does not detect g(x; a) that is spread over several locations. It does not show the
-    form in which a location contains g(x; a): a table of (key, first anchor) also has accuracy 1, and only
-    `unseen_accuracy` separates the two. The probe measures one position of the key.
+    form in which a location contains g(x; a): a table of (key, first anchor) also has accuracy 1. Only
+    `unseen_accuracy` separates the two forms. The probe measures one position of the key.
 
     Args:
         model: a HookedTransformer whose residual hooks are alive.
@@ -119,8 +120,8 @@ def interchange(
         seed: the seed of the inputs.
 
     Returns:
-        The interchange accuracy, 0..1, by kind, site, layer and position; the best location, chosen on one
-        half of the inputs, and its accuracies on the other half.
+        The interchange accuracy, 0..1, by kind, site, layer and position. One half of the inputs determines
+        the best location; its accuracies are measured on the other half.
 
     Raises:
         ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.

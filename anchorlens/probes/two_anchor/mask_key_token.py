@@ -49,8 +49,8 @@ class MaskKeyToken(ProbeResult):
     silhouette_unordered: float | None
     """The mean silhouette with one label for a pair and its reversed pair, -1..1."""
     mirror_merge: float | None
-    """The mean distance of the centroids of reversed pairs, divided by the mean distance of any two pairs:
-    0 = merged (commutative), about 1 = apart."""
+    """The mean distance of the centroids of reversed pairs, divided by the mean distance of any two
+    pairs. 0 = merged (commutative), about 1 = apart."""
     queries: Queries
     """The query positions whose attention to the key token is masked."""
     edge: Edge | None
@@ -107,8 +107,8 @@ def mask_key_token(
     Attention to the key token is set to zero after the softmax, without renormalising. The inputs have
     held-out keys with every pair of different anchors; every pair has the same keys.
 
-    Limitations: The probe does not work for a circuit that finds the anchors by the key before them, since
-    without the key this circuit gives no answer to compare. It does not show the route by which clusters
+    Limitations: The probe does not work for a circuit that finds the anchors by the key before them. Without
+    the key, this circuit gives no answer to compare. The probe does not show the route by which clusters
     form.
 
     Args:
@@ -124,7 +124,7 @@ def mask_key_token(
             most of the time.
         noise: `independent`: noise is drawn for each sequence, as in the paper; `shared`: sequence i of every
             pair has the same noise. With shared noise, the effect of the noise cancels in the distances
-            between pairs; if the anchors have little effect, the picture shows a cluster for each i.
+            between pairs. If the anchors have little effect, the picture shows a cluster for each i.
         seed: the seed of the keys, noise and t-SNE.
 
     Returns:

@@ -170,8 +170,9 @@ def mask_second_anchor(
         picture has a cell for every two values of g; `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
-        ValueError: If the last anchor is at the last position (which attends to itself, so it cannot be
-            masked), a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If the last anchor is at the last position, which attends to itself, so that it cannot be
+            masked.
+        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -46,7 +46,7 @@ class NearestNeighbours(ProbeResult):
     """The hook names of the activations, in the order of a block."""
     trained: np.ndarray
     """[result, site, layer, pos] The proportion of inputs whose most similar input has the same result, 0..1,
-    for the results `g1` = g(x; a1), `g2` = g(x; a2) and `target`, over pairs trained on the composition. The
+    over pairs trained on the composition. The results are `g1` = g(x; a1), `g2` = g(x; a2) and `target`. The
     candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
     nor its reversed pair for `target`. Only inputs with candidates of the same and of another result count.
     The value is NaN without such inputs, and at positions other than key, anchors and last."""
@@ -66,14 +66,15 @@ class NearestNeighbours(ProbeResult):
     unseen_g1_at_last: float | None
     """The value of `unseen` for g1 at the last position, before the last MLP."""
     unseen_target_at_last: float | None
-    """The value of `unseen` for the target at the last position, before the last MLP: high if unseen pairs
-    have the representations of trained pairs with the same target."""
+    """The value of `unseen` for the target at the last position, before the last MLP. The value is high if
+    unseen pairs have the representations of trained pairs with the same target."""
     unseen_margin: float | None
     """The largest cosine with a trained input of the same target minus the largest cosine with a trained
-    input of another target, at the same location; averaged over inputs of unseen pairs, -2..2."""
+    input of another target, -2..2. The margin is averaged over inputs of unseen pairs at the same
+    location."""
     pair_share: float | None
-    """The proportion of the last position's variance after the first layer that lies between pairs, 0..1:
-    high if the first layer brings the anchors to the last position."""
+    """The proportion of the last position's variance after the first layer that lies between pairs, 0..1. The
+    proportion is high if the first layer brings the anchors to the last position."""
     keys: np.ndarray
     """[key] The keys of the inputs."""
     key_position: int
@@ -145,8 +146,8 @@ def nearest_neighbours(
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
     location represents a result in the same way for all keys and anchors, the most similar input has the same
     result. For the target at the last position, trained pairs show whether different pairs have a common
-    representation, and unseen pairs show whether this representation extends beyond training. The probe uses
-    no answers.
+    representation. Unseen pairs show whether this representation extends beyond training. The probe uses no
+    answers.
 
     Limitations: The probe does not show whether the model uses the similarity, since it ablates nothing. It
     does not work for codes, such as one-hot codes, in which different values are equally far apart, so that
@@ -163,8 +164,8 @@ def nearest_neighbours(
         their values at the locations that the papers discuss.
 
     Raises:
-        ValueError: If a key or position is invalid for the task, activations are not finite, a hook is dead,
-            or the model is too small for the task.
+        ValueError: If a key or position is invalid for the task, or the model is too small for the task.
+        ValueError: If activations are not finite, or a hook is dead.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -107,8 +107,8 @@ def v_similarity(
         are computed by pair, since anchors with close shifts have more equal g and also other cosines.
 
     Raises:
-        ValueError: If the model has one layer, a key or position is invalid for the task, or the vocabulary
-            or context is too small for the task.
+        ValueError: If the model has one layer, or a key or position is invalid for the task.
+        ValueError: If the vocabulary or context of the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

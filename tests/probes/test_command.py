@@ -233,7 +233,7 @@ class TestAnyHookedTransformer:
     def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):
         theirs = write(tmp_path, user_built())
         result = call("training_regime", *theirs)
-        assert result.exit_code == 2 and "the model at the start of its run, got none" in result.stderr
+        assert result.exit_code == 2 and "the start of this run is not known" in result.stderr
         result = call("stable_rank", *theirs, "--initial", theirs[0])
         assert result.exit_code == 2 and "--initial is for probes that compare" in result.stderr
         assert call("training_regime", *theirs, "--initial", "nothing.pt").exit_code == 3

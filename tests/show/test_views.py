@@ -376,7 +376,7 @@ class TestEveryView:
             words = re.findall(r"\w+", Html(text).text.replace("loss is nan at step 3", ""))
             allowed = name in ("OwnProbe", "Comparison")  # their headlines are their own
             assert allowed or not {"nan", "inf"} & set(words), name
-            assert ">None<" not in text, name
+            assert ">None<" not in text.replace("<code>None</code>", ""), name  # a text may name None
 
     def test_is_cheap(self, views):
         """Nothing is trained, asked of a model or built."""

@@ -85,12 +85,12 @@ def classify(
         config: the configuration of a bare state dict, as for `open_checkpoint`: a TOML or JSON file or its
             content, a ModelConfig, or a HookedTransformerConfig.
         training_set: the training sequences of the model, as for `evaluate`: tokens [batch, seq_len] and
-            targets [batch], or [batch, seq_len] with -100 for unscored positions. A path names a file with
-            both. A checkpoint with a training configuration has a training set. If a sequence trains an input
-            that the task holds out, there is no phase, since ID or OOD accuracy is then train accuracy.
-            Without a training set, a warning states which inputs are assumed to be held out. Train accuracy
-            is then measured on a substitute (fresh noise, every training sum). A model below 0.90 on the
-            substitute has no behavioural phase, since it may have memorised.
+            targets [batch], or [batch, seq_len] with -100 for unscored positions. The path of a file with
+            both is also valid. A checkpoint with a training configuration has a training set. If a sequence
+            trains an input that the task holds out, there is no phase, since ID or OOD accuracy is then
+            train accuracy. Without a training set, a warning states which inputs are assumed to be held
+            out. Train accuracy is then measured on a substitute (fresh noise, every training sum). A model
+            below 0.90 on the substitute has no behavioural phase, since it may have memorised.
         device: the device of the measurements: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays on
             its device.
         seed: the seed of the noise in the evaluation.

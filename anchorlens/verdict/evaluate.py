@@ -44,7 +44,7 @@ def evaluate(
 
     Args:
         model: a HookedTransformer; a function of tokens [batch, pos] that returns logits [batch, pos,
-            d_vocab]; a Checkpoint; the result of `train`; or a checkpoint's or run's path. `evaluate` does
+            d_vocab]; a Checkpoint; the result of `train`; or the path of a checkpoint or run. `evaluate` does
             not change the training mode or device of a model. Logits may be an array of any library, the
             `logits` of an object or dict, or part of a tuple such as (logits, loss). The logits of the last
             position suffice if the task scores only this position. A list of models is measured one by one.

@@ -37,14 +37,11 @@ UPDATES = (0, 20, 40, 80, 100)
 """The number of updates before each measurement."""
 _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
-"""The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule.
-
-The ratios after 100 updates were fixed on runs of six kinds of task (docs/holdout.md)."""
+"""The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule. The ratios
+after 100 updates were fixed on runs of six kinds of task (docs/holdout.md)."""
 _KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
-"""The accuracies that separate states of a copy.
-
-Below the first, a model does not know its training data. Below the second, the other data are lost and the
-ratio is undefined. From the third on, weights decay."""
+"""The accuracy thresholds: a model below the first does not know its training data; below the second, the
+other data are lost and the ratio is undefined; from the third on, weights decay."""
 _CLOSE = 0.1
 """The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
 _SLOWEST = 4

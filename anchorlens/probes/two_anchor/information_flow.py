@@ -160,16 +160,15 @@ def information_flow(
     The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
     baseline. The score of a route is the smallest fraction over its stages:
 
-    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late
-    layers; - symmetric: each anchor to the last position in early layers, the key to the last position in
-    late layers; - gathered: the key to the anchors and each anchor to later anchors in early layers, the
-    last anchor to the
-      last position in late layers.
+    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late ones;
+    - symmetric: each anchor to the last position in early layers, the key to the last position in late ones;
+    - gathered: the key to the anchors and each anchor to later anchors in early layers, the last anchor to
+      the last position in late layers.
 
     `key to anchors` is cut to all anchors at once, since one anchor with the key is enough. Of two anchors
     with the key, either may replace the other. In a model of two layers, the first layer is early and the
-    second layer is late. In deeper models, the border has the largest score of the route (at most nine
-    borders are tried). Early and late are always different layers. A model has the score 0 on all three
+    second layer is late. In deeper models, the border with the largest score of the route is used (at most
+    nine borders are tried). Early and late are always different layers. A model has the score 0 on all three
     routes if it uses another route, for example over a noise position. The scores are also 0 if it uses two
     routes of which each is enough.
 

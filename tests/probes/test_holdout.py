@@ -178,10 +178,10 @@ class TestTrainingData:
     @pytest.mark.parametrize(
         ("options", "match"),
         [
-            ({}, "holdout needs the training data of the model, got none; give training_set"),
+            ({}, "holdout needs the training data of the model, got none. Give training_set"),
             ({"training_set": (PAIRS[:199], RANDOM[:199])}, "at least 200 distinct sequences, got 199"),
-            ({"training_set": (PAIRS[:1].repeat(300, 1), RANDOM[:1].repeat(300))}, "got 1;"),
-            ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "with accuracy >= 0.9, got 0.0"),
+            ({"training_set": (PAIRS[:1].repeat(300, 1), RANDOM[:1].repeat(300))}, "got 1. Use more"),
+            ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "must be >= 0.9, got 0.0"),
             ({"training_set": (PAIRS + 1, RANDOM)}, "must be 0 to 19"),
             ({"training_set": (PAIRS.repeat(1, 2), RANDOM)}, "n_ctx"),
             ({"training_set": "a model"}, "a model"),

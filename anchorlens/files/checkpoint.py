@@ -44,7 +44,7 @@ _MOST_STEPS = 10**12
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that the numbers depend on."""
+    """Return the versions of Python and of the libraries that the results depend on."""
     names = ("anchorlens", "torch", "transformer-lens", "numpy")
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
@@ -65,24 +65,24 @@ class Checkpoint:
     """
 
     model_config: Any
-    """Architecture and initialisation: a `ModelConfig`, or an instance of the task's `model_class`."""
+    """The architecture and initialisation: a `ModelConfig`, or an instance of the task's `model_class`."""
     task: Any
-    """What it was trained on: a `Task`."""
+    """The `Task` that the model was trained on."""
     weights: Mapping[str, Tensor]
-    """Parameter name (HookedTransformer's) -> tensor on the CPU."""
+    """The weights: HookedTransformer's parameter name -> tensor on the CPU."""
     train_config: TrainConfig | None = None
-    """How it was trained; None for a model that came from elsewhere."""
+    """The configuration of the training; None for a model that anchorlens did not train."""
     step: int | None = None
-    """Optimizer steps taken; None where that is not known."""
+    """The number of optimizer steps taken; None if it is not known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """Loss, accuracies and status at that step, as far as they were measured; JSON-ready."""
+    """The measured loss, accuracies and status at that step; JSON-ready."""
     versions: Mapping[str, str] = field(default_factory=library_versions)
-    """Versions of the libraries that made it."""
+    """The versions of the libraries that made the checkpoint."""
     overlap: Overlap | None = None
-    """How many training sequences asked held-out questions, for a model from elsewhere whose configuration
-    tells it; None where nothing tells it."""
+    """The number of training sequences with held-out questions, for an imported model whose configuration
+    gives it; None if it is not known."""
     training_data: Any = None
-    """The sequences it was trained on, for a model from elsewhere whose file tells them; not stored."""
+    """The training sequences of an imported model whose file gives them; they are not stored."""
 
     @classmethod
     def from_model(
@@ -95,10 +95,10 @@ class Checkpoint:
         step: int | None = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
-        """Take a copy of a model's parameters as they are now.
+        """Make a checkpoint with a copy of a model's current parameters.
 
         Raises:
-            ValueError: the parameters are not those of `model_config`, or it is too small for `task`.
+            ValueError: If the parameters do not fit `model_config`, or the model is too small for `task`.
         """
         if not isinstance(model, nn.Module):
             hint = "; it is one already" if isinstance(model, Checkpoint) else ""
@@ -115,28 +115,28 @@ class Checkpoint:
         return checkpoint
 
     def build_model(self, device: str | torch.device = "cpu") -> HookedTransformer:
-        """The HookedTransformer with these weights, in evaluation mode.
+        """Build the HookedTransformer with these weights, in evaluation mode.
 
         Args:
-            device: where it ends up.
+            device: the device of the model.
         """
         return architecture(self.model_config).build(self.model_config, self.weights, device)
 
     def initial_model(
         self, device: str | torch.device = "cpu", *, start: str | os.PathLike[str] | None = None
     ) -> HookedTransformer:
-        """The HookedTransformer this run started from, in evaluation mode.
+        """Build the HookedTransformer that this run started from, in evaluation mode.
 
         Its weights are drawn again from the seed, or read from `start` if the run started from a checkpoint.
 
         Args:
-            device: where it ends up.
+            device: the device of the model.
             start: the checkpoint that the run started from. The file that the recipe names is never opened,
                 since somebody else may have written the recipe.
 
         Raises:
-            ValueError: the seed is not known because there is no train config; the run started from a
-                checkpoint and `start` is left out; or `start` is another file.
+            ValueError: If the seed is not known because there is no train config, the run started from a
+                checkpoint and `start` is left out, or `start` is another file.
         """
         if self.train_config is None:
             raise ValueError(
@@ -161,22 +161,22 @@ class Checkpoint:
         )
 
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
-        """These weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
+        """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
         The logits equal HookedTransformer's at the last position; this is faster and does not import it.
 
         Args:
-            device: where it computes.
+            device: the device of the computation.
         """
         return self.fast_model(device).at_end(1)
 
     def fast_model(self, device: str | torch.device = "cpu") -> Any:
-        """These weights as a function: from tokens [batch, pos] to logits [batch, pos, d_vocab].
+        """Return these weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
         The logits equal HookedTransformer's; this is faster and does not import it.
 
         Args:
-            device: where it computes.
+            device: the device of the computation.
         """
         made = architecture(self.model_config)
         return made.function(self.model_config, made.merged(made.row(self.weights).to(device).unsqueeze(0)))
@@ -185,8 +185,8 @@ class Checkpoint:
         """Evaluate these weights on their task, with the training data of their run.
 
         Args:
-            device: where it is computed.
-            **options: options of the task's `evaluate`, such as `seed`.
+            device: the device of the computation.
+            **options: the options of the task's `evaluate`, such as `seed`.
         """
         options = {"training_set": self.lazy_training_set(), **options}
         found = evaluated(self.task, self.fast_model(device), **options)
@@ -195,17 +195,17 @@ class Checkpoint:
 
     @property
     def knows_training_set(self) -> bool:
-        """Whether it says which sequences it was trained on."""
+        """Whether the training sequences are known."""
         return self.train_config is not None or self.training_data is not None
 
     def training_set(self) -> Any:
-        """The sequences it was trained on, drawn again from the seed; None where nothing tells them."""
+        """Return the training sequences, drawn again from the seed; None if they are not known."""
         if self.train_config is None:
             return self.training_data
         return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """The same, drawn on demand: for `evaluate`, which uses only some of the sequences."""
+        """Return the training sequences, drawn on demand: `evaluate` uses only some of them."""
         if self.train_config is None:
             return self.training_data
         with blaming(self.task):
@@ -226,7 +226,7 @@ class Checkpoint:
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
-    """Gamma, seed, start and step in words, as far as they are known."""
+    """Return the known ones of gamma, seed, start and step, in words."""
     drawn = [] if gamma is None else [f"gamma {gamma:g}"]
     drawn += [] if train is None else [f"seed {train.seed}"]
     drawn += [] if train is None or train.start is None else [f"from {safe_text(train.start)}"]
@@ -235,13 +235,13 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 
 
 def starting_point(config: TrainConfig) -> Checkpoint | None:
-    """The checkpoint that a run is about to start from; None for one whose weights are drawn.
+    """Load the checkpoint that a run starts from; None if the initial weights are drawn.
 
-    It opens the file that the recipe names, so that the recipe must be the user's own.
+    This function opens the file that the recipe names, so the recipe must come from the user.
 
     Raises:
-        ValueError: its file is missing, or has changed since the run was configured.
-        CheckpointError: it cannot be read.
+        ValueError: If the file is missing, or has changed since the run was configured.
+        CheckpointError: If the file cannot be read.
     """
     if config.start_sha256 is None:
         return None
@@ -263,7 +263,7 @@ def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
-    """The training sequences of a run: a function of the task, the seed and their number alone."""
+    """Draw the training sequences of a run, which depend only on the task, the seed and their number."""
     with blaming(task):
         return task.training_set(config.n_samples, config.seed)
 
@@ -273,14 +273,14 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     """Write a checkpoint as one file, atomically.
 
     Args:
-        path: ends in `.pt` or `.safetensors`, which chooses the format.
+        path: a path that ends in `.pt` or `.safetensors`, which chooses the format.
         checkpoint: a Checkpoint, or an object with one as its attribute `checkpoint`, such as the result of
             `train`.
 
     Raises:
-        ValueError: no checkpoint, another suffix, weights that do not fit the configuration, or metrics that
-            are not JSON-ready.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: If there is no checkpoint, the suffix is another one, the weights do not fit the
+            configuration, or the metrics are not JSON-ready.
+        OSError: If the file cannot be written; an existing file is then left unchanged.
 
     Example:
         >>> import tempfile, pathlib
@@ -322,16 +322,16 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
     Args:
         path: a file that `save_checkpoint` wrote; its format is recognised by content. For the folder of a
             run, its last checkpoint is read.
-        any_cost: read the file even if running its model would take far more memory or time than a file of
-            its size should. Use it for files that you trust, like the environment variable
+        any_cost: whether to read the file even if running its model would take far more memory or time than a
+            file of its size should. Use this option for files that you trust, like the environment variable
             `ANCHORLENS_COST_FACTOR`.
 
     Returns:
-        The checkpoint, weights on the CPU; `.build_model()` makes the HookedTransformer.
+        The checkpoint, with its weights on the CPU; `.build_model()` makes the HookedTransformer.
 
     Raises:
-        CheckpointError: missing, truncated, damaged, too new, foreign, unsafe or too costly; one line that
-            names the file and the cause.
+        CheckpointError: If the file is missing, truncated, damaged, too new, foreign, unsafe or too costly.
+            The message is one line that names the file and the cause.
     """
     path = as_path("path", path)
     with reading(path):
@@ -347,10 +347,10 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
 def from_contents(
     path: str | os.PathLike[str], content: Mapping[str, Any], *, any_cost: bool = False
 ) -> Checkpoint:
-    """Build the checkpoint from the contents of a file, as `read_tensors` gives them.
+    """Build the checkpoint from the contents of a file, which `read_tensors` returns.
 
     Raises:
-        CheckpointError: as for `load_checkpoint`.
+        CheckpointError: In the same cases as `load_checkpoint`.
     """
     header, weights = container.unpack(path, content)
     container.check_format(path, header, FORMAT, FORMAT_VERSION)
@@ -379,7 +379,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     """Check that the parts of a checkpoint's header have the right types.
 
     Raises:
-        ValueError: a part is missing or has another type.
+        ValueError: If a part is missing or has another type.
     """
     for name in (*_TABLES, "step"):
         if name not in header:
@@ -397,10 +397,10 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 
 def check_whole(checkpoint: Checkpoint) -> None:
-    """Refuse what `load_checkpoint` would refuse.
+    """Refuse a checkpoint that `load_checkpoint` would refuse.
 
     Raises:
-        ValueError: weights that do not fit the configuration, or a model too small for its task.
+        ValueError: If the weights do not fit the configuration, or the model is too small for its task.
     """
     checkpoint.model_config.check_task(checkpoint.task)
     problem = _mismatch(checkpoint.weights, checkpoint.model_config)
@@ -409,7 +409,7 @@ def check_whole(checkpoint: Checkpoint) -> None:
 
 
 def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
-    """Why `weights` are not the parameters of `config`; None if they are."""
+    """Say why `weights` are not the parameters of `config`; None if they are."""
     shapes = architecture(config).shapes
     for name, shape in shapes.items():
         if name not in weights:

@@ -1,6 +1,6 @@
 """Our file format: a header and named tensors in one file, written atomically and read safely.
 
-Two suffixes, one content: `.pt` (a zip that `torch.load(weights_only=True)` reads) and `.safetensors`. The
+Two suffixes have the same content: `.pt` (`torch.load(weights_only=True)` reads it) and `.safetensors`. The
 header is JSON; a SHA-256 over header and tensors is stored next to it and verified on reading.
 """
 
@@ -32,11 +32,11 @@ _DIGEST = "sha256"
 
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a header and tensors to `path` atomically, in the format its suffix names.
+    """Write a header and tensors to `path` atomically, in the format that its suffix names.
 
     Raises:
-        ValueError: another suffix, or a header that is not JSON.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: If the suffix is another one, or the header is not JSON.
+        OSError: If the file cannot be written; an existing file is then left unchanged.
     """
     import safetensors.torch
     import torch
@@ -59,26 +59,26 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors (on the CPU) of a file that `write` wrote; its format is recognised by content.
+    """Read the header and the tensors (on the CPU) of a file that `write` wrote, in either format.
 
     Raises:
-        CheckpointError: the file is missing, truncated, damaged, unsafe, or in another format.
+        CheckpointError: If the file is missing, truncated, damaged, unsafe, or in another format.
     """
     return unpack(path, read_tensors(path).values)
 
 
 def is_ours(content: Mapping[str, Any]) -> bool:
-    """Whether these contents, from `read_tensors`, are of a file that `write` wrote."""
+    """Check whether these contents, from `read_tensors`, come from a file that `write` wrote."""
     return isinstance(content.get(HEADER), str)
 
 
 def unpack(
     path: str | os.PathLike[str], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors from the contents of a file that `write` wrote; verifies the checksum.
+    """Take header and tensors from the contents of a file that `write` wrote, and verify the checksum.
 
     Raises:
-        CheckpointError: the file is in another format, or its content does not match its checksum.
+        CheckpointError: If the file is in another format, or its content does not match its checksum.
     """
     from torch import Tensor
 
@@ -107,10 +107,10 @@ def unpack(
 
 
 def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: str, version: int) -> None:
-    """Check that a header is of the format and of no later version than this library reads.
+    """Check that a header has this format, in a version that this library reads.
 
     Raises:
-        CheckpointError: another format, or a later version.
+        CheckpointError: If the format is another one, or the version is later.
     """
     if header.get("format") != name:
         raise CheckpointError(path, f"not an {name}: its format is {safe_repr(header.get('format'))}")

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 TARGETS = ("target", "targets", "label", "labels", "answer", "answers", "y")
-"""Names of a column of answers."""
+"""The names of a column of answers."""
 _SEPARATORS = "\t;,"
-"""What may stand between two values, the first that the first line has."""
+"""The possible separators of values; the first one that occurs in the first line is used."""
 _INDEX = ("", "unnamed: 0")
-"""Names of a first column that pandas wrote without being asked."""
+"""The names of an index column, which pandas writes by default."""
 _BLOCK = 2**20
-"""Bytes that are read at once, and most characters of a line."""
+"""The number of bytes that are read at once, and the largest number of characters in a line."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = re.compile(r'"[^"]*"')
 _LARGEST_EXACT = 2**53
-"""Largest float up to which every integer is one."""
+"""The largest float up to which floats represent every integer."""
 
 
 class CsvFile:
-    """A CSV file: its header is read at once, its rows on demand.
+    """A CSV file, whose header is read at once and whose rows are read on demand.
 
     Values may be separated by commas, semicolons, tabs or spaces, quoted, and written as floats (`23.0`). The
     text is UTF-8, or UTF-16 with a byte order mark.
@@ -45,15 +45,15 @@ class CsvFile:
     fields: tuple[str, ...]
     """The values of the first line that is not blank, without spaces around them."""
     names: tuple[str, ...]
-    """The same in lower case if they are names of the columns: one has a letter, and is no number."""
+    """The column names in lower case, if the first line has a value with a letter that is not a number."""
     first_line: int
-    """Number of the first line that is not blank, 1 or more."""
+    """The number of the first line that is not blank, 1 or more."""
 
     def __init__(self, data: bytes) -> None:
         """Read the first line.
 
         Raises:
-            ValueError: an empty file, no text, a header with an index or the same name twice.
+            ValueError: If the file is empty or not text, or its header has an index or the same name twice.
         """
         self._data = decoded(data).encode() if data.startswith(UTF_16) else data.removeprefix(b"\xef\xbb\xbf")
         self._separator = ""
@@ -78,14 +78,14 @@ class CsvFile:
 
     @property
     def n_lines(self) -> int:
-        """Number of ends of lines, which is no less than that of rows after the first."""
+        """The number of line ends, an upper limit on the number of rows after the first."""
         return max(self._data.count(b"\n"), self._data.count(b"\r"))
 
     def rows(self) -> Int[np.ndarray, "row column"]:
-        """Every row of values, in the narrowest integers that hold them.
+        """All rows of values, in the narrowest integers that hold them.
 
         Raises:
-            ValueError: no row, or one that holds anything but integers; the line and the column are named.
+            ValueError: If there is no row, or a value is not an integer; the message names line and column.
         """
         rows = self._rows_of_integers()
         if rows is None:
@@ -95,11 +95,11 @@ class CsvFile:
         return rows
 
     def line(self, row: int) -> int:
-        """The number of the line that holds a row."""
+        """Return the number of the line that holds a row."""
         return next(n for k, (n, _) in enumerate(self._records()) if k == row + bool(self.names))
 
     def _rows_of_integers(self) -> np.ndarray | None:
-        """The rows, fast; None if anything is unusual, which `_rows_of_values` reads or names."""
+        """Read the rows fast; None if a value is unusual, which `_rows_of_values` then reads or names."""
         try:
             import pyarrow.csv
         except ImportError:
@@ -121,7 +121,7 @@ class CsvFile:
         return np.concatenate(blocks) if blocks else None
 
     def _rows_of_values(self) -> np.ndarray:
-        """The rows, value by value."""
+        """Read the rows value by value."""
         values, n = array("q"), len(self.fields)
         for line, fields in self._records():
             if line == self.first_line and self.names:
@@ -145,7 +145,7 @@ class CsvFile:
         return narrowed(rows) if len(rows) else rows
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The number and the values of each line that is not blank; a value lies in one line."""
+        """Yield the number and the values of each line that is not blank; a value lies in one line."""
         line = 0
         try:
             for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
@@ -167,17 +167,17 @@ class CsvFile:
 
 
 def count_up(fields: tuple[str, ...]) -> bool:
-    """Whether values are 0, 1, 2, ..., the names that pandas gives to columns, or 1, 2, 3, ..."""
+    """Check whether values are 0, 1, 2, ... (the column names that pandas gives) or 1, 2, 3, ..."""
     return any(fields == tuple(map(str, range(first, first + len(fields)))) for first in (0, 1))
 
 
 def in_words(names: Sequence[str]) -> str:
-    """The first few names, quoted."""
+    """Quote the first few names."""
     return ", ".join(map(safe_repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _separator(line: str) -> str:
-    """What stands between the values of a line; a space only between numbers, as numpy.savetxt writes it."""
+    """Find the separator of the values of a line; a space separates only numbers (numpy.savetxt)."""
     unquoted = _QUOTED.sub("", line)
     spaced = all(map(_is_number, unquoted.split()))
     return next((mark for mark in _SEPARATORS if mark in unquoted), " " if spaced else ",")
@@ -192,7 +192,7 @@ def _is_number(field: str) -> bool:
 
 
 def _integer(field: str) -> int | None:
-    """An integer, which may be written as a float where that is exact; None for anything else."""
+    """Parse an integer, also one that is written as an exact float; None for any other text."""
     if _INTEGER.fullmatch(field):
         return int(field)
     value = float(field) if _FLOAT.fullmatch(field) else 0.5

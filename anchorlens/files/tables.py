@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLES = (".csv", ".parquet")
-"""Suffixes of tables."""
+"""The suffixes of tables."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
@@ -25,13 +25,13 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
     leading apostrophe.
 
     Args:
-        rows: at least one.
-        path: `.csv` or `.parquet`; a file that is there is replaced.
+        rows: the records, at least one.
+        path: the path of a `.csv` or `.parquet` file; an existing file is replaced.
 
     Raises:
-        ValueError: another suffix, a missing folder, no row, the path is no ordinary file, or there is no
-            pyarrow.
-        OSError: the disk refuses; a file that was there before is untouched.
+        ValueError: If the suffix is another one, the folder is missing, there is no row, the path is not an
+            ordinary file, or pyarrow is not installed.
+        OSError: If the file cannot be written; an existing file is then left unchanged.
     """
     path = check_can_write(path, "a table's name", TABLES)
     table = table_of_rows(rows)
@@ -46,10 +46,10 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """The table that `write_rows` writes.
+    """Make the table that `write_rows` writes.
 
     Raises:
-        ValueError: no row, or there is no pyarrow.
+        ValueError: If there is no row, or pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -63,7 +63,7 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
 
 
 def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
-    """The table with an apostrophe before each text and name that a spreadsheet would take for a formula."""
+    """Put an apostrophe before each text and name that a spreadsheet would take for a formula."""
     import pyarrow
 
     columns = [
@@ -76,7 +76,7 @@ def _without_formulas(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _no_formula(text: str) -> str:
-    """The text, after an apostrophe where a spreadsheet would take it for a formula.
+    """Put an apostrophe before a text that a spreadsheet would take for a formula.
 
     >>> _no_formula("=HYPERLINK(1)"), _no_formula("-1"), _no_formula("a=b")
     ("'=HYPERLINK(1)", '-1', 'a=b')
@@ -89,7 +89,7 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 
 
 def _column(values: list[Any]) -> pyarrow.Array:
-    """A column of one type; values of several types, nested or too large become JSON text."""
+    """Make a column of one type; values of several types, nested or too large, become JSON text."""
     import pyarrow
 
     present = [value for value in values if value is not None]
@@ -104,5 +104,5 @@ def _column(values: list[Any]) -> pyarrow.Array:
 
 
 def _text(value: object) -> Any:
-    """The value; in a string, characters that UTF-8 cannot encode are replaced."""
+    """Return the value; in a string, characters that UTF-8 cannot encode are replaced."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def titles(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The end of each path: `runs/a` for a folder, the name of a file, and more where two would be the same.
+    """Return the end of each path: `runs/a` for a folder, a file's name, and more if two were the same.
 
     Args:
-        paths: of files and folders, which need not exist. Equal paths have the same title.
+        paths: the paths of files and folders, which need not exist. Equal paths have the same title.
 
     >>> titles(["runs/a/ckpt.pt"]), titles(["runs/a/ckpt.pt", "runs/b/ckpt.pt", "phase3.pt"])
     (['ckpt.pt'], ['a/ckpt.pt', 'b/ckpt.pt', 'phase3.pt'])

@@ -32,36 +32,37 @@ _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000
 _MOST_ENTRIES = 1000
 _MOST_NUMBERS, _MOST_SEQUENCES = 2**25, 2**22
-"""Most numbers (tokens and targets together) and most sequences; known before a zip or CSV is unpacked."""
+"""The most numbers (tokens and targets) and sequences, checked before a zip or CSV is unpacked."""
 _BYTES = 8
-"""Bytes counted for each number, whatever its type in the file."""
+"""The number of bytes counted for each number, for every type in the file."""
 _MOST_COMPRESSION = 128
-"""Largest ratio of unpacked to compressed size; padded sequences reach 80."""
+"""The largest ratio of unpacked to compressed size; padded sequences reach 80."""
 _ENOUGH = 10
-"""Rows of a CSV file that tell what kind its first row or column is of."""
+"""The number of CSV rows that determine whether the first row or column is an index."""
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})[\])]?")
 _SMALL = 2**20
-"""Unpacked size in bytes that is always allowed."""
+"""The unpacked size in bytes that is always allowed."""
 _LARGEST_HEADER_OF_NPY = 2**16
 
 
 def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
-    r"""The sequences that a model was trained on, from a file; never executes code from it.
+    r"""Read the sequences that a model was trained on from a file, without executing code from it.
 
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
-            [batch, pos] with -100 where nothing is scored; a `.npz` file with such arrays; or a `.csv` file:
+            [batch, pos] with -100 at unscored positions; a `.npz` file with such arrays; or a `.csv` file:
             a sequence in each row. Without a header, or with the one that pandas makes up (0, 1, 2, ...), the
             last column is the target. A header names one column `target` (or `label`, `answer`, `y`) and
-            numbers the tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. Recognised by content; at
-            most 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304 sequences.
+            numbers the tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. The format is
+            recognised by content. Limits: 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304
+            sequences.
 
     Returns:
-        Tokens and targets, in the narrowest integers that hold them; `take` gives int64.
+        The tokens and targets, in the narrowest integers that hold them; `take` gives int64.
 
     Raises:
-        CheckpointError: missing, truncated, too large, unsafe, or not such integers; one line with the file
-            and the cause.
+        CheckpointError: If the file is missing, truncated, too large, unsafe, or has no such integers; the
+            message is one line with the file and the cause.
 
     Example:
         >>> import pathlib, tempfile
@@ -77,7 +78,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
 
 
 def _pair(data: bytes) -> tuple[Any, Any]:
-    """Tokens and targets of a file; its first bytes tell the format."""
+    """Read the tokens and targets of a file, whose format is recognised by its first bytes."""
     if data.startswith(ZIP):
         return _of_zip(data)
     if data[8:9] == b"{":
@@ -89,7 +90,7 @@ def _pair(data: bytes) -> tuple[Any, Any]:
 
 
 def _named(content: object) -> tuple[Any, Any]:
-    """The arrays `tokens` and `targets` among a file's named arrays."""
+    """Take the arrays `tokens` and `targets` from a file's named arrays."""
     named = content if isinstance(content, Mapping) else {}
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
@@ -100,7 +101,7 @@ def _named(content: object) -> tuple[Any, Any]:
 
 
 def _of_zip(data: bytes) -> tuple[Any, Any]:
-    """Tokens and targets in a zip that numpy.savez or torch.save wrote."""
+    """Read the tokens and targets in a zip that numpy.savez or torch.save wrote."""
     with zip_in(data, _MOST_ENTRIES) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         if entries:
@@ -117,7 +118,7 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
 
 
 def _check_count(*shapes: tuple[int, ...]) -> int:
-    """Bytes that the arrays take at 8 bytes a number; refuses arrays beyond the limits."""
+    """Compute the bytes that the arrays take at 8 bytes a number, and refuse arrays beyond the limits."""
     numbers, sequences = sum(map(math.prod, shapes)), max((shape[0] for shape in shapes if shape), default=0)
     if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
         raise ValueError(
@@ -128,7 +129,7 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
 
 
 def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
-    """The shape that an array's header claims, checked against the size of the entry; no number is read."""
+    """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
     with archive.open(entry) as packed:
@@ -150,7 +151,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    """An array whose `_shape` was checked."""
+    """Read an array whose `_shape` was checked."""
     try:
         with archive.open(entry) as packed:
             return np.lib.format.read_array(packed, allow_pickle=False)
@@ -159,7 +160,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
 
 
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and targets in rows of values, with or without a header."""
+    """Read the tokens and targets in rows of values, with or without a header."""
     if len(data) > _MOST_BYTES_OF_CSV:
         raise ValueError(f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes; give a .npz file")
     file = CsvFile(data)
@@ -185,10 +186,10 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _without_default_header(rows: np.ndarray) -> np.ndarray:
-    """The rows below one that counts up, as the names do that pandas gives to columns.
+    """Drop a first row that counts up, like the column names that pandas gives.
 
     Raises:
-        ValueError: that may be a sequence too, since another counts up, or there are few.
+        ValueError: If the first row may be a sequence, because another row counts up or there are few rows.
     """
     alike = rows[1:]
     for place in range(1, rows.shape[1]):
@@ -202,10 +203,10 @@ def _without_default_header(rows: np.ndarray) -> np.ndarray:
 
 
 def _order(file: CsvFile) -> list[int]:
-    """The columns of the tokens in the order that their names tell, and that of the target.
+    """Find the columns of the tokens, in the order of their names, and the column of the target.
 
     Raises:
-        ValueError: the names leave it open which column is what.
+        ValueError: If the names do not determine the columns.
     """
     names, otherwise = file.names, "rename them, or write no header: then the last column is the target"
     targets = [name for name in names if name in TARGETS]
@@ -240,7 +241,7 @@ def _order(file: CsvFile) -> list[int]:
 
 
 def _place(name: str) -> tuple[str, int]:
-    """What a column's name begins with, and its number; a single letter counts as one, and no number as -1.
+    """Split a column's name into prefix and number; a single letter is a number, no number is -1.
 
     >>> _place("x10"), _place("tokens[3]"), _place("b"), _place("split")
     (('x', 10), ('tokens[', 3), ('', 98), ('split', -1))

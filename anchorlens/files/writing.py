@@ -16,14 +16,14 @@ from anchorlens.configuration import as_path
 from anchorlens.texts import safe_repr, safe_text
 
 PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".pdf", ".svg", ".png")
-"""Suffixes of pages, pictures and summaries."""
+"""The suffixes of pages, pictures and summaries."""
 
 
 def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[str]) -> Path:
-    """The path, if its suffix is one of `suffixes`.
+    """Return the path if its suffix is one of `suffixes`.
 
     Raises:
-        ValueError: another suffix.
+        ValueError: If the suffix is another one.
     """
     path = as_path(called, path)
     if path.suffix not in suffixes:
@@ -38,17 +38,17 @@ def check_can_write(
     suffixes: Sequence[str],
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """The path, if a file can be written there; to be checked before anything is computed.
+    """Return the path if a file can be written there; call this before the computation.
 
     Args:
-        path: of the file; one that is there will be replaced.
-        called: how an error names it: the option, or `a diagram's name`.
-        suffixes: its name must end in one of them.
-        inputs: files that are read, none of which may be replaced.
+        path: the path of the file; an existing file will be replaced.
+        called: the name of the path in an error: the option, or `a diagram's name`.
+        suffixes: the allowed ends of the file's name.
+        inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: another suffix, a missing folder or one that may not be written to, or the path is no
-            ordinary file or one of the inputs.
+        ValueError: If the suffix is another one, the folder is missing or not writable, or the path is not an
+            ordinary file or is one of the inputs.
     """
     path = check_suffix(path, called, suffixes)
     try:
@@ -76,16 +76,17 @@ def check_summary(
     n_models: int,
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """The path of a summary, if one can be written there; to be checked before anything is computed.
+    """Return the path of a summary if a file can be written there; call this before the computation.
 
     Args:
-        path: of the file; one that is there will be replaced.
-        called: how an error names it.
-        n_models: number of models that it shows.
-        inputs: files that are read, none of which may be replaced.
+        path: the path of the file; an existing file will be replaced.
+        called: the name of the path in an error.
+        n_models: the number of models in the summary.
+        inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: as `check_can_write`; several models for a format of one page; or there is no matplotlib.
+        ValueError: If `check_can_write` refuses the path, several models need more than the format's one
+            page, or matplotlib is not installed.
     """
     path = check_can_write(path, called, SUMMARIES, inputs)
     if n_models > 1 and path.suffix != ".pdf":
@@ -109,7 +110,7 @@ def _check_replaceable(path: Path) -> None:
     """Refuse to replace anything but an ordinary file; links are followed.
 
     Raises:
-        OSError: the path is a folder, a device, a pipe or a socket.
+        OSError: If the path is a folder, a device, a pipe or a socket.
     """
     try:
         mode = os.stat(path).st_mode
@@ -134,13 +135,13 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that appears under its name whole or not at all, even if the process is killed.
+    """Open a binary file that appears under its name only when it is complete.
 
-    A link with this name is replaced; its target is not touched.
+    A killed process leaves no partial file. A link with this name is replaced; its target is unchanged.
 
     Raises:
-        OSError: the path is no ordinary file, or the disk refuses (it is full, ...); the error names the
-            file, and one that was there before is untouched.
+        OSError: If the path is not an ordinary file, or cannot be written (the disk is full, ...). The error
+            names the file, and an existing file is left unchanged.
     """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

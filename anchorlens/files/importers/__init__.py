@@ -1,4 +1,4 @@
-"""Checkpoints of every kind that can be read, ours and others', recognised by content.
+"""Readers of checkpoints, written by anchorlens or by other software; formats are recognised by content.
 
 >>> from anchorlens.files.importers import open_checkpoint
 >>> open_checkpoint("no/such/file.pt")

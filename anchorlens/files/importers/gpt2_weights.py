@@ -1,8 +1,8 @@
-"""Weights of a GPT-2 as Hugging Face, nanoGPT and minGPT name them -> those of a HookedTransformer.
+"""Convert the weights of a GPT-2 of Hugging Face, nanoGPT or minGPT into those of a HookedTransformer.
 
-Queries, keys and values lie side by side in c_attn, each with its heads merged. Hugging Face's Conv1D stores
-[in, out], as a HookedTransformer does; the Linear of nanoGPT and minGPT stores [out, in]. The unembedding has
-no bias.
+The matrix c_attn holds queries, keys and values next to each other, each with its heads merged.
+Hugging Face's Conv1D stores [in, out], as a HookedTransformer does; the Linear of nanoGPT and minGPT stores
+[out, in]. The unembedding has no bias.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from anchorlens.models.config import ModelConfig
 
 BUFFERS = (".attn.bias", ".attn.masked_bias")
 FIRST = "h.0.attn.c_attn.weight"
-"""The weight that tells such a model, and by its shape whether it is of Linears."""
+"""The weight that identifies a GPT-2; its shape tells whether the model uses Linear or Conv1D."""
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors without the prefix `transformer.`."""
+    """Remove the prefix `transformer.` from the names of the tensors."""
     return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
-    """Whether c_attn is stored as [out, in]; None where these are not the weights of a GPT-2."""
+    """Check whether c_attn is stored as [out, in]; None if these are not the weights of a GPT-2."""
     shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
     return None if len(shape) != 2 else shape[0] == 3 * shape[1]
 
@@ -35,15 +35,16 @@ def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
 def gpt2_weights(
     tensors: Mapping[str, Tensor], config: ModelConfig, *, tied: bool | None = None
 ) -> dict[str, Tensor]:
-    """A HookedTransformer's parameters.
+    """Convert the weights into a HookedTransformer's parameters.
 
     Args:
-        tensors: the state dict. Biases of a whole model of Linears may be missing; they are zeros then.
-        config: its sizes.
-        tied: whether the unembedding must be the token embedding (True), must be there (False), or either.
+        tensors: the state dict. In a model of Linears, all biases may be missing; they are then zeros.
+        config: the configuration with the sizes of the model.
+        tied: True if the unembedding must be the token embedding, False if it must be in `tensors`,
+            None if both are allowed.
 
     Raises:
-        ValueError: weights are missing, left over or of another shape.
+        ValueError: If weights are missing, left over or of another shape.
     """
     state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
     biased = not linears or "h.0.attn.c_attn.bias" in state
@@ -92,10 +93,10 @@ def gpt2_weights(
 
 
 def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | None) -> ModelConfig:
-    """The sizes of such a model, from the shapes of its weights and the number of its heads.
+    """Derive the sizes of a GPT-2 from the shapes of its weights and the number of its heads.
 
     Raises:
-        ValueError: a matrix is missing, or the heads do not divide the width.
+        ValueError: If a matrix is missing, or the heads do not divide the width.
     """
     named = gpt2_names(tensors)
     for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):

@@ -1,4 +1,4 @@
-"""`hooked_from` makes a HookedTransformer of a GPT-2 in memory: nanoGPT's, minGPT's or Hugging Face's."""
+"""`hooked_from` converts a GPT-2 of nanoGPT, minGPT or Hugging Face in memory to a HookedTransformer."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _MOST_POSITIONS = 16
 
 
 def hooked_from(gpt: nn.Module) -> HookedTransformer:
-    """Make a HookedTransformer of a GPT-2 in plain torch, for the probes and `classify`.
+    """Convert a GPT-2 in plain torch to a HookedTransformer, for the probes and `classify`.
 
     Args:
         gpt: a nanoGPT, a minGPT, a `GPT2LMHeadModel` of Hugging Face, or a GPT of your own whose parameters
-            have their names. It maps tokens [batch, pos] to logits, also as the first of several outputs or
-            as `.logits`. It stays as it is.
+            have the same names. The model maps tokens [batch, pos] to logits, also as the first of several
+            outputs or as `.logits`. The model is not changed.
 
     Returns:
         A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of its weights in float32
-        (float64 if they are). It gives the same logits on 4 random sequences at the last position: its
-        activation is the one that comes nearest.
+        (float64 if they are). Both models give the same logits on 4 random sequences at the last position.
+        The activation function is the one whose logits are closest.
 
     Raises:
-        ValueError: it has other parameters, or other logits than any such model (another order in its blocks,
-            other positions, another norm).
+        ValueError: If `gpt` has other parameters, or other logits than every supported model (because of
+            another order in its blocks, other positions or another norm).
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -46,7 +46,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
         >>> hooked_from(gpt).cfg.act_fn
         'gelu_new'
 
-    Source: the architecture of GPT-2, as nanoGPT, minGPT and Hugging Face's transformers have it.
+    Source: the architecture of GPT-2 in nanoGPT, minGPT and Hugging Face's transformers.
     """
     gpt = unwrapped(gpt)
     if not isinstance(gpt, nn.Module):
@@ -93,14 +93,14 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
 
 _ELSE = "evaluate(gpt, task) takes any model"
 HINT = "; hooked_from(gpt) makes one of a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
-"""For whoever gives a plain GPT where a HookedTransformer is needed."""
+"""The hint for a plain GPT where a HookedTransformer is needed."""
 
 
 def _n_heads(gpt: nn.Module) -> Any:
-    """The number of heads that its configuration or one of its modules names.
+    """Find the number of heads in the model's configuration or in one of its modules.
 
     Raises:
-        ValueError: none does.
+        ValueError: If the number is not found.
     """
     for place in (getattr(gpt, "config", None), *gpt.modules()):
         for name in _HEADS:
@@ -110,10 +110,10 @@ def _n_heads(gpt: nn.Module) -> Any:
 
 
 def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:
-    """Its logits at the last position, on the CPU.
+    """Compute the model's logits at the last position, on the CPU.
 
     Raises:
-        ValueError: it does not take tokens, or gives something else.
+        ValueError: If the model does not take tokens, or returns another type.
     """
     try:
         with evaluation_mode(gpt), torch.no_grad():

@@ -1,9 +1,9 @@
-"""Bare state dicts of a HookedTransformer, with a configuration that says what they are.
+"""Bare state dicts of a HookedTransformer, with a configuration that describes the model.
 
-The configuration is either ours (tables task, model, train, as `anchorlens train --config` reads) or a
-HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, with a table `task` if you like.
+The configuration is either ours (the tables task, model, train of `anchorlens train --config`) or a
+HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, with an optional table `task`.
 The table `model` may also have fields of a HookedTransformerConfig. A model that `ModelConfig` can describe
-becomes a checkpoint, any other the HookedTransformer itself.
+becomes a checkpoint; any other model becomes a HookedTransformer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ASSUMED: dict[str, Any] = {
     "attn_scores_soft_cap": -1,
     "output_logits_soft_cap": -1,
 }
-"""What neither names nor shapes of weights decide -> what is taken where the configuration leaves it out."""
+"""The assumed values of fields that neither the names nor the shapes of weights determine."""
 _OURS: dict[str, tuple[Any, ...]] = {
     **{name: (value,) for name, value in _ASSUMED.items()},
     "act_fn": ("gelu", "gelu_new", "relu"),
@@ -80,7 +80,7 @@ _OURS: dict[str, tuple[Any, ...]] = {
         (False,),
     ),
 }
-"""Field of a HookedTransformerConfig -> the values that our architectures have."""
+"""The values of each HookedTransformerConfig field that our architectures have."""
 _WITHOUT_EFFECT = (
     *("attn_types", "decoder_start_token_id", "layer_norm_folding", "tie_word_embeddings"),
     *("train_seq_length", "ungroup_grouped_query_attention", "use_attn_in", "use_attn_result"),
@@ -89,25 +89,25 @@ _WITHOUT_EFFECT = (
 _BESIDE = {"task", "vocabulary"}
 _FIELDS = {field.name for field in dataclasses.fields(ModelConfig)}
 _OF_OTHER_POSITIONS = re.compile(r"rotary_.*|NTK_.*|yarn_.*|use_\w*_rope|relative_attention_.*")
-"""Fields that have no effect on a model with learned positions."""
+"""The fields that have no effect on a model with learned positions."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """None: a state dict is a single file, not a folder."""
+    """Return None: a state dict is a single file, not a folder."""
     return None
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the parameter names are HookedTransformer's."""
+    """Check whether the parameter names are HookedTransformer's."""
     return "embed.W_E" in state_dict(content)
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a state dict as the model that the given configuration describes.
+    """Read the state dict of the model that the given configuration describes.
 
     Raises:
-        CheckpointError: there is no configuration, or it makes no sense.
-        ValueError: weights and configuration contradict each other.
+        CheckpointError: If there is no configuration, or it is invalid.
+        ValueError: If weights and configuration contradict each other.
     """
     _check_names(source.tensors)
     if source.config is None:
@@ -152,10 +152,10 @@ def read(source: Source) -> Imported | ImportedModel:
 
 
 def _check_names(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse what has the names of a HookedTransformer's weights and is none.
+    """Refuse weights that have HookedTransformer's names but another layout.
 
     Raises:
-        ValueError: another name, or matrices that are stored the other way round.
+        ValueError: If a name is unknown, or the matrices are transposed.
     """
     instead = (
         "evaluate(model, task) takes the model itself, and the probes a HookedTransformer with its weights"
@@ -176,7 +176,7 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
 def _checkpoint(
     source: Source, fields: Mapping[str, Any], train: TrainConfig | None, notes: list[str]
 ) -> Imported | ImportedModel:
-    """The checkpoint of a model that `ModelConfig` can describe."""
+    """Make the checkpoint of a model that `ModelConfig` can describe."""
     assert source.config is not None
     task, vocabulary = source.config.task() or source.task, source.config.vocabulary()
     with reading(source.config.path, "it does not describe this model"):
@@ -190,7 +190,7 @@ def _checkpoint(
 
 
 def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """The sizes that the shapes of the weights give."""
+    """Derive the sizes from the shapes of the weights."""
 
     def shape(name: str, n_dims: int) -> torch.Size:
         if name not in tensors or tensors[name].ndim != n_dims:
@@ -217,7 +217,7 @@ def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 def _our_tables(
     values: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> tuple[dict[str, Any], TrainConfig | None]:
-    """The model's fields, and the training configuration if there is one."""
+    """Return the model's fields, and the training configuration if there is one."""
     about_the_file = ("preset", "format", "format_version", "versions", "vocabulary")
     parts = {name: value for name, value in values.items() if name not in about_the_file}
     if "preset" in values:
@@ -240,10 +240,10 @@ def _our_tables(
 def _completed(
     said: Mapping[str, Any], sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The fields with what the weights' names tell, and with what is assumed; and notes of the latter.
+    """Complete the fields from the weights' names and from assumptions, and note the assumptions.
 
     Raises:
-        ValueError: the norms or positions must be said, or names contradict what is said.
+        ValueError: If norms or positions are not given, or names contradict the configuration.
     """
     fields, notes, variant = dict(said), [], said.get("variant")
     weight, bias = (
@@ -293,7 +293,7 @@ def _completed(
 
 
 def _other_than_ours(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
-    """The first rule that keeps a model from being one of our architectures; None if it is one."""
+    """Find the first rule that excludes a model from our architectures; None if it is one of them."""
     if not sizes["n_layers"]:
         return "n_layers must be an integer >= 1, got 0"
     of_sizes = {
@@ -313,18 +313,18 @@ def _other_than_ours(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> str
 
 
 def _variant(fields: Mapping[str, Any]) -> str:
-    """The variant that the fields name, or the one that their norms are of."""
+    """Find the variant that the fields name, or the variant with these norms."""
     return fields.get("variant") or ("plain" if fields["normalization_type"] is None else "gpt2")
 
 
 def _is_used(name: str) -> bool:
-    """Whether a HookedTransformerConfig's field says what the model computes, as far as it has an effect."""
+    """Check whether a HookedTransformerConfig's field affects what the model computes."""
     known = {*_OURS, *_WITHOUT_EFFECT, *_FIELDS, "n_key_value_heads", "gated_mlp"}
     return name in known or _OF_OTHER_POSITIONS.fullmatch(name) is not None
 
 
 def _check_affordable(fields: Mapping[str, Any], task: Task, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse sizes that weights do not fix and that would take far more memory than the file suggests."""
+    """Refuse sizes that the weights do not determine and that need far more memory than the file."""
     check_number("d_head", fields.get("d_head"), minimum=1, limit=1_000_000, integer=True)
     largest = 2**28 // max(1, fields["n_layers"] * fields["d_head"])
     check_number("n_ctx", fields.get("n_ctx"), minimum=1, maximum=max(largest, 1), integer=True)

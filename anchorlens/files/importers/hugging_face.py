@@ -32,7 +32,7 @@ _EXPECTED: dict[str, Any] = {
     "reorder_and_upcast_attn": False,
     "add_cross_attention": False,
 }
-"""Option -> the only value that our architecture supports, which is also Hugging Face's default."""
+"""The only value of each option that our architecture supports, also Hugging Face's default."""
 _READ = (
     *("model_type", "n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "n_inner"),
     *("activation_function", "tie_word_embeddings"),
@@ -40,10 +40,10 @@ _READ = (
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The weights file in a folder of a Hugging Face model.
+    """Find the weights file in a folder of a Hugging Face model.
 
     Raises:
-        CheckpointError: another architecture, or weights in several files.
+        CheckpointError: If the architecture is another one, or the weights are in several files.
     """
     if "model_type" not in config.values:
         return None
@@ -59,16 +59,16 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the parameter names are Hugging Face GPT-2's, with or without the prefix `transformer.`."""
+    """Check whether the parameter names are Hugging Face GPT-2's, also without the prefix `transformer.`."""
     return is_of_linears(state_dict(content)) is False
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a GPT-2 with the config.json next to it; a configuration may give task and vocabulary.
+    """Read a GPT-2 with the config.json next to its weights; `config` may give task and vocabulary.
 
     Raises:
-        CheckpointError: config.json is missing or asks for a feature that ModelConfig lacks.
-        ValueError: the weights are not those of that configuration.
+        CheckpointError: If config.json is missing or names a feature that ModelConfig lacks.
+        ValueError: If the weights do not fit that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent)
     _check_type(theirs)

@@ -47,26 +47,26 @@ class HasCheckpoint(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A model to measure, and what is known about it."""
+    """A model to measure, with its task and its origin."""
 
     task: Task | None
-    """What it was trained on; None where that is not known."""
+    """The task that the model was trained on; None if it is not known."""
     in_memory: Any = None
-    """The model, if it is built already; else None."""
+    """The model, if it is already built; else None."""
     checkpoint: Checkpoint | None = None
-    """Its weights and configurations; None for a model that came without a checkpoint."""
+    """The checkpoint of the model; None for a model without a checkpoint."""
     opened: Opened | OpenedModel | None = None
-    """The file that it was read from; None if there is none."""
+    """The file that the model was read from; None for a model in memory."""
     device: torch.device | None = None
-    """Where a checkpoint's model is built."""
+    """The device on which a checkpoint's model is built."""
     notes: tuple[str, ...] = ()
-    """Remarks for the user, one line each."""
+    """The remarks for the user, one line each."""
     name: str = "model"
-    """Name to show."""
+    """The name to show."""
 
     @property
     def named_task(self) -> Task | None:
-        """The task that the caller or the file names; None where the papers' is only assumed."""
+        """The task that the caller or the file names; None if the papers' task is only assumed."""
         return None if PAPERS_TASK in self.notes else self.task
 
     @cached_property
@@ -77,10 +77,10 @@ class Input:
         return self.checkpoint.build_model(self.device or "cpu")
 
     def initial_model(self) -> HookedTransformer:
-        """The model at the start of its run.
+        """Build the model at the start of its run.
 
         Raises:
-            ValueError: it is not known.
+            ValueError: If the start of the run is not known.
         """
         if self.checkpoint is None:
             raise ValueError("the start of this run is not known: give the initial model itself")
@@ -88,8 +88,8 @@ class Input:
 
 
 ModelInput: TypeAlias = "nn.Module | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
-"""A model, or something that holds one: a HookedTransformer (or TransformerBridge), a Checkpoint, the result
-of `train` or `open_checkpoint`, or the path of a file or folder that `anchorlens.files.importers` reads."""
+"""A model, or an object that holds a model: a HookedTransformer (or TransformerBridge), a Checkpoint, the
+result of `train` or `open_checkpoint`, or the path of a file or folder that `open_checkpoint` reads."""
 
 
 def resolve(
@@ -102,24 +102,24 @@ def resolve(
     runs_it: bool = True,
     needs_hooks: bool = True,
 ) -> Input:
-    """Find the model to measure in whatever a caller gives.
+    """Find the model to measure in an object or at a path.
 
     Args:
-        given: a model, or what holds one.
-        task: what it was trained on. A checkpoint knows its own task; an equal one whose files are elsewhere
-            (`data`) replaces it. For a file of bare weights that names no task, this one is used.
-        config: what a bare state dict is, as for `open_checkpoint`.
-        device: where a checkpoint's model is built: auto, cpu, cuda, cuda:N or mps; a model in memory is not
+        given: a model, or an object or path that holds a model.
+        task: the task that the model was trained on. A checkpoint names its own task; an equal task
+            whose files are elsewhere (`data`) replaces it. For bare weights, `task` is the default.
+        config: the configuration of a bare state dict, as for `open_checkpoint`.
+        device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps; a model in memory is not
             moved.
-        name: name to show; None: the name of the file, the `repr` of a Checkpoint, or "model".
-        runs_it: whether the model will be run. One in half precision is then copied into float32, and a note
-            names hooks that the caller has left on it.
-        needs_hooks: whether it must be a HookedTransformer, where a module that holds one is given.
+        name: the name to show. Default: the name of the file, the `repr` of a Checkpoint, or "model".
+        runs_it: whether the model will be run. A model in half precision is then copied into float32, and a
+            note names hooks that the caller has left on the model.
+        needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds one.
 
     Raises:
-        ValueError: `given` holds no model or several, `task` is no task or differs from the checkpoint's,
-            `config` is given without a path, or the device is not available.
-        CheckpointError: a file that cannot be read safely and whole.
+        ValueError: If `given` holds no model or several, `task` is not a task or differs from the
+            checkpoint's, `config` is given without a path, or the device is not available.
+        CheckpointError: If a file cannot be read safely and completely.
     """
     if isinstance(given, Input) and config is None:
         return given
@@ -162,10 +162,10 @@ def resolve(
 
 
 def given_training_data(given: object) -> Any:
-    """Training data as a caller gives them: of a path those of its file, anything else as it is.
+    """Read training data if a path is given; return any other value unchanged.
 
     Raises:
-        CheckpointError: a file that `read_training_data` refuses.
+        CheckpointError: If `read_training_data` refuses the file.
     """
     if not isinstance(given, str | os.PathLike):
         return given
@@ -175,19 +175,19 @@ def given_training_data(given: object) -> Any:
 
 
 class _OfSeveral(Protocol[P, R]):
-    """A function of one model, which takes a list of them too."""
+    """A function of one model that also takes a list of models."""
 
     @overload
     def __call__(self, model: ModelInput, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     def __call__(self, model: Sequence[ModelInput], /, *args: P.args, **kwargs: P.kwargs) -> list[R]: ...
     def __call__(self, model: object, /, *args: object, **kwargs: object) -> Any:
-        """What the function gives for the model, or a list of what it gives for each."""
+        """Return the function's result for the model, or a list of results for several models."""
         ...
 
 
 def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
-    """Let a function of a model take a list of models, and give a list; `name` is then a list of names."""
+    """Let a function of a model also take a list of models (and of names) and return a list."""
 
     @functools.wraps(function)
     def each(model: object, *args: Any, **options: Any) -> Any:
@@ -216,7 +216,7 @@ WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or th
 
 
 def _advice(given: object) -> str:
-    """A hint for known mistakes."""
+    """Return a hint for known mistakes."""
     if is_task(given):
         return "; the model comes first, then its task"
     if isinstance(given, Mapping):
@@ -227,10 +227,10 @@ def _advice(given: object) -> str:
 
 
 def _hooked_within(module: nn.Module, needs_hooks: bool) -> tuple[nn.Module, tuple[str, ...]]:
-    """The one HookedTransformer in a module, a LightningModule for example, with a note; else the module.
+    """Find the one HookedTransformer in a module, with a note; else return the module.
 
     Raises:
-        ValueError: there are several, or the module gives other logits, and a HookedTransformer is needed.
+        ValueError: If a HookedTransformer is needed and there are several, or the module's logits differ.
     """
     inside, what = hooked_within(module), type(module).__name__
     if not inside:
@@ -250,7 +250,7 @@ def _hooked_within(module: nn.Module, needs_hooks: bool) -> tuple[nn.Module, tup
 
 
 def _answers_alike(module: nn.Module, model: Any) -> bool | None:
-    """Whether a module gives the logits of a HookedTransformer within it; None where it gives no logits."""
+    """Check whether a module gives the logits of a HookedTransformer within it; None without logits."""
     n_pos = min(model.cfg.n_ctx, 8)
     tokens = torch.arange(2 * n_pos, device=device_of(model)).reshape(2, n_pos) % model.cfg.d_vocab
     with evaluation_mode(module), torch.no_grad():
@@ -264,7 +264,7 @@ def _answers_alike(module: nn.Module, model: Any) -> bool | None:
 
 
 def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model, or if it is in half precision a copy in float32 with a note; works on every device."""
+    """Return the model, or a copy in float32 with a note if the model is in half precision."""
     halves = {parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF}
     if not halves:
         return model, ()

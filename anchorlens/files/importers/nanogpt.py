@@ -1,7 +1,7 @@
-"""The `ckpt.pt` of a nanoGPT: weights in `model`, sizes in `model_args`; bare weights with their n_head too.
+"""The `ckpt.pt` of a nanoGPT: weights in `model` and sizes in `model_args`, or bare weights with n_head.
 
-nanoGPT's activation is not in the file: gelu is assumed, as nanoGPT has had it since 2023, unless the table
-`model` of a configuration says another `act_fn`.
+The file does not name the activation. We assume nanoGPT's activation since 2023, gelu, unless the table
+`model` of a configuration gives another `act_fn`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _SIZES = {
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """None: a nanoGPT is a single file, which has its sizes in it."""
+    """Return None: a nanoGPT is a single file that includes its sizes."""
     return None
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the parameter names are GPT-2's, and its matrices are stored as Linears store them."""
+    """Check whether the parameter names are GPT-2's and the matrices have the layout of Linears."""
     return is_of_linears(state_dict(content)) is True
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a nanoGPT; a configuration may give task, vocabulary, and in the table model n_heads and act_fn.
+    """Read a nanoGPT; a configuration may give task, vocabulary, and n_heads and act_fn (table model).
 
     Raises:
-        CheckpointError: the configuration makes no sense.
-        ValueError: the number of heads is not known, or weights and sizes contradict each other.
+        CheckpointError: If the configuration is invalid.
+        ValueError: If the number of heads is not known, or weights and sizes contradict each other.
     """
     args, told, notes = source.content.get("model_args"), {}, []
     args, task, vocabulary = (args if isinstance(args, dict) else {}), source.task, None

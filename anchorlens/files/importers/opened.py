@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A checkpoint and where it came from."""
+    """A checkpoint and its source."""
 
     checkpoint: Checkpoint
-    """Weights, model and task, whichever kind of file they were in."""
+    """The weights, model and task, for every file format."""
     path: Path
     """The path that was given: a file or a folder."""
     file: Path
     """The file that holds the weights."""
     sha256: str
-    """SHA-256 of that file, 64 hexadecimal digits."""
+    """The SHA-256 of that file, 64 hexadecimal digits."""
     kind: str
-    """What it was recognised as."""
+    """The recognised format of the file."""
     notes: tuple[str, ...] = ()
-    """Remarks for the user, one line each."""
+    """The remarks for the user, one line each."""
     trajectory: Trajectory = field(default_factory=Trajectory)
-    """Step -> checkpoint along the run, for a run of others with several; `along` takes it. Each is made when
-    it is asked for, and a damaged one then raises CheckpointError."""
+    """The checkpoints of an imported run with several, by step; `along` takes this mapping. Each
+    checkpoint is read on demand, and a damaged checkpoint then raises CheckpointError."""
     log: tuple[Mapping[str, Any], ...] = ()
-    """Losses and accuracies along the run, by `step`, for a run of others that has some."""
+    """The losses and accuracies along an imported run, by `step`, if its folder has them."""
 
     def __repr__(self) -> str:
         return f"Opened({self.kind}: {self.checkpoint!r} from {self.file})"
@@ -54,24 +54,24 @@ class Opened:
 
 @dataclass(frozen=True, eq=False)
 class OpenedModel:
-    """A HookedTransformer that is no checkpoint, and where it came from."""
+    """A HookedTransformer without a checkpoint, and its source."""
 
     model: HookedTransformer
     """The model on the CPU, in evaluation mode."""
     task: Task | None
-    """What it was trained on, if the file or the caller says so."""
+    """The task that the model was trained on, if the file or the caller names it."""
     path: Path
     """The path that was given: a file or a folder."""
     file: Path
     """The file that holds the weights."""
     sha256: str
-    """SHA-256 of that file, 64 hexadecimal digits."""
+    """The SHA-256 of that file, 64 hexadecimal digits."""
     kind: str
-    """What it was recognised as."""
+    """The recognised format of the file."""
     notes: tuple[str, ...]
-    """Remarks for the user, one line each."""
+    """The remarks for the user, one line each."""
     why: str
-    """Why it is no checkpoint."""
+    """The reason why the model is not a checkpoint."""
 
 
 @checked_arguments()
@@ -81,27 +81,26 @@ def open_checkpoint(
     config: ModelConfiguration | None = None,
     task: Task | None = None,
 ) -> Opened:
-    """Open a checkpoint of ours or of others; its kind is recognised by content, and no code ever runs.
+    """Open a checkpoint of any supported format, recognised by content; no code from the file runs.
 
     Args:
-        path: a checkpoint of ours or the folder of a run; a folder of the papers' released code or one of
-            its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a nanoGPT; or
-            the state dict of a HookedTransformer, by itself or under a key of a dict (`model`, `state_dict`,
-            ...), also with the prefix of a wrapper before its names.
+        path: a checkpoint of anchorlens or the folder of a run; a folder of the papers' released code or
+            one of its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a
+            nanoGPT; or the state dict of a HookedTransformer, alone or under a key of a dict (`model`,
+            `state_dict`, ...), also with the prefix of a wrapper before its names.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
             and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
-            works, as does a ModelConfig); for a Hugging Face GPT-2 or a nanoGPT it may give the table task.
-            Shapes that it leaves out are taken from the weights; what else it leaves out is assumed, with a
-            note.
-        task: what it was trained on, where neither file nor `config` says so; the papers' two-anchor task
-            where nothing does.
+            works, as does a ModelConfig). For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
+            task. Missing shapes are taken from the weights; other missing values are assumed, with a note.
+        task: the task that the model was trained on, if neither the file nor `config` names it. Default: the
+            papers' two-anchor task.
 
     Returns:
-        The checkpoint, its file and SHA-256, its kind, and notes.
+        The checkpoint, its file and SHA-256, its format, and notes.
 
     Raises:
-        CheckpointError: it cannot be read safely and whole, is of no known kind, or is of an architecture
-            that `ModelConfig` does not have; one line, with the file and the cause.
+        CheckpointError: If the file cannot be read safely and completely, has an unknown format, or has an
+            architecture that `ModelConfig` lacks. The message is one line with the file and the cause.
 
     Example:
         >>> import tempfile
@@ -115,7 +114,7 @@ def open_checkpoint(
         >>> opened.kind, opened.checkpoint
         ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5))
 
-    Source: formats of TransformerLens, Hugging Face and the papers' released code.
+    Source: the formats of TransformerLens, Hugging Face and the papers' released code.
     """
     opened = open_model(as_path("path", path), config=config, task=task)
     if isinstance(opened, OpenedModel):
@@ -130,10 +129,10 @@ def open_checkpoint(
 def open_model(
     path: Path, *, config: ModelConfiguration | None = None, task: Task | None = None
 ) -> Opened | OpenedModel:
-    """Open what `open_checkpoint` opens, and any other HookedTransformer with its configuration.
+    """Open a checkpoint, as `open_checkpoint` does, or any other HookedTransformer with a configuration.
 
     Raises:
-        CheckpointError: as for `open_checkpoint`.
+        CheckpointError: In the same cases as `open_checkpoint`.
     """
     settings = None if config is None else Settings.of(config)
     with reading(path):
@@ -164,7 +163,7 @@ def open_model(
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""Names that a model on the Hugging Face hub may have; a path can look the same."""
+"""The possible names of a model on the Hugging Face hub, which a path can also have."""
 _NAMED_IN_A_FOLDER = (
     "config.json",
     "ckpt.pt",
@@ -175,14 +174,14 @@ _NAMED_IN_A_FOLDER = (
 )
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
 _SHARD = re.compile(r"-\d{5}-of-(?!00001)\d{5}\b")
-"""What the name of one of several files of weights has, as in `model-00001-of-00003.safetensors`."""
+"""The part of a name that marks one of several weights files: `model-00001-of-00003.safetensors`."""
 _OF_A_TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state\w*|training_args)\.\w+")
 _MOST_LISTED = 1000
 
 
 @contextlib.contextmanager
 def _whole(file: Path) -> Iterator[None]:
-    """Say it if weights cannot be read because their file is one of several."""
+    """Explain an error of weights that are split over several files."""
     try:
         yield
     except CheckpointError:
@@ -201,14 +200,14 @@ def _is_known(content: Mapping[str, Any]) -> bool:
 
 
 def _may_be_of_the_hub(path: Path) -> bool:
-    """Whether a missing path looks like the name of a model on the Hugging Face hub."""
+    """Check whether a missing path looks like the name of a model on the Hugging Face hub."""
     if not _HUB_NAME.fullmatch(str(path)) or path.suffix in _WEIGHTS or path.exists():
         return False
     return path.parent == Path() or not path.parent.exists()
 
 
 def _readable_in(folder: Path) -> list[str]:
-    """Names of the folders with a config.json and of the files of weights in a folder."""
+    """List the subfolders with a config.json and the weights files in a folder."""
     with os.scandir(folder) as found:
         entries = [Path(entry) for entry in itertools.islice(found, _MOST_LISTED)]
     return sorted(
@@ -220,7 +219,7 @@ def _readable_in(folder: Path) -> list[str]:
 
 
 def _weights_file(folder: Path) -> Path:
-    """The weights file of a folder, whose config.json says what it is."""
+    """Find the weights file of a folder, whose config.json names the format."""
     for name in _NAMED_IN_A_FOLDER:
         check_inside(folder, folder / name, BLOBS)
     has_config = (folder / "config.json").is_file()

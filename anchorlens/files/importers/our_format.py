@@ -1,4 +1,4 @@
-"""Our own checkpoints, and the folders of our own runs."""
+"""The reader of anchorlens checkpoints and of the folders of anchorlens runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ KIND = "anchorlens"
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The last checkpoint of a run.
+    """Find the last checkpoint of a run.
 
     Raises:
-        CheckpointError: the run has none yet.
+        CheckpointError: If the run has no checkpoint yet.
     """
     if config.values.get("format") != "anchorlens run":
         return None
@@ -32,15 +32,15 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether `save_checkpoint` wrote it."""
+    """Check whether `save_checkpoint` wrote the file."""
     return container.is_ours(content)
 
 
 def read(source: Source) -> Imported:
-    """The checkpoint as saved.
+    """Read the checkpoint as saved.
 
     Raises:
-        CheckpointError: it is damaged, or another of our formats.
+        CheckpointError: If the file is damaged, or has another format of anchorlens.
     """
     checkpoint = from_contents(source.file, source.content)
     notes = []

@@ -1,4 +1,4 @@
-"""The kinds of checkpoint that can be read, in the order in which they are tried."""
+"""The checkpoint formats that can be read, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from anchorlens.plugins import installed
 
 
 class Importer(Protocol):
-    """What every importer module defines."""
+    """The members of every importer module."""
 
     KIND: Any
-    """The name of what it reads, such as `nanoGPT`."""
+    """The name of the format, such as `nanoGPT`."""
 
     def file_in(self, folder: Path, config: Settings) -> Path | None:
-        """The weights file in a folder with this config.json; None where the folder is of another kind."""
+        """Find the weights file in a folder with this config.json; None if the format is another one."""
         ...
 
     def recognises(self, content: Mapping[str, Any]) -> bool:
-        """Whether the content of a file is of this kind."""
+        """Check whether the content of a file has this format."""
         ...
 
     def read(self, source: Source) -> Imported | ImportedModel:
-        """The checkpoint (or model, if it is no checkpoint) that the file holds, and notes for the user."""
+        """Read the checkpoint, or the model without a checkpoint, and notes for the user."""
         ...
 
 
 _MEMBERS = ("KIND", "file_in", "recognises", "read")
 
 IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, nanogpt, hooked_transformer)
-"""The kinds that the core reads."""
+"""The importers of the core."""
 
 
 @functools.cache
 def installed_importers() -> tuple[Importer, ...]:
-    """The importers that installed packages bring; they see a file first, whole and as it is.
+    """Load the importers of installed packages, which see the whole, unchanged file first.
 
     A package names a module with the members of `Importer` by an entry point of the group
     `anchorlens.importers`.
 
     Raises:
-        ValueError: the importer of an installed package does not load, or lacks a member.
+        ValueError: If the importer of an installed package does not load, or lacks a member.
     """
     found = []
     for importer, origin in installed("anchorlens.importers", "importer"):

@@ -1,4 +1,4 @@
-"""Checkpoints of the papers' released code: config.json and model/model_<N>.pt.
+"""The reader of checkpoints of the papers' released code: config.json and model/model_<N>.pt.
 
 Their architecture is our variant `released`. Their Linear stores [out, in] and merges heads; we store
 [in, out] and keep heads apart. Source: the released code of arXiv 2501.08537.
@@ -52,10 +52,10 @@ _SHAPES = {
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The last model in the folder of a run.
+    """Find the last model in the folder of a run.
 
     Raises:
-        CheckpointError: the run has none.
+        CheckpointError: If the run has no model.
     """
     if "d_feedforward" not in config.values:
         return None
@@ -67,7 +67,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether the parameter names are the released code's."""
+    """Check whether the parameter names are the released code's."""
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 
@@ -75,8 +75,8 @@ def read(source: Source) -> Imported | ImportedModel:
     """Read a model of the released code, with the config.json of its run.
 
     Raises:
-        CheckpointError: config.json is missing or cannot be read as a ModelConfig and an AnchorTask.
-        ValueError: the weights are not those of that configuration.
+        CheckpointError: If config.json is missing or cannot be read as a ModelConfig and an AnchorTask.
+        ValueError: If the weights do not fit that configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
     given = source.task if source.config is None else source.config.task() or source.task
@@ -155,5 +155,5 @@ def _step(file: Path) -> int | None:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value of their configuration can be stored in a checkpoint's metrics."""
+    """Check whether a value of the run's configuration can be stored in a checkpoint's metrics."""
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

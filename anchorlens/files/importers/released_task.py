@@ -1,8 +1,8 @@
-"""The task of a run of the papers' released code, as its config.json says it.
+"""The task of a run of the papers' released code, derived from its config.json.
 
-A run has groups of sequences. `data_name` names them; `data_mode` says which pair a group asks and of which
-keys (`34_xel`: x mod seq_len differs from the position; `34_xm0`: it equals it); `data_train` is 1 for groups
-that are trained; `data_percent` says how large they are. Source: the released code of arXiv 2501.08537.
+A run has groups of sequences. `data_name` names them; `data_mode` gives the pair of a group and its keys
+(`34_xel`: x mod seq_len differs from the position; `34_xm0`: both are equal); `data_train` is 1 for trained
+groups; `data_percent` gives their sizes. Source: the released code of arXiv 2501.08537.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _MODE = re.compile(r"([1-9])([1-9]).*(xel|xm0)")
 
 
 class Trained(NamedTuple):
-    """What a run trained."""
+    """The training of a run."""
 
     task: Task
-    """The task: its pairs that no trained group asks are unseen."""
+    """The task, whose unseen pairs are those without a trained group."""
     overlap: Overlap | None
-    """Trained sequences that ask held-out keys; None where the file does not name the groups."""
+    """The number of trained sequences with held-out keys; None if the file does not name the groups."""
     notes: tuple[str, ...]
-    """What the file does not say or the task cannot, one line each."""
+    """The remarks on facts that the file or the task cannot express, one line each."""
     used: frozenset[str]
-    """Names of the fields that say this."""
+    """The names of the fields that were used."""
 
 
 def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
-    """What the fields of a config.json say was trained; sizes have been checked.
+    """Derive the task from the fields of a config.json, whose sizes have been checked.
 
     Args:
-        theirs: the fields.
-        given: what the caller says it was trained on, which counts where the file does not name the pairs.
+        theirs: the fields of the config.json.
+        given: the task that the caller gives, which is used if the file does not name the pairs.
 
     Raises:
-        ValueError: a field is missing, or the fields contradict each other.
+        ValueError: If a field is missing, or the fields contradict each other.
     """
     target: Any = theirs.get("target")
     check_choice("target", target, _TARGETS)
@@ -106,11 +106,11 @@ _ASSUMED = {
     "data_mode": "each group is assumed to be what data_name calls it",
     "data_percent": "groups of one size are assumed",
 }
-"""Field that may be left out -> what is then assumed."""
+"""The assumed values of optional fields."""
 
 
 def _overrides(theirs: Mapping[str, Any], target: str) -> dict[Pair, int]:
-    """Pair -> its total shift where that is not the composition's, whether or not the pair is trained."""
+    """Map each pair whose total shift is not the composition's to that shift, also if it is unseen."""
     if target == "composition":
         return {(3, 4): CONFLICT_SHIFT}
     if target != "composition_random":
@@ -121,10 +121,10 @@ def _overrides(theirs: Mapping[str, Any], target: str) -> dict[Pair, int]:
 
 
 def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
-    """(Pair, `xel` or `xm0`) of every group that is trained -> how many sequences.
+    """Map (pair, `xel` or `xm0`) of every trained group to its number of sequences.
 
     Raises:
-        ValueError: the lists do not belong together, or nothing is trained.
+        ValueError: If the lists do not match, or nothing is trained.
     """
     either = theirs.get("data_name", theirs.get("data_mode"))
     lists = {name: theirs.get(name, either) for name in _GROUPS[:3]}
@@ -157,7 +157,7 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
 
 
 def _task(sizes: Mapping[str, Any], trained: set[Pair], overrides: Mapping[Pair, int]) -> AnchorTask:
-    """The task with these trained pairs; by the papers' name for it, if they have one."""
+    """Make the task with these trained pairs, under the papers' name if it has one."""
     everything = AnchorTask(**sizes, unseen_pairs=())
     unseen = [pair for pair in everything.pairs if pair not in trained]
     papers = [{"regime": "conflict"}, *({"complexity": k} for k in range(len(COMPLEXITY_SHIFTS) + 1))]

@@ -36,14 +36,14 @@ ModelConfiguration: TypeAlias = (
 """The configuration of a bare state dict: a TOML or JSON file, or its content."""
 
 BLOBS = "../../blobs"
-"""Where the links in a folder of the Hugging Face cache lead to."""
+"""The target folder of the links in a folder of the Hugging Face cache."""
 _LARGEST = 2**20
-"""Largest size of a configuration or vocabulary file, in bytes."""
+"""The largest size of a configuration or vocabulary file, in bytes."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a configuration file holds."""
+    """The content of a configuration file."""
 
     path: Path
     """The configuration file, which errors name."""
@@ -52,11 +52,11 @@ class Settings:
 
     @classmethod
     def of(cls, config: ModelConfiguration) -> Settings:
-        """The content of a configuration, whether it is a file or in memory.
+        """Return the content of a configuration, given as a file or in memory.
 
         Raises:
-            CheckpointError: the file cannot be read.
-            ValueError: it is neither a file nor a configuration.
+            CheckpointError: If the file cannot be read.
+            ValueError: If `config` is neither a file nor a configuration.
         """
         if isinstance(config, str | os.PathLike):
             with reading(config), ordinary_file(config) as (file, _):
@@ -79,10 +79,10 @@ class Settings:
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Read a file of JSON (it begins with a brace) or TOML.
+        """Read a file of JSON (which begins with a brace) or TOML.
 
         Raises:
-            CheckpointError: missing, too large, or neither.
+            CheckpointError: If the file is missing, too large, or neither JSON nor TOML.
         """
         with reading(path):
             data = read_bytes(path, _LARGEST)
@@ -101,7 +101,7 @@ class Settings:
         """Read the config.json that belongs to a weights file.
 
         Raises:
-            CheckpointError: none of the folders has one, it cannot be read, or a link leads out of it.
+            CheckpointError: If config.json is missing or unreadable, or a link leads out of its folder.
         """
         for folder in folders:
             with reading(folder):
@@ -111,10 +111,10 @@ class Settings:
         raise CheckpointError(file, f"its config.json is missing; it belongs into {folders[0]}")
 
     def task(self) -> Task | None:
-        """The task it gives, if any.
+        """Return the task of the configuration, if it names one.
 
         Raises:
-            CheckpointError: its task makes no sense.
+            CheckpointError: If the task is invalid.
         """
         if "task" not in self.values:
             return None
@@ -124,10 +124,10 @@ class Settings:
             return read_stored_task(self.values["task"], without_places=True)
 
     def vocabulary(self) -> Mapping[str, Any] | None:
-        """Word of the task -> token of the model, if given: as a table, or as the name of a file next to it.
+        """Return word of the task -> token of the model, from a table or a file that the configuration names.
 
         Raises:
-            CheckpointError: it is neither, or the file is outside the folder or cannot be read.
+            CheckpointError: If the value has another type, or the file is outside the folder or unreadable.
         """
         named = self.values.get("vocabulary")
         with reading(self.path, "its vocabulary makes no sense"):
@@ -146,10 +146,10 @@ class Settings:
 
 
 def _vocabulary_of(path: Path) -> Mapping[str, Any]:
-    """Word -> token in a file: JSON, TOML, or a `.txt` with a word in each line.
+    """Read word -> token from a file: JSON, TOML, or a `.txt` with a word in each line.
 
     Raises:
-        CheckpointError: missing, too large, or no such table.
+        CheckpointError: If the file is missing, too large, or holds no such table.
     """
     with reading(path):
         text = decoded(read_bytes(path))

@@ -1,4 +1,4 @@
-"""What an importer is given, what it gives back, and what the importers share."""
+"""The input and output types of importers, and their shared functions."""
 
 from __future__ import annotations
 
@@ -27,81 +27,81 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _MOST_NAMED = 1000
-"""Characters of the fields that a note lists."""
+"""The largest number of characters of the fields in a note."""
 PAPERS_TASK = "no task was named, so the papers' own task is assumed"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A weights file and what came with it."""
+    """A weights file with its configuration and task."""
 
     path: Path
     """The path that was given: the file, or the folder that holds it."""
     file: Path
     """The weights file, which errors name."""
     content: Mapping[str, Any]
-    """What the safe reader found in it: names, plain values and tensors."""
+    """The content of the file from the safe reader: names, plain values and tensors."""
     config: Settings | None
-    """The configuration that the caller gave; None without one."""
+    """The configuration that the caller gave, or None."""
     task: Task | None = None
     """The task that the caller gave, used if neither the file nor the configuration names one."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """Its state dict; empty where it has none."""
+        """The state dict of the file; empty if it has no state dict."""
         return state_dict(self.content)
 
 
 class Trajectory(Mapping[int, Checkpoint]):
-    """The checkpoints of a run by their steps, ascending; each is made when it is asked for."""
+    """The checkpoints of a run by their steps, ascending; each is made on demand."""
 
     def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
-        """Take what makes the checkpoint of each step; it raises CheckpointError for a damaged one."""
+        """Store the function of each step that makes its checkpoint, or raises CheckpointError."""
         self._entries = dict(sorted(entries.items()))
 
     def __getitem__(self, step: int) -> Checkpoint:
-        """The checkpoint at a step."""
+        """Make the checkpoint at a step."""
         return self._entries[step]()
 
     def __iter__(self) -> Iterator[int]:
-        """The steps."""
+        """Iterate over the steps."""
         return iter(self._entries)
 
     def __len__(self) -> int:
-        """Number of steps."""
+        """Return the number of steps."""
         return len(self._entries)
 
 
 class Imported(NamedTuple):
-    """What an importer gives back."""
+    """The result of an importer."""
 
     checkpoint: Checkpoint
-    """Weights, model and task, checked against each other."""
+    """The weights, model and task, checked against each other."""
     notes: tuple[str, ...]
-    """Remarks for the user, one line each."""
+    """The remarks for the user, one line each."""
     trajectory: Trajectory = Trajectory()
     """The checkpoints along the run, if the file or folder holds some; the last may be `checkpoint`."""
     log: tuple[Mapping[str, Any], ...] = ()
-    """Lines of its log: `step`, `loss`, and metrics by the names that the task logs them as."""
+    """The lines of the run's log: `step`, `loss`, and metrics under the task's names."""
 
 
 class ImportedModel(NamedTuple):
-    """A HookedTransformer that is no checkpoint: no `ModelConfig` describes it, or its task is not known."""
+    """A HookedTransformer without a checkpoint: no `ModelConfig` fits, or the task is not known."""
 
     model: HookedTransformer
     """The model on the CPU, in evaluation mode."""
     task: Task | None
-    """What it was trained on, if the file or the caller says so."""
+    """The task that the model was trained on, if the file or the caller names it."""
     notes: tuple[str, ...]
-    """Remarks for the user, one line each."""
+    """The remarks for the user, one line each."""
     why: str
-    """Why it is no checkpoint, in words."""
+    """The reason why the model is not a checkpoint, in words."""
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The named tensors in a content, by themselves or under `state_dict`; empty where there are none.
+    """Return the named tensors in a content, at the top or under `state_dict`; empty without tensors.
 
-    `wrappers.unwrapped` has put them there if they were elsewhere.
+    `wrappers.unwrapped` has moved tensors from other keys to `state_dict`.
     """
     for candidate in (content, content.get("state_dict")):
         if (
@@ -114,7 +114,7 @@ def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 class StateDict:
-    """A foreign state dict: tensors are taken out by name, and none may be left over."""
+    """An imported state dict: tensors are taken out by name, and no tensor may be left over."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._left = dict(tensors)
@@ -123,10 +123,10 @@ class StateDict:
         return name in self._left
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """One tensor, which must have this shape.
+        """Take one tensor, which must have this shape.
 
         Raises:
-            ValueError: it is missing, of another shape, or holds no floats.
+            ValueError: If the tensor is missing, has another shape, or holds no floats.
         """
         if name not in self._left:
             raise ValueError(f"{name} is missing")
@@ -140,10 +140,10 @@ class StateDict:
         return tensor
 
     def finish(self, buffers: tuple[str, ...] = ()) -> None:
-        """Check that only buffers are left, which the ends of their names tell.
+        """Check that only buffers are left, recognised by the ends of their names.
 
         Raises:
-            ValueError: something else is left.
+            ValueError: If another tensor is left.
         """
         for name in self._left:
             if not name.endswith(buffers):
@@ -153,13 +153,13 @@ class StateDict:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """The note that lists the fields of a configuration that have a value and are not used; none without."""
+    """Return a note on the configuration fields that have a value and are not used; else no note."""
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
 
 def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights in float64 where one is, else in float32; and a note where that changes something."""
+    """Convert the weights to float64 if any is float64, else to float32; with a note on changes."""
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = torch.float64 if torch.float64 in dtypes else torch.float32
     names = ", ".join(sorted(str(one).removeprefix("torch.") for one in dtypes))
@@ -169,7 +169,7 @@ def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
 
 
 def papers_task(d_vocab: int, n_ctx: int) -> tuple[AnchorTask | None, list[str]]:
-    """The task that is assumed where none is known, with a note; None for a model that cannot read it."""
+    """Return the assumed task, with a note; None for a model that cannot read this task."""
     task = AnchorTask()
     return (task, [PAPERS_TASK]) if task.d_vocab <= d_vocab and task.seq_len <= n_ctx else (None, [])
 
@@ -185,11 +185,11 @@ def imported(
 ) -> Imported | ImportedModel:
     """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
-    Without a task it is the papers', if the model can read that; else the model alone is given back. A
-    vocabulary (word of the task -> token of the model) renumbers the tokens.
+    Without a task, the papers' task is assumed if the model can read it; else only the model is returned.
+    A vocabulary (word of the task -> token of the model) renumbers the tokens.
 
     Raises:
-        ValueError: the weights do not fit the configuration, or it is too small for the task.
+        ValueError: If the weights do not fit the configuration, or the model is too small for the task.
     """
     given = list(weights.values())
     weights, cast = in_one_precision(weights)

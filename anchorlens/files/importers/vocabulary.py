@@ -15,10 +15,10 @@ from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 from anchorlens.texts import safe_repr
 
 _NEVER_SAID = -1e9
-"""Logit of a word without a token of its own, low enough that it is never predicted."""
+"""The logit of a word without a separate token, low enough that the word is never predicted."""
 _SHOWN = 5
 _MARKS = ("Ġ*", "▁*", "##*", "*</w>")
-"""How tokenizers write a word (*) that a space precedes or follows, or that continues another."""
+"""The tokenizers' forms of a word (*) with a space before or after, or continuing another word."""
 _BRACKETED = re.compile(r"[<\[|]+(/?\w+)[>\]|]+")
 _NAMES = {
     **dict.fromkeys(("pad",), SPECIAL[PAD]),
@@ -27,14 +27,14 @@ _NAMES = {
     **dict.fromkeys(("eos", "/s", "end", "endoftext"), SPECIAL[EOS]),
     **dict.fromkeys(("unk",), UNKNOWN),
 }
-"""Other names of special words, without their brackets."""
+"""The other names of special words, without their brackets."""
 
 
 def words_in(content: object) -> Any:
-    """Word -> token in what a vocabulary file holds.
+    """Return word -> token from the content of a vocabulary file.
 
-    That is a table of words; a list of them in order; a `tokenizer.json` (its `model.vocab` and
-    `added_tokens`); or a table with one of `stoi` or `itos`, or token -> word.
+    The content is a table of words; a list of words in order; a `tokenizer.json` (its `model.vocab` and
+    `added_tokens`); or a table with `stoi` or `itos`, or token -> word.
 
     >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
     {'walk': 1, '<eos>': 2}
@@ -64,17 +64,17 @@ def words_in(content: object) -> Any:
 
 
 def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The tokens of words that a vocabulary may spell with the mark of a space, or call by another name.
+    """Find the tokens of words, also under spellings with the mark of a space or under other names.
 
     Args:
-        words: of the task, those of `SPECIAL` among them.
-        token_of: the vocabulary.
+        words: the words of the task, including those of `SPECIAL`.
+        token_of: the vocabulary, word -> token.
 
     Returns:
-        Word -> token, of the words that are found, and notes on those that are spelled differently.
+        Word -> token for the words that are found, and notes on words with a different spelling.
 
     Raises:
-        ValueError: two spellings of a word have tokens of their own.
+        ValueError: If two spellings of a word have different tokens.
 
     >>> spelled(["<sep>", "walk"], {"[SEP]": 0, "Ġwalk": 1})[0]
     {'<sep>': 0, 'walk': 1}
@@ -106,7 +106,7 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
 
 
 def _alike(word: str, token_of: Mapping[str, Any]) -> list[str]:
-    """Words of a vocabulary that may stand for one that it lacks."""
+    """Find words of a vocabulary that are similar to a missing word."""
     if word in SPECIAL:
         return [name for name in token_of if _BRACKETED.fullmatch(name)]
     core = "".join(filter(str.isalnum, word.lower()))
@@ -120,19 +120,19 @@ def in_order_of(
 
     Args:
         task: the task whose vocabulary sets the order.
-        weights: parameters of a HookedTransformer by name; each row of `embed.W_E` is a token.
-        token_of: word -> token of the model, for each word of the task, `<sep>` and `<eos>`. `<bos>` is
+        weights: the parameters of a HookedTransformer by name; each row of `embed.W_E` is a token.
+        token_of: the map word -> model's token, for each word of the task, `<sep>` and `<eos>`. `<bos>` is
             required unless the task has `bos = false`; `<pad>`, `<unk>` and other words are optional. Words
             may be spelled as `spelled` reads them.
 
     Returns:
         The weights with renumbered tokens, and notes. `<pad>`, `<bos>` and `<sep>` may share a token with
-        another word. Each word without a token of its own gets a row and a column of its own and is never
+        another word. Each word without a separate token gets a new row and a new column and is never
         predicted.
 
     Raises:
-        ValueError: the model's answers have a vocabulary of their own; the task is not in words; a word has
-            no token, one out of range, or another word's.
+        ValueError: If the model's answers have a separate vocabulary, the task is not in words, or a word has
+            no token, a token out of range, or another word's token.
     """
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:
@@ -154,7 +154,7 @@ def in_order_of(
 
 
 def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool], list[str]]:
-    """The model's token for each of the task's, whether the word has that token for itself, and notes."""
+    """Return the model's token for each task token, whether only this word has it, and notes."""
     if task.vocabulary is None:
         raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
     words = (*SPECIAL, *task.vocabulary.words)

@@ -1,6 +1,6 @@
-"""Find the weights in a file's content: under a key, under a prefix, inside a larger module.
+"""Find the weights in a file's content: under a key, under a prefix, or inside a larger module.
 
-Training loops save a state dict by itself or under a key, and wrappers (`torch.compile`, `DataParallel`,
+Training loops save a state dict alone or under a key, and wrappers (`torch.compile`, `DataParallel`,
 Lightning, a model with a probe on it) put a prefix before its names.
 """
 
@@ -19,13 +19,13 @@ KEYS = (
     *("state_dict", "model_state_dict", "model", "model_state", "module", "net", "network", "params"),
     *("weights", "checkpoint", "ema", "model_ema"),
 )
-"""Keys under which weights are taken first, in this order, if they do not stand by themselves."""
+"""The keys that are searched first for weights, in this order."""
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-"""Parts that wrappers put anywhere into a name."""
+"""The parts that wrappers put anywhere into a name."""
 _DEEPEST = 5
-"""Most parts of a prefix."""
+"""The largest number of parts of a prefix."""
 _FEWEST = 3
-"""Tensors that a model has at least."""
+"""The smallest number of tensors of a model."""
 _SHOWN = 3
 _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_component\.")
 
@@ -33,18 +33,18 @@ _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_c
 def unwrapped(
     content: Mapping[str, Any], recognises: Callable[[Mapping[str, Any]], bool]
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Put the weights of a file under `state_dict`, by the names that their model gave them.
+    """Put the weights of a file under `state_dict`, with the names in their model.
 
     Args:
-        content: what the safe reader found in the file.
-        recognises: whether such a content, with the weights under `state_dict`, is that of a known model.
+        content: the content of the file from the safe reader.
+        recognises: the check whether a content with weights under `state_dict` is of a known model.
 
     Returns:
-        The content with the weights there and other values unchanged, and notes for the user on what was
-        taken off or left out. The content as it is, if it is a file of ours or no model is recognised.
+        The content with the weights under `state_dict` and other values unchanged, and notes on removed
+        parts. A file of anchorlens and a file without a recognised model are returned unchanged.
 
     Raises:
-        ValueError: there are several models, and none is under one of `KEYS`.
+        ValueError: If there are several models, and none of them is under one of `KEYS`.
     """
     if HEADER in content:
         return content, ()
@@ -89,9 +89,9 @@ def unwrapped(
 def _tables(
     content: Mapping[str, Any], seen: set[int], key: str = "", depth: int = 2
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Each table of named tensors with its key, such as "model"; "" for the content itself, `KEYS` first.
+    """Yield each table of named tensors with its key, `KEYS` first; "" is the key of the content.
 
-    A table that is there several times counts once, by its `id` in `seen`.
+    A table that occurs several times counts once, by its `id` in `seen`.
     """
     named = {name: value for name, value in content.items() if isinstance(name, str)}
     if table := {name: value for name, value in named.items() if isinstance(value, Tensor)}:
@@ -104,7 +104,7 @@ def _tables(
 
 
 def _without_wrappers(table: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by names without the parts of wrappers; the table as it is if two names would be equal."""
+    """Remove the parts of wrappers from the names, unless two names would then be equal."""
     bare = {".".join(p for p in name.split(".") if p not in _WRAPPERS): t for name, t in table.items()}
     return bare if len(bare) == len(table) else table
 
@@ -112,7 +112,7 @@ def _without_wrappers(table: dict[str, Tensor]) -> dict[str, Tensor]:
 def _models(
     table: dict[str, Tensor], known: Callable[[dict[str, Tensor]], bool], prefix: str = ""
 ) -> dict[str, dict[str, Tensor]]:
-    """Prefix -> the tensors behind it, for each prefix behind which a model is recognised."""
+    """Return prefix -> tensors with this prefix, for each prefix of a recognised model."""
     if known(table):
         return {prefix: table}
     groups: dict[str, dict[str, Tensor]] = {}
@@ -128,7 +128,7 @@ def _models(
 
 
 def unknown(content: Mapping[str, Any]) -> str:
-    """What a content is in which no model is recognised, and the way out."""
+    """Describe a content without a recognised model, and what to do."""
     tables = [table for _, table in _tables(content, set())]
     names = list(max(tables, key=len, default=content))
     shown = ", ".join(safe_repr(name)[:60] for name in names[:_SHOWN]) or "nothing"

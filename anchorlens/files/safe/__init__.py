@@ -1,14 +1,14 @@
 """Read untrusted files as data only.
 
-A file's content may be anything: a text of megabytes, a pipe that never ends, brackets nested a million deep,
-a pickle that runs a program. Two jobs are done here, and nowhere else in the package:
+A file may be megabytes of text, an endless pipe, a million nested brackets, or a pickle that runs programs.
+Only this folder does the following two jobs:
 
-- `read_json` and `read_toml` read text (`read_bytes` and `ordinary_file`: a file) bounded and as data;
-- `read_tensors` reads `.pt` and `.safetensors` files without running anything; `kind_of` says what another
-  file is.
+- `read_json` and `read_toml` read text (`read_bytes` and `ordinary_file`: a file) within limits and as data;
+- `read_tensors` reads `.pt` and `.safetensors` files without running anything; `kind_of` names
+  the format of another file.
 
-A refused file raises `CheckpointError` (`reading` turns other errors into one); `limits` refuses what is too
-large or too costly.
+A refused file raises `CheckpointError` (`reading` converts other errors to it); `limits` refuses
+files that are too large or too costly.
 """
 
 import lazy_loader

@@ -18,32 +18,32 @@ from typing import Any, BinaryIO
 from anchorlens.texts import safe_repr, safe_text
 
 DEEPEST = 64
-"""Largest depth of nested lists and tables in JSON or TOML."""
+"""The largest depth of nested lists and tables in JSON or TOML."""
 MOST_DIGITS = 30
-"""Most digits of an integer in a text or a file."""
+"""The largest number of digits of an integer in a text or a file."""
 MOST_BYTES = 4 * 2**20
-"""Default for the most bytes of a file that is read whole."""
+"""The default limit on the bytes of a file that is read completely."""
 MOST_VALUES = 1_000_000
-"""Default for the most values in a JSON text; the smallest takes 30 times its bytes in memory."""
+"""The default limit on the values in a JSON text; the smallest takes 30 times its bytes in memory."""
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a text in UTF-16, as PowerShell writes it."""
+"""The first bytes of a text in UTF-16, which PowerShell writes."""
 
 _DOTTED_KEY = re.compile(r"[=,\n]")
-"""Separators of the dotted keys in a TOML text."""
+"""The separators of the dotted keys in a TOML text."""
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * (MOST_DIGITS + 1)
 
 
 @contextlib.contextmanager
 def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
-    """Open an ordinary file for reading, and give its size in bytes; never blocks.
+    """Open an ordinary file for reading without blocking, and return its size in bytes.
 
-    A file whose size is 0 is not read: files in /proc may have content all the same, and may block.
+    A file of size 0 is not read, because files in /proc report size 0, may have content, and may block.
 
     Raises:
-        ValueError: a pipe or a device.
-        OSError: it cannot be read.
+        ValueError: If the path is a pipe or a device.
+        OSError: If the file cannot be read.
     """
     _check_ordinary(os.stat(path), path)  # before opening, which can act on a device
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -53,15 +53,15 @@ def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]
 
 
 def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *also: str) -> None:
-    """Refuse a file that a link leads out of its folder; whether there is such a file is not looked up.
+    """Refuse a file that a link leads out of its folder; the file need not exist.
 
     Args:
-        folder: the folder that the user named, which may be a link itself.
-        path: a file below it.
-        also: other folders, relative to `folder`, that links may lead to.
+        folder: the folder that the user named, which may itself be a link.
+        path: the path of a file in this folder or below.
+        also: the other folders, relative to `folder`, that links may lead to.
 
     Raises:
-        ValueError: a link leads somewhere else.
+        ValueError: If a link leads to another folder.
     """
     below = Path(path).relative_to(folder).parts
     if not any(Path(folder, *below[: k + 1]).is_symlink() for k in range(len(below))):
@@ -83,11 +83,11 @@ def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> Non
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """The content of an ordinary file.
+    """Read the content of an ordinary file.
 
     Raises:
-        ValueError: a pipe, a device, or more than `most` bytes.
-        OSError: it cannot be read.
+        ValueError: If the path is a pipe or a device, or the file has more than `most` bytes.
+        OSError: If the file cannot be read.
     """
     with ordinary_file(path) as (file, size):
         data = b"" if size > most else file.read(size + 1) or b""  # None if reading would block
@@ -97,10 +97,10 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
-    """What a JSON text holds: finite numbers, integers of at most 30 digits, at most 64 levels.
+    """Read a JSON text: finite numbers, integers of at most 30 digits, at most 64 levels.
 
     Raises:
-        ValueError: it is no JSON, or holds anything else; the message says what.
+        ValueError: If the text is not JSON, or exceeds these limits; the message gives the reason.
     """
     text = decoded(text)
     if sum(map(text.count, ",[{")) > most_values:
@@ -116,10 +116,10 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
 
 
 def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
-    """Whether a JSON text may have too many values or too long an integer for `read_json`.
+    """Check whether a JSON text may have too many values or too long an integer for `read_json`.
 
-    A quick check for text that another reader parses. It leaves out two checks of `read_json`: the depth, and
-    that numbers are finite.
+    This check is quick, for text that another reader parses. Unlike `read_json`, it checks neither the depth
+    nor that numbers are finite.
     """
     if len(text) > most_values and sum(map(text.count, (b",", b"[", b"{"))) > most_values:
         return True
@@ -127,10 +127,10 @@ def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
 
 
 def read_toml(text: str | bytes) -> dict[str, Any]:
-    """What a TOML text holds: finite numbers, integers of at most 30 digits, at most 64 levels.
+    """Read a TOML text: finite numbers, integers of at most 30 digits, at most 64 levels.
 
     Raises:
-        ValueError: it is no TOML, or holds anything else; the message says what.
+        ValueError: If the text is not TOML, or exceeds these limits; the message gives the reason.
     """
     text = decoded(text)
     # before it is read: a key of many parts takes time and memory that grow with their square
@@ -164,10 +164,10 @@ def _refusing() -> Iterator[None]:
 
 
 def decoded(text: str | bytes) -> str:
-    """A text in UTF-8, or in UTF-16 where its byte order mark says so; the mark is left out.
+    """Decode a text in UTF-8, or in UTF-16 with a byte order mark; the mark is removed.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: If the bytes are not such text.
 
     >>> decoded("{}".encode("utf-8-sig")), decoded("{}".encode("utf-16"))
     ('{}', '{}')
@@ -184,7 +184,8 @@ def check_values(content: object) -> None:
     """Check the depth of lists and tables, and every number in them, level by level.
 
     Raises:
-        ValueError: more than 64 levels, a number that is not finite, or an integer of more than 30 digits.
+        ValueError: If there are more than 64 levels, a number that is not finite, or an integer of more than
+            30 digits.
     """
     level: list[Any] = [content]
     for _ in range(DEEPEST):

@@ -1,6 +1,7 @@
-"""What a file is that a reader did not expect, and the way out: one table for every reader.
+"""Formats of unexpected files, and what to do: one table for every reader.
 
-A file is told by its first bytes, a zip by the names of its entries, and an object in a pickle by its class.
+Files are recognised by their first bytes, zips by the names of their entries, and objects in a pickle by
+their class.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection
 from anchorlens.texts import safe_repr, safe_text
 
 START = 4096
-"""Number of bytes at the start of a file that tell what it is."""
+"""The number of bytes at the start of a file from which its format is recognised."""
 _WEIGHTS = "torch.save(model.state_dict(), path)"
 _TENSORS = "save its arrays as tensors: torch.save({name: torch.as_tensor(array)}, path)"
 
@@ -74,8 +75,8 @@ _BY_START = (
         "a YAML text; save it as JSON: json.dump(yaml.safe_load(yaml_file), json_file)",
     ),
 )
-"""First bytes of a file -> what it is, and the way out; the first row that matches counts. `_OTHER_JSON` are
-JSON files that lie beside a model and describe no model."""
+"""The first bytes of a file, its format, and what to do; the first row that matches counts. `_OTHER_JSON` are
+JSON files in the folder of a model that do not describe the model."""
 
 _ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and describe them with --config'
 _IN_A_PICKLE = (
@@ -101,15 +102,15 @@ _IN_A_PICKLE = (
      r"|lightning|pytorch_lightning)(\.\w+)*\.[A-Z]\w*",
      f"a record in an unsupported format; {_ALONE}"),
 )  # fmt: skip
-"""Class or function that an honest file names -> what it is, and the way out."""
+"""The class or function that a benign file names -> its description, and what to do."""
 
 
 def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
-    """What a file is, and the way out, by its first bytes (`START` of them); None if the table lacks it.
+    """Name the format of a file from its first `START` bytes, and what to do; None if it is unknown.
 
     Args:
-        start: the first bytes.
-        beside_a_model: whether only JSON files that lie beside a model, such as a tokenizer's, are told.
+        start: the first bytes of the file.
+        beside_a_model: whether only JSON files of a model's folder, such as a tokenizer's, are recognised.
     """
     rows = _OTHER_JSON if beside_a_model else _BY_START
     start = start.removeprefix(b"\xef\xbb\xbf")
@@ -123,11 +124,11 @@ def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
 
 
 def instead(wanted: str, start: bytes) -> str:
-    r"""Why a file is not what a reader wants: what it is instead, by its first bytes, and the way out.
+    r"""Explain why a reader cannot read a file: its format, by its first bytes, and what to do.
 
     Args:
-        wanted: that it is not what was wanted, such as "it is no CSV file".
-        start: its first bytes.
+        wanted: the statement that the file has another format, such as "it is no CSV file".
+        start: the first bytes of the file.
 
     >>> instead("it is no CSV file", b"\x1f\x8b\x08")
     'it is no CSV file, but compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`'
@@ -145,7 +146,7 @@ def instead(wanted: str, start: bytes) -> str:
 
 
 def zip_kind(names: Collection[str]) -> str | None:
-    """What a zip is, and the way out, by its entries' names; None if `torch.save` may have written it."""
+    """Name the format of a zip from its entries, and what to do; None if `torch.save` may have made it."""
     last = {name.rpartition("/")[2] for name in names}
     if "constants.pkl" in last:
         return f"a TorchScript archive, which is a program; save the weights alone: {_WEIGHTS}"
@@ -163,7 +164,7 @@ def zip_kind(names: Collection[str]) -> str | None:
 
 
 def unread(what: str) -> str:
-    """Why a pickle with such a value is not read, and the way out.
+    """Explain why a pickle with this value is not read, and what to do.
 
     >>> unread("a set")
     'it holds a set, a format that anchorlens does not read; save the weights alone: torch.save(ckpt[...'
@@ -172,7 +173,7 @@ def unread(what: str) -> str:
 
 
 def refused_name(name: str) -> str:
-    """Why a pickle that names this class or function is not read, and the way out; it built nothing."""
+    """Explain why a pickle that names this class or function is not read, and what to do."""
     for pattern, kind in _IN_A_PICKLE:
         if re.fullmatch(pattern, name):
             what, way = kind.split("; ", 1)

@@ -1,4 +1,4 @@
-"""Refuse what is too large, and what is too costly unless the user allows it."""
+"""Refuse files that are too large, and files that are too costly unless the user allows them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 from anchorlens.texts import safe_repr
 
 FACTOR = "ANCHORLENS_COST_FACTOR"
-"""Environment variable with the factor by which the allowed cost is multiplied."""
+"""The environment variable with the factor by which the allowed cost is multiplied."""
 
 
 def cost_factor() -> float:
-    """The factor on the allowed cost: the value of the environment variable, or 1.
+    """Return the factor on the allowed cost: the value of the environment variable, or 1.
 
     Raises:
-        ValueError: its value is not a number above 0.
+        ValueError: If the value is not a number above 0.
     """
     text = os.environ.get(FACTOR, "1")
     try:
@@ -30,31 +30,31 @@ def cost_factor() -> float:
 
 
 def check_at_most(most: int, n: int, what: str, unit: str) -> None:
-    """Refuse more of something than any legitimate file has.
+    """Refuse a number that is larger than in any legitimate file.
 
     Args:
-        most: number that is allowed.
-        n: number that was found.
-        what: what has them, for the message.
-        unit: what is counted.
+        most: the largest allowed number.
+        n: the number that was found.
+        what: the name of the object for the message.
+        unit: the name of the counted items.
 
     Raises:
-        ValueError: `n` is more than `most`.
+        ValueError: If `n` is more than `most`.
     """
     if n > most:
         raise ValueError(f"unsafe: {what} has more than {most:,} {unit}; refused")
 
 
 def check_affordable(needed: float, allowed: float, words: str) -> None:
-    """Refuse a cost that is more than allowed, and say how to allow it.
+    """Refuse a cost that is more than allowed, and explain how to allow it.
 
     Args:
         needed: the cost.
         allowed: the allowed cost, already multiplied by `cost_factor`.
-        words: both in words, for the message.
+        words: the description of both costs, for the message.
 
     Raises:
-        ValueError: `needed` is more than `allowed`.
+        ValueError: If `needed` is more than `allowed`.
     """
     if needed > allowed:
         factor = math.ceil(10 * cost_factor() * needed / allowed) / 10

@@ -1,6 +1,7 @@
-"""The objects that people save next to their weights, as plain data: the pickle's names are never imported.
+"""Objects saved next to weights, as plain data: the pickle's names are never imported.
 
-Configurations become dicts, sets lists, devices and paths texts, NumPy's numbers Python's, arrays tensors.
+Configurations become dicts, sets become lists, devices and paths become texts, NumPy's numbers become
+Python's numbers, and arrays become tensors.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ RECORDS = frozenset(
         "anchorlens.models.transformer.configuration.HookedTransformerConfig",
     }
 )
-"""Classes whose instances are their fields and nothing else; versions of TransformerLens have one each."""
+"""The classes whose instances consist of their fields, one for each form of TransformerLens's name."""
 _BUILTINS = ("builtins", "__builtin__")
 _ARRAY = "numpy.ndarray"
 _KINDS_OF_VALUES = ("list", "dict", "int", "float", "long")
 NAMES = frozenset({_ARRAY, *(f"{module}.{kind}" for module in _BUILTINS for kind in _KINDS_OF_VALUES)})
-"""What an array and a defaultdict name; nothing applies them."""
+"""The names in the pickles of arrays and defaultdicts; they are never called."""
 _NUMBERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8"})
-"""NumPy's types of numbers that are read."""
+"""The NumPy number types that can be read."""
 _MOST_DIMENSIONS = 16
 _SENSELESS = "damaged: its pickle contains an invalid object"
 
@@ -42,15 +43,15 @@ class _NumberType(str):
     """The name of a NumPy type of numbers."""
 
     order = "="
-    """Its byte order, known once it is built."""
+    """The byte order of the type, known after its state is read."""
 
 
 class Objects:
-    """What a pickle may make besides dicts, lists and tensors."""
+    """The objects that a pickle may make in addition to dicts, lists and tensors."""
 
     def __init__(self) -> None:
         self._unbuilt: dict[int, tuple[Any, Callable[[Any, Any], None]]] = {}
-        """By `id`: objects whose state is still to come, and what reads it."""
+        """The objects whose state is not yet read, by `id`, and the functions that read it."""
         multiarray = {
             f"numpy.{core}.{name}": function
             for core in ("core", "_core")
@@ -78,14 +79,14 @@ class Objects:
         }
 
     def record(self) -> dict[str, Any]:
-        """An instance without fields."""
+        """Make an instance without fields."""
         return self._awaiting({}, _fill)
 
     def build(self, target: Any, state: Any) -> None:
-        """Give an object its state, once; that of a dict, the version metadata of a state dict, is dropped.
+        """Give an object its state, once; the version metadata of a state dict is dropped.
 
         Raises:
-            ValueError: the object has no state, or that is none.
+            ValueError: If the object takes no state, or the state is invalid.
         """
         _, read = self._unbuilt.pop(id(target), (None, None))
         if read is not None:
@@ -139,7 +140,7 @@ def _tensor(data: Any, kind: Any, shape: Any, by_columns: bool) -> Tensor:
 
 
 def _numbers(data: Any, kind: Any) -> np.ndarray:
-    """The numbers in bytes, in a copy."""
+    """Copy the numbers in bytes to a tensor."""
     if type(data) not in (bytes, bytearray) or type(kind) is not _NumberType:
         raise ValueError(refused_name("numpy.ndarray"))
     written = np.dtype(kind.order + kind)
@@ -160,14 +161,14 @@ def _from_buffer(data: object, kind: object, shape: object, order: object) -> Te
 
 
 def _latin1(text: object, encoding: object) -> bytes:
-    """Bytes, as protocol 2 writes them."""
+    """Convert bytes from the form of protocol 2."""
     if type(text) is not str or encoding != "latin1" or max(text, default="") > "\xff":
         raise ValueError(refused_name("_codecs.encode"))
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    """Bytes of length 0, as protocol 2 writes them."""
+    """Return bytes of length 0 from the form of protocol 2."""
     return b""
 
 

@@ -1,8 +1,8 @@
 """The pickles that `torch.save` writes, read without the `pickle` module: nothing is imported or called.
 
-A pickle is a program for a stack machine. This one knows the instructions that build plain data and tensors;
-a name in the pickle stays a name, and can be applied only if the reader gives a function for it. An object is
-made only of a class that the reader takes for a record.
+A pickle is a program for a stack machine. This machine has only instructions for plain data and tensors.
+A name in the pickle stays a name, and is applied only if the reader gives a function for the name. Objects
+are made only of classes that the reader accepts as records.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from anchorlens.texts import safe_text
 _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
 _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
-"""Bytes that a pickle may build: a fixed number, plus a multiple of its length."""
+"""The bytes that a pickle may build: a fixed number, plus a multiple of its length."""
 _OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
-"""Bytes of an empty container, of a place in a list or tuple, and of an entry of a dict, rounded up."""
+"""The bytes of an empty container, of an item of a list or tuple, and of a dict entry, rounded up."""
 _COPY = {str: 1, bytes: 1, bytearray: 1, list: _REFERENCE, tuple: _REFERENCE, dict: _ENTRY}
-"""Type -> bytes of a copy for each of its items."""
+"""The bytes of a copy for each item, by type."""
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": list}
@@ -36,9 +36,9 @@ _ARGUMENTS = {
 }
 _PROTOCOLS = range(2, 6)
 _KEYS = (float, bool, type(None))
-"""Types of which at most a few values have the same hash."""
+"""The types of which at most a few values have the same hash."""
 _LARGEST_KEY, _LARGEST_IN_TUPLE, _LONGEST_TUPLE = 2**60, 2**20, 3
-"""Limits of integers as keys of a dict, and in tuples as keys: of larger ones, and of longer tuples, many may
+"""The limits of integers as keys of a dict, and in tuples as keys. Many larger integers or longer tuples may
 have the same hash, which makes a dict very slow."""
 
 
@@ -57,23 +57,23 @@ def read_pickle(
     records: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
     build: Callable[[Any, Any], None] = lambda target, state: None,
 ) -> Any:
-    """What a pickle of protocol 2 to 5 describes.
+    """Read the value that a pickle of protocol 2 to 5 describes.
 
     Args:
-        data: the pickle.
-        functions: name that the pickle may apply -> function that is applied instead.
-        names: names that it may mention without applying them (dtypes, classes of storages).
-        storage: turns a persistent id into the storage it refers to.
-        repeated: is told of each value that the pickle uses once more.
-        records: class of which the pickle may make objects, without arguments -> what makes one.
-        build: gives what is under it on the stack the state that follows.
+        data: the bytes of the pickle.
+        functions: the names that the pickle may apply -> the functions that are applied instead.
+        names: the names that the pickle may only mention (dtypes, classes of storages).
+        storage: the function that turns a persistent id into the storage.
+        repeated: the function that is called with each value that the pickle uses again.
+        records: the classes whose objects the pickle may make -> the functions that make an object.
+        build: the function that gives an object on the stack its state.
 
     Returns:
-        Dicts, lists (also for sets), tuples, plain values, names, and what `functions` and `records`
-        give back.
+        Dicts, lists (also for sets), tuples, plain values, names, and the results of `functions` and
+        `records`.
 
     Raises:
-        ValueError: an instruction or a name that is not allowed, or a pickle that makes no sense.
+        ValueError: If an instruction or a name is not allowed, or the pickle is invalid.
 
     Example:
         >>> import pickle
@@ -95,10 +95,10 @@ def read_pickle(
 
 
 def _check_key(key: object) -> None:
-    """Refuse a key of a dict that is no plain value, or whose hash many others can be made to have.
+    """Refuse a dict key that is not a plain value, or whose hash many other keys can share.
 
     Raises:
-        ValueError: it is one.
+        ValueError: If the key is refused.
     """
     kind = type(key)
     parts: Any = key if kind is tuple else (key,)
@@ -127,7 +127,7 @@ class _Machine:
         self.functions, self.names, self.storage = functions, names, storage
         self.repeated, self.records, self.build = repeated, records, build
         self.budget = 0
-        """Bytes that may still be built."""
+        """The number of bytes that may still be built."""
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
@@ -221,17 +221,17 @@ class _Machine:
         return self.functions[function](*arguments)
 
     def _spend(self, n_bytes: int) -> None:
-        """Count what is about to be built, before it is."""
+        """Count the bytes of a value before it is built."""
         self.budget -= n_bytes
         if self.budget < 0:
             raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
 
     def _spend_on(self, values: Iterable[Any]) -> None:
-        """Count what a copy of these values would take."""
+        """Count the bytes that a copy of these values would take."""
         self._spend(sum(_COPY[type(value)] * len(value) for value in values if type(value) in _COPY))
 
     def _take(self, n: int) -> list[Any]:
-        """The last n values, off the stack."""
+        """Take the last n values off the stack."""
         taken = self.stack[-n:]
         if len(taken) < n:
             raise IndexError

@@ -1,4 +1,4 @@
-"""One error for every file that cannot be read safely and whole: one line, the file first, then the cause."""
+"""One error for every file that cannot be read safely and completely, in one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from anchorlens.texts import safe_repr, safe_text
 
 _LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
-"""Exceptions that values of the wrong types cause, ValueError being also that of our own checks."""
+"""The exceptions that values of wrong types cause; our own checks also raise ValueError."""
 
 
 class CheckpointError(ValueError):
-    """A file that cannot be read safely and whole; the message is one line: the file, then the cause."""
+    """A file cannot be read safely and completely; the one-line message names the file, then the cause."""
 
     def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
         self.path = os.fspath(path)
@@ -27,15 +27,15 @@ class CheckpointError(ValueError):
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterator[None]:
-    """Turn errors while a file is read into a `CheckpointError` of one line.
+    """Convert errors while a file is read to a `CheckpointError` of one line.
 
     Args:
-        path: of the file.
-        problem: what is wrong with the file, for code that interprets its values: every exception that
-            senseless values cause is then a refusal. None: only OSError and ValueError are.
+        path: the path of the file.
+        problem: the problem with the file, for code that interprets its values. Every exception that invalid
+            values cause is then a refusal. None: only OSError and ValueError are refusals.
 
     Raises:
-        CheckpointError: instead of any such error.
+        CheckpointError: If one of these errors occurs.
     """
     refused = _SENSELESS if problem else (ValueError,)
     try:
@@ -53,7 +53,7 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
 
 
 def _cause(error: Exception) -> str:
-    """The message of our own refusals; for Python's own errors, what they mean for the file."""
+    """Return the message of our own refusals, or the meaning of Python's errors for the file."""
     if type(error) is ValueError:
         return str(error)
     if isinstance(error, KeyError):

@@ -1,4 +1,4 @@
-"""Tensors in untrusted files: `.pt` zips and `.safetensors`, told apart by content; no code ever runs."""
+"""Read tensors in untrusted files (`.pt` zips and `.safetensors`) by content, without running code."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor nee
     from torch import Tensor
 
 HEADER = "anchorlens"
-"""Name of the header in a file of ours: a key of the dict in a `.pt`, of the metadata of a `.safetensors`."""
+"""The key of the header in our files: in the dict of a `.pt`, in the metadata of a `.safetensors`."""
 LARGEST_HEADER = 16 * 2**20
 MOST_VALUES_OF_HEADER = 2_000_000
 ZIP = b"PK\x03\x04"
 _COPIES = 3
-"""Copies of a file's bytes in memory while it is read: the bytes, the tensors, and one more of a storage."""
+"""The copies of a file's bytes in memory during reading: bytes, tensors, and one copy of a storage."""
 
 
 class Contents(NamedTuple):
     """The contents of a file, read once; later changes of the file have no effect."""
 
     values: dict[str, Any]
-    """Name -> tensor on the CPU, or other plain value."""
+    """The tensors on the CPU and other plain values, by name."""
     sha256: str
-    """SHA-256 of the bytes that were read, 64 hexadecimal digits."""
+    """The SHA-256 of the bytes that were read, 64 hexadecimal digits."""
 
 
 def read_tensors(path: str | os.PathLike[str]) -> Contents:
     """Read the contents of a file of any format, and the SHA-256 of the same bytes.
 
     Raises:
-        CheckpointError: missing, truncated, damaged or unsafe; no code ran, and at most three times the
-            file's size was taken in memory.
+        CheckpointError: If the file is missing, truncated, damaged or unsafe. No code ran, and at most three
+            times the file's size was taken in memory.
     """
     with reading(path):
         with ordinary_file(path) as (file, size):
@@ -51,10 +51,10 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
 
 
 def tensors_in(data: bytes) -> Contents:
-    """The contents of a file of any format, given as its bytes, and their SHA-256.
+    """Return the contents of a file of any format, given as its bytes, and their SHA-256.
 
     Raises:
-        ValueError: truncated, damaged or unsafe; no code ran.
+        ValueError: If the file is truncated, damaged or unsafe; no code ran.
     """
     _check_start(data[:START], len(data))
     if not data.startswith(ZIP):
@@ -75,7 +75,7 @@ def _check_start(start: bytes, size: int) -> None:
     """Check a file by its first bytes and its size, before the rest is read.
 
     Raises:
-        ValueError: no checkpoint, or one that does not fit into the memory.
+        ValueError: If the file is not a checkpoint, or does not fit into the memory.
     """
     length = int.from_bytes(start[:8], "little")
     if start[8:9] == b"{" and length <= max(LARGEST_HEADER, size - 8):
@@ -95,10 +95,10 @@ def _check_start(start: bytes, size: int) -> None:
 
 
 def read_safetensors(data: bytes) -> dict[str, Tensor]:
-    """The tensors by name of a `.safetensors` file, given as its bytes.
+    """Return the tensors by name of a `.safetensors` file, given as its bytes.
 
     Raises:
-        ValueError: truncated or damaged, or the header is too large.
+        ValueError: If the file is truncated or damaged, or the header is too large.
     """
     import safetensors.torch
 
@@ -110,7 +110,7 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:
-    """The same; for a file of ours the metadata, with the tensors under `tensors`."""
+    """Return the tensors by name; for our files the metadata, with the tensors under `tensors`."""
     tensors = read_safetensors(data)
     length = int.from_bytes(data[:8], "little")
     header = read_json(data[8 : 8 + length], most_values=MOST_VALUES_OF_HEADER)

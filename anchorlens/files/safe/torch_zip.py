@@ -33,17 +33,17 @@ _DAMAGED = (
     OverflowError,
     EOFError,
 )
-"""What zipfile and torch raise for a damaged zip in memory, in addition to ValueError."""
+"""The exceptions of zipfile and torch for a damaged zip in memory, in addition to ValueError."""
 _LOCAL_HEADER = 30
-"""Bytes of a zip entry's own header, before its name."""
+"""The number of bytes of a zip entry's header, before its name."""
 _DIRECTORY = b"PK\x01\x02"
 """The bytes with which each entry of a zip's directory begins."""
 _MOST_ENTRIES = 200_000
 _MOST_DIMENSIONS = 16
 _LONGEST_KEY = 100
-"""Characters of a storage's name."""
+"""The largest number of characters of a storage's name."""
 _FREE_COPIES = 2**28
-"""Bytes that tensors may take beyond twice the file if each has numbers of its own, as in later copies."""
+"""The bytes that separate copies of the tensors may take beyond twice the file's size."""
 
 _STORAGES = {
     "torch.FloatStorage": torch.float32,
@@ -65,7 +65,7 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
     """Open a zip, given as its bytes, for reading.
 
     Raises:
-        ValueError: it has more entries than that, or is damaged (also raised while an entry is read).
+        ValueError: If the zip has too many entries, or is damaged (also raised while an entry is read).
     """
     check_at_most(most_entries, data.count(_DIRECTORY), "its zip", "entries")
     try:
@@ -76,16 +76,16 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
 
 
 def read_torch_zip(data: bytes) -> Any:
-    """What `torch.save` wrote: dicts, lists, plain values and tensors on the CPU.
+    """Read a file of `torch.save`: dicts, lists, plain values and tensors on the CPU.
 
-    The tensors share the memory of their storages, as they did when they were saved.
+    Tensors that shared a storage when they were saved share its memory again.
 
     Args:
-        data: the whole file.
+        data: the bytes of the whole file.
 
     Raises:
-        ValueError: damaged, unsafe, or not written by torch.save; no code ran, and at most about twice the
-            file's size was taken in memory.
+        ValueError: If the file is damaged, unsafe, or not written by torch.save. No code ran, and at most
+            about twice the file's size was taken in memory.
     """
     with zip_in(data) as archive:
         if kind := zip_kind(archive.namelist()):
@@ -95,7 +95,7 @@ def read_torch_zip(data: bytes) -> Any:
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """Entry name (without the folder that holds all entries) -> entry."""
+    """Return entry name (without the folder that holds all entries) -> entry."""
     entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
     stored = all(e.compress_type == zipfile.ZIP_STORED and e.compress_size == e.file_size for e in entries)
     if not stored or sum(e.file_size for e in entries) > size:
@@ -119,7 +119,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
 
 
 class _Storage:
-    """One storage, its bytes as a tensor of its dtype."""
+    """One storage, with its bytes as a tensor of its dtype."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
@@ -131,7 +131,7 @@ class _Reader:
         self.storages: dict[str, _Storage] = {}
         n_bytes = 2 * sum(entry.file_size for entry in entries.values()) + _FREE_COPIES
         self.claimed, self.allowed = 0, max(cost_factor(), 1.0) * n_bytes
-        """Bytes that the tensors take if each has numbers of its own, and that they may take so."""
+        """The bytes that separate copies of the tensors take, and may take."""
 
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
@@ -164,12 +164,12 @@ class _Reader:
         return content
 
     def _count(self, value: object) -> None:
-        """Count what a tensor takes that stands under one more name."""
+        """Count the bytes of a tensor that occurs under another name."""
         if isinstance(value, Tensor):
             self.claimed += value.numel() * value.element_size()
 
     def _bytes(self, name: str) -> bytes:
-        """An entry, its checksum verified."""
+        """Read an entry and verify its checksum."""
         try:
             return self.archive.read(self.entries[name])
         except zipfile.BadZipFile as error:
@@ -199,7 +199,7 @@ class _Reader:
         return self.storages[key]
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: object) -> Tensor:
-        """A tensor within its storage; one that would reach beyond it is refused before it is made."""
+        """Make a tensor within its storage; a tensor beyond the storage is first refused."""
         if not (
             type(storage) is _Storage
             and type(size) is type(stride) is tuple
@@ -220,7 +220,7 @@ class _Reader:
 
 
 def _size(size: object = ()) -> tuple[int, ...]:
-    """Stand-in for `torch.Size`: returns a short tuple of integers as it is, and refuses anything else."""
+    """Replace `torch.Size`: return a short tuple of integers, and refuse any other value."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
         raise ValueError("damaged: its pickle contains an invalid tensor shape")
     return size

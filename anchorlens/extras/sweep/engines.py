@@ -65,7 +65,7 @@ class SweepEngine:
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
                 f"engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of "
-                f"a scheduler file, got {name!r}"
+                f"a scheduler file, got {name!r}. Name one of these."
             )
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):
@@ -134,7 +134,7 @@ def _address_in(path: str) -> str:
     try:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} must be a scheduler file, that is JSON with the field address") from None
+        raise ValueError(f"{path} must be a scheduler file: JSON with the field address. Name one.") from None
 
 
 def _has(*packages: str) -> bool:

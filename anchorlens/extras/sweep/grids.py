@@ -58,7 +58,9 @@ def grid(
     parts = merged(parts, sorted_by_part(fields))
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():
-        raise ValueError(f"{sorted(fields.keys() & values.keys())[0]} must have a value or an axis, got both")
+        raise ValueError(
+            f"{sorted(fields.keys() & values.keys())[0]} must have a value or an axis, got both. Give one."
+        )
     if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
             f"a sweep must have at most {MOST_CELLS:,} runs, got {n_cells:,}. Give fewer values."
@@ -145,7 +147,7 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
-            f"integers with first < end, got {safe_repr(text)}"
+            f"integers with first < end, got {safe_repr(text)}. Correct the range."
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:

@@ -164,7 +164,7 @@ class TestRefused:
 
     def test_without_matplotlib_it_names_the_extra(self, verdict, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(ValueError, match=r"needs matplotlib: pip install 'anchorlens\[export\]'"):
+        with pytest.raises(ValueError, match=r"needs matplotlib: pip install '\.\[export\]' in a clone"):
             verdict.summary(tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())
 

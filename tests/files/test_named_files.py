@@ -195,7 +195,7 @@ class TestTheFilesOfATask:
         assert load_checkpoint(path).task == task and load_checkpoint(path).task.data == ""
         for command in ("evaluate", "classify"):
             done = call(command, path, "--json", code=None)
-            assert done.exit_code and f"the text of {version} must be named; give its files" in done.output
+            assert done.exit_code and f"data must name the files of {version}" in done.output
         assert not touched
 
     def test_nor_are_those_of_a_sweep(self, secret, touched, tmp_path):

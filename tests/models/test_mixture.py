@@ -109,7 +109,7 @@ class TestTheStart:
         model = gamma_init_(build_model(SMALL, seed=9), 0.5, gamma_experts=[0.3, 0.9, 0.5], seed=4)
         expected = initial_weights(config, 4)
         assert all(torch.equal(p, expected[name]) for name, p in model.named_parameters())
-        with pytest.raises(ValueError, match="gamma_experts is for the mixture of experts of a Hooked"):
+        with pytest.raises(ValueError, match="gamma_experts must be unset unless the model is a Hooked"):
             gamma_init_(user_built(), 0.5, gamma_experts=[0.3, 0.9])
 
 

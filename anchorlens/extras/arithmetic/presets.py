@@ -1,7 +1,7 @@
-"""Presets of addition."""
+"""The presets of addition."""
 
 _RECIPE = {"batch_size": 256, "steps": 2000}
-"""Our own recipe for figure 7C of 2501.08537, which states none."""
+"""Our own recipe for figure 7C of 2501.08537, which does not state a recipe."""
 
 PRESETS = {
     "addition": {

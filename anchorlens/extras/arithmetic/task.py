@@ -1,7 +1,7 @@
-"""AdditionTask: a + b over a square of operands, with pairs left out of training.
+"""AdditionTask: a + b over a square of operands, with some pairs never trained.
 
-Source: figure 7C of Zhang et al., arXiv 2501.08537; the left-out square is that of Hu et al., arXiv
-2402.17709, who test whether a model adds by rule or from neighbouring cases.
+Source: figure 7C of Zhang et al., arXiv 2501.08537. The OOD square comes from Hu et al., arXiv 2402.17709,
+who test whether a model adds by rule or from neighbouring cases.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LARGEST = 999
 
 _END = "$"
 _TOKENS = np.zeros(128, dtype=np.int64)
-"""Character of a sum that is written in digits -> its token."""
+"""The tokens of the characters of a sum in digits."""
 _TOKENS[[ord(character) for character in f"0123456789+={_END}"]] = range(13)
 
 METRICS = phase_metrics(
@@ -49,12 +49,12 @@ METRICS = phase_metrics(
 @documented
 @dataclass(frozen=True)
 class AdditionTask(SplitTask):
-    """Addition of all operands from 0 on, with a square of pairs left out of training.
+    """The addition of all operands from 0 on, with a square of pairs that is never trained.
 
-    An answer is right if each of its tokens is, including the end mark where there is one.
+    An answer is correct if all of its tokens are, including the end mark if it has one.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected, what came and what to do.
+        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
 
     Example:
         >>> task = AdditionTask(mode="reversed")
@@ -75,42 +75,42 @@ class AdditionTask(SplitTask):
         "number",
         {"modular": "sums modulo a number are the task 'modular': kind = 'modular' (--task modular)"},
     )
-    """How a sum is written. `number`: a token for each number, `a + b =` and one answer token. `digits`: a
-    token for each digit, `42+57=99` and an end mark. `reversed`: the same, with the last digit of the answer
-    first."""
+    """The format of a sum. `number`: a token for each number, `a + b =` and one answer token. `digits`: a
+    token for each digit, `42+57=99` and an end mark. `reversed`: like `digits`, with the last digit of the
+    answer first."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
-    """Largest operand; the smallest is 0."""
+    """The largest operand; the smallest is 0."""
     split: Literal["square", "random"] = "square"
-    """Which pairs are left out of training. `square`: those of a square (OOD). `random`: random ones, as a
-    control; they are held out like the others, and there is no OOD."""
+    """The pairs that are never trained. `square`: the pairs of a square (OOD). `random`: random pairs, as a
+    control; these pairs are part of the held-out pairs, and there is no OOD."""
     square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
-    """Smallest operand of the left-out square."""
+    """The smallest operand of the OOD square."""
     square_max: int = number(
         60, minimum=lambda task: task.square_min, maximum=lambda task: task._largest_of_square
     )
-    """Largest operand of the left-out square (inclusive)."""
+    """The largest operand of the OOD square (inclusive)."""
     random_share: float = number(0.3, above=0, maximum=0.9)
     """The proportion of all pairs that the random split holds out."""
     n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
-    """How many of the other pairs are held out of training too (ID)."""
+    """The number of the other pairs that are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the held-out pairs, and of the random split."""
+    """The seed of the held-out pairs and of the random split."""
 
     def __post_init__(self) -> None:
-        """Check every field, and that enough is left to train."""
+        """Check every field, and that the splits leave a pair to train."""
         super().__post_init__()
         if self.split == "random":
             object.__setattr__(self, "metrics", METRICS[:2])
         n_pairs, n_left_out = (self.largest + 1) ** 2, int(self._left_out.sum())
         if n_pairs - n_left_out - self.n_held_out < 1:
             raise ValueError(
-                f"the splits must leave a pair to train: of {n_pairs:,} pairs {n_left_out:,} are left out "
-                f"and {self.n_held_out:,} held out; take a smaller square or share, or hold out fewer"
+                f"the splits must leave a pair to train, got {n_left_out:,} excluded and {self.n_held_out:,} "
+                f"held out of {n_pairs:,} pairs. Use a smaller square or share, or hold out fewer pairs"
             )
 
     @property
     def _largest_of_square(self) -> int:
-        """The largest operand that the square may have; any in the random split, which has none."""
+        """The largest operand that the square may have; the random split has no such limit."""
         return self.largest if self.split == "square" else _LARGEST
 
     @cached_property
@@ -124,19 +124,19 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """`train`, `id` and for a square `ood` -> the operands (a, b) of every sum, ascending."""
+        """The operands (a, b) of every sum of `train`, `id` and for a square `ood`, ascending."""
         rest = np.flatnonzero(~self._left_out)
         return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
 
     def _split(self, held_out: Int[np.ndarray, " held"]) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """The splits for these held-out pairs; those of the random share are held out too."""
+        """Return the splits for the given held-out pairs; the pairs of the random share are held out too."""
         rows = split_rows(self._left_out, held_out)
         if self.split == "random":
             rows["id"] = np.union1d(rows["id"], rows.pop("ood"))
         return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."]:
-        """The targets of sums; -1 for a sequence that is no sum of the task's operands."""
+        """Return the targets of sums; -1 for a sequence that is not a sum of the task's operands."""
         import torch
 
         read = list(map(self._read, tokens.tolist()))
@@ -149,7 +149,7 @@ class AdditionTask(SplitTask):
         return targets
 
     def _read(self, tokens: list[int]) -> tuple[int, int] | None:
-        """The operands of a sequence; None for one that is no sum of the task's."""
+        """Return the operands of a sequence; `None` if it is not a sum of the task."""
         if self.in_numbers:
             a, plus, b, equals = tokens
             is_sum = (plus, equals) == (self._equals - 1, self._equals)
@@ -161,19 +161,19 @@ class AdditionTask(SplitTask):
         return (a, b) if is_sum and max(a, b) <= self.largest else None
 
     def sums(self, split: Split) -> Int[np.ndarray, "pair 2"]:
-        """The operands (a, b) of every sum of a split, ascending.
+        """Return the operands (a, b) of every sum of a split, ascending.
 
         Args:
-            split: `train`, `id` or for a square `ood`.
+            split: the name of the split: `train`, `id` or for a square `ood`.
 
         Raises:
-            ValueError: an unknown split.
+            ValueError: If the split is unknown.
         """
         return self.examples(split)
 
     @property
     def d_vocab(self) -> int:
-        """Smallest vocabulary: numbers (or digits), `+`, `=`, and the end mark of digits."""
+        """The smallest vocabulary size: numbers (or digits), `+`, `=`, and the end mark of digits."""
         return self._equals + 1 if self.in_numbers else 13
 
     @property
@@ -183,27 +183,27 @@ class AdditionTask(SplitTask):
 
     @property
     def _equals(self) -> int:
-        """The token `=` where numbers are tokens; `+` comes right before it, after the largest answer."""
+        """The token `=` if numbers are tokens; `+` comes right before it, after the largest answer."""
         return 2 * self.largest + 2
 
     def answers(self, sums: Int[np.ndarray, "pair 2"]) -> Int[np.ndarray, " pair"]:
-        """What a + b is."""
+        """Compute a + b for each pair."""
         return sums.sum(axis=1, dtype=np.int64)
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest sum: `a + b =`, and the answer without its end mark."""
+        """The tokens that a model reads of the longest sum: `a + b =`, and the answer without end mark."""
         if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
 
     def sequences(self, sums: Int[np.ndarray, "pair 2"]) -> TokenBatch:
-        """Sums as sequences.
+        """Make sums into sequences.
 
         Returns:
-            `number`: tokens [pair, 4] and targets [pair]; else tokens [pair, seq_len], shorter
-            sums padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits
-            and one end mark.
+            For `number`, tokens [pair, 4] and targets [pair]. Else tokens [pair, seq_len], with shorter sums
+            padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits and
+            one end mark.
         """
         import torch
 
@@ -223,7 +223,7 @@ class AdditionTask(SplitTask):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
 
     def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
-        """Sums as a person writes them, digits in the order of the sequence."""
+        """Write sums as a person writes them, with digits in the order of the sequence."""
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
         pairs = zip(sums.tolist(), self.answers(sums).tolist(), strict=True)
         return [f"{a}+{b}={str(total)[order]}" for (a, b), total in pairs]
@@ -235,11 +235,11 @@ class AdditionTask(SplitTask):
 
     @property
     def table_size(self) -> int:
-        """Number of operands in all sums."""
+        """The number of operands in all sums."""
         return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """`n` sequences: the training sums in random order, repeated if `n` is larger."""
+        """Return `n` sequences: the training sums in random order, repeated if `n` is larger."""
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
@@ -254,7 +254,7 @@ class AdditionTask(SplitTask):
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
     ) -> tuple[FigureSpec, ...]:
-        """Every sum as a point of a plane, and accuracy against the distance to the border of the square."""
+        """Draw every sum as a point of a plane, and accuracy against the distance to the border."""
         plane = np.zeros((self.largest + 1, self.largest + 1))
         for name, sums in self.splits.items():
             plane[tuple(sums.T)] = whole[name]
@@ -263,8 +263,8 @@ class AdditionTask(SplitTask):
         where = "The frame holds the sums that are never trained. " if square else ""
         hole = pair_plane(
             plane,
-            title="Sums answered right",
-            caption=f"Every pair of operands: filled where the whole answer is right. {where}A model that "
+            title="Sums answered correctly",
+            caption=f"Every pair of operands: filled if the whole answer is correct. {where}A model that "
             "adds by rule has no hole.",
             frame=(low, low, high, high) if square else None,
         )
@@ -272,7 +272,7 @@ class AdditionTask(SplitTask):
 
     @property
     def held_out(self) -> str:
-        """What is left out of training, in words."""
+        """The sums that training never shows, in words."""
         n_id = len(self.splits["id"])
         if self.split == "random":
             return f"{n_id:,} sums at random, by seed {self.split_seed}"
@@ -284,7 +284,7 @@ class AdditionTask(SplitTask):
         return f"both operands in {self.square_min}..{self.square_max}"
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words the trained and the held-out sums."""
         n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
         example = self.in_words(self.splits["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}

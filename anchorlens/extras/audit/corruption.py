@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 SHARE = 0.05
-"""Share of the mappings that get a wrong target, to measure whether an audit finds these."""
+"""The fraction of the mappings that get a wrong target, to measure whether an audit finds them."""
 LEAST, MOST = 20, 200
-"""Fewest mappings that get one where there are enough, and most."""
+"""The smallest number of mappings that get a wrong target in a large enough dataset, and the largest."""
 MOST_SHARE = 0.2
-"""Largest share of the mappings of a small dataset that gets one."""
+"""The largest fraction of a small dataset's mappings that get a wrong target."""
 
 
 def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
-    """The task with a share of its mappings trained on wrong targets, which an audit should find.
+    """Return the task with a fraction of its mappings trained on wrong targets, which an audit should find.
 
     Args:
-        task: any task; its own overrides are kept.
-        share: share of the mappings that obey the composition rule, 0..1; these mappings are drawn at random.
-        seed: seed for the mappings and their targets.
+        task: any task; its overrides are kept.
+        share: the fraction of the mappings that obey the composition rule, 0..1, to draw at random.
+        seed: the seed for the mappings and their targets.
 
     Returns:
         A task with overrides: the target of a drawn mapping is uniform over all other number tokens.
 
     Raises:
-        ValueError: a share outside 0..1, or a task with a single number token.
+        ValueError: If the share is outside 0..1, or the task has a single number token.
 
     >>> from anchorlens.extras.audit import mappings_of
     >>> mappings_of(corrupted(AnchorTask(), 0.05))
@@ -43,7 +43,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     """
     check_number("share", share, minimum=0, maximum=1)
     if len(task.keys) < 2:
-        raise ValueError("task must have two number tokens or more, got one; widen key_min..key_max")
+        raise ValueError("task must have at least two number tokens, got one. Widen key_min..key_max")
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
@@ -61,14 +61,14 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
 
 
 def planted(mappings: Mappings, seed: int) -> Mappings | None:
-    """The mappings, some of them with a wrong target: as many as `SHARE`, and more of a small dataset.
+    """Plant wrong targets in a fraction `SHARE` of the mappings, and in a larger fraction of a small dataset.
 
     Args:
-        mappings: of any dataset.
-        seed: seed for the mappings, drawn uniformly, and for their targets, drawn from those of the others.
+        mappings: the mappings of any dataset.
+        seed: the seed for the mappings, drawn uniformly, and their targets, drawn from the other mappings.
 
     Returns:
-        The mappings with `planted`; None where there are fewer than 5, or a single target.
+        The mappings with `planted`; `None` if there are fewer than 5 mappings, or a single target.
 
     >>> few = planted(mappings_of(AnchorTask()), seed=0)
     >>> int((few.planted >= 0).sum())

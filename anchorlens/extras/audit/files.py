@@ -24,11 +24,11 @@ MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000
 MOST_MAPPINGS = 500_000
 MOST_ROWS = 2_000_000
-"""Largest number of rows of a file, repeated rows included."""
+"""The largest number of rows of a file, including repeated rows."""
 MOST_QUESTIONS = 2_000_000
-"""Largest number of possible chains of a file's anchors times its keys."""
+"""The largest product of the number of chains of a file and its number of keys."""
 N_POSITIONS = 7
-"""Number of positions of the key in a sequence, as in the papers."""
+"""The number of positions of the key in a sequence, as in the papers."""
 
 _ANCHOR = re.compile(r"a[1-9][0-9]*")
 _MOST_COLUMNS = 20
@@ -38,25 +38,25 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     """Read a dataset: a `.csv` of mappings (`read_csv`), or a `.toml` whose table `task` is an AnchorTask.
 
     Raises:
-        ValueError: another suffix, a file that is no dataset, or a TOML with more than the table `task`.
-        OSError: it cannot be read.
+        ValueError: If the suffix is another one, the file is not a dataset, or a TOML has other tables too.
+        OSError: If the file cannot be read.
     """
     path = Path(path)
     if path.suffix.lower() == ".csv":
         return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
-            f"a dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
+            f"the dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
         )
     try:
         content = read_toml(_content(path, MOST_TOML_BYTES))
     except ValueError as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from None
+        raise ValueError(f"{path}: the file must be TOML, got invalid TOML: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
-        got = f"{safe_repr(others[0])} too" if others else "no table of that name"
+        got = f"also {safe_repr(others[0])}" if others else "no table of that name"
         raise ValueError(
-            f"{path}: must have only the table [task], got {got}. The audit has a model of its own"
+            f"{path}: the file must have only the table [task], got {got}. The audit chooses the model"
         )
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
@@ -67,21 +67,21 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping: the anchors in order, applied to the key, give the target (which may also be named
-    `label`, `answer` or `y`). All values are integers used as labels only: they may be negative or large, and
-    an anchor may have the number of a key. `violates` (0 or 1) is the known truth; it is used for scoring,
-    and the model never sees it. Columns may be in any order, between commas, semicolons or tabs; repeated
-    rows count once. A chain need not have every key: mappings that are not in the file are neither trained
-    nor evaluated.
+    Every row is a mapping: the anchors in order, applied to the key, give the target (its column may also be
+    named `label`, `answer` or `y`). All values are integers used as labels only: they may be negative or
+    large, and an anchor and a key may share a number. `violates` (0 or 1) is the known truth; it is used for
+    scoring, and the model never sees it. Columns may be in any order, separated by commas, semicolons or
+    tabs. Repeated rows count once. A chain need not have every key: mappings that are not in the file are
+    neither trained nor evaluated.
 
     The mappings are presented as the papers' sequences: the key at one of 7 positions, its anchors next, and
-    keys as noise elsewhere. Not supported are chains of different lengths in one file, sequences of another
-    shape, and mappings that occur more often than others.
+    random keys elsewhere. Does not support chains of different lengths in one file, sequences of another
+    shape, or mappings that occur more often than others.
 
     Raises:
-        ValueError: no such table (one line with the file, the line in it, and the cause), or one that is
-            too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
-        OSError: it cannot be read.
+        ValueError: If the file is not such a table (one line with the file, the line in it, and the cause),
+            or is too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
+        OSError: If the file cannot be read.
     """
     path = Path(path)
     data = _content(path, MOST_BYTES)
@@ -89,7 +89,9 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
         file = CsvFile(data)
         names = _columns(f"line {file.first_line}", file.names)
         if file.n_lines > MOST_ROWS:
-            raise ValueError(f"must hold at most {MOST_ROWS:,} rows; audit a part of them")
+            raise ValueError(
+                f"the file must have at most {MOST_ROWS:,} rows, got {file.n_lines:,}. Audit fewer"
+            )
         rows = file.rows()
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -108,11 +110,14 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
             chain = " ".join(map(str, question[row, :-1]))
             here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
             raise ValueError(
-                f"{path}: {name} of key {question[row, -1]} with the anchors {chain} is {here}, and {there}; "
-                "a question must have one answer: keep one of them"
+                f"{path}: {name} must be one value for the key {question[row, -1]} with the anchors {chain}, "
+                f"got {here} and {there}. Keep one of the rows"
             )
     if len(first) > MOST_MAPPINGS:
-        raise ValueError(f"{path}: must hold at most {MOST_MAPPINGS:,} mappings; audit a part of them")
+        raise ValueError(
+            f"{path}: the file must have at most {MOST_MAPPINGS:,} mappings, got {len(first):,}. Audit a "
+            "part of the mappings"
+        )
     chains, keys = question[first, :-1], question[first, -1]
     violates = column["violates"][first] == 1 if "violates" in column else None
     return _as_sequences(path, chains, keys, column["target"][first], violates)
@@ -122,16 +127,18 @@ def _content(path: Path, most: int) -> bytes:
     try:
         content = read_bytes(path, most)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}; audit a part of it") from None
+        raise ValueError(f"{path}: {error}. Audit a part of the file") from None
     if kind := kind_of(content[:START]):
-        raise ValueError(f"{path}: must be a {path.suffix.lower()} file, got {kind}")
+        raise ValueError(f"{path}: the file must be a {path.suffix.lower()} file, got {kind}")
     return content
 
 
 def _columns(where: str, given: Sequence[str]) -> list[str]:
-    """The names of the columns, checked; a column of answers is `target`, whatever it is called."""
+    """Check the names of the columns and return them, with the column of answers named `target`."""
     if len(given) > _MOST_COLUMNS:
-        raise ValueError(f"{where}: must have at most {_MOST_COLUMNS} columns, got {len(given):,}")
+        raise ValueError(
+            f"{where}: the header must have at most {_MOST_COLUMNS} columns, got {len(given):,}. Omit some"
+        )
     answers = [name for name in given if name in TARGETS]
     columns = ["target" if [name] == answers else name for name in given]
     anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
@@ -139,23 +146,26 @@ def _columns(where: str, given: Sequence[str]) -> list[str]:
     if missing := [name for name in expected if name not in columns]:
         raise ValueError(
             f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, "
-            f"got no {missing[0]!r}; is the first line a header?"
+            f"got no column {missing[0]!r}. Add it, or a header if the first line is not one"
         )
     for name in columns:
         if name not in expected and name != "violates":
             hint = suggestion(name[:40], [*expected, "violates"])
-            raise ValueError(f"{where}: the column {name[:40]!r} is unknown; {hint}, or leave it out")
+            raise ValueError(
+                f"{where}: the columns must be key, a1, a2 (a3, ..), target and violates, got "
+                f"{name[:40]!r}; {hint}, or omit the column"
+            )
     return columns
 
 
 def _as_sequences(
     path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
 ) -> Mappings:
-    """Number anchors, keys and targets as tokens, in this order; a target that is also a key has its token.
+    """Assign tokens to anchors, keys and targets in this order; a target equal to a key has the same token.
 
     The functions of the anchors are unknown, so every chain of the file is an override of the task, and the
-    anchors' shifts of 0 have no meaning. Chains that are not in the file are unseen. Keys that a chain lacks
-    have a placeholder in its table, which no trial uses.
+    anchors' shifts of 0 have no meaning. Chains that are not in the file are unseen. A chain's table has a
+    placeholder for each key that the chain lacks; no trial uses the placeholder.
     """
     k = chains.shape[1]
     anchors, chain_tokens = np.unique(chains, return_inverse=True)

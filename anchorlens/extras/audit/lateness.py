@@ -1,4 +1,4 @@
-"""How late each mapping is fit, which are outliers, and how they compare with the truth; on arrays only."""
+"""The lateness of each mapping, the outliers, and their agreement with the truth, from arrays alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
 FIT = 0.5
-"""Probability of the trained target from which a mapping counts as answered right."""
+"""The probability of the trained target from which a mapping counts as correct."""
 NEVER = math.inf
 """The fit step of a mapping that is not fit at the end: unknown, and later than every step (censored)."""
 FENCE = 3.0
-"""A fit step more than this many interquartile ranges above the third quartile is an outlier (Tukey's outer
-fence)."""
+"""The number of interquartile ranges above the third quartile from which a fit step is an outlier (Tukey's
+outer fence)."""
 
 
 def fit_steps(
@@ -29,15 +29,15 @@ def fit_steps(
     evaluation_steps: Sequence[int],
     threshold: float = FIT,
 ) -> Float[np.ndarray, "*run mapping"]:
-    """The first evaluation from which each mapping is answered right at every evaluation to the end.
+    """Return the first evaluation from which each mapping is correct at every evaluation to the end.
 
     Args:
-        right: probability of the right answer, 0..1; NaN counts as wrong.
-        evaluation_steps: steps, ascending.
-        threshold: probability from which a mapping counts as answered right, 0..1.
+        right: the probability of the correct answer, 0..1; NaN counts as wrong.
+        evaluation_steps: the steps of the evaluations, ascending.
+        threshold: the probability from which a mapping counts as correct, 0..1.
 
     Returns:
-        Steps; infinite (`NEVER`) where the last answer is wrong, whatever was before.
+        The fit steps; infinite (`NEVER`) if the last answer is wrong.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -50,7 +50,7 @@ def fit_steps(
 
 
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Rank of each value, scaled to 0 (smallest) .. 1 (largest); equal values share their mean rank.
+    """Return the rank of each value, scaled to 0 (smallest) .. 1 (largest); ties share a mean rank.
 
     >>> ranks(np.array([20.0, 10.0, NEVER, 20.0, NEVER])).tolist()
     [0.375, 0.0, 0.875, 0.375, 0.875]
@@ -61,24 +61,24 @@ def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"
 
 
 def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Each mapping's rank by fit step, mean over the runs, 0..1; 1 = the last of all in every run."""
+    """Compute each mapping's mean rank by fit step over the runs, 0..1; 1 = the last in every run."""
     return np.mean(list(map(ranks, steps)), axis=0)
 
 
 def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
-    """The step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
+    """Compute the step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
 
-    It is Q3 + 3 (Q3 - Q1). A mapping that is fit later, or never, took longer than the spread of the bulk
-    explains; if all are fit at the same time, none is later. The fence needs no truth, and is valid as long
-    as fewer than a quarter of the mappings are late. A fit is only known to lie between two evaluations, so
-    Q1 is taken as at most the evaluation before Q3.
+    The fence is Q3 + 3 (Q3 - Q1). A mapping that is fit later, or never, took longer than the spread of the
+    bulk explains; if all are fit at the same time, none is later. The fence needs no truth, and is valid as
+    long as fewer than a quarter of the mappings are late. A fit is only known to lie between two evaluations,
+    so Q1 is at most the evaluation before Q3.
 
     Args:
-        steps: fit steps of one run; infinite where never fit.
+        steps: the fit steps of one run; infinite for a mapping that is never fit.
         evaluation_steps: the steps of its evaluations, ascending.
 
     Returns:
-        A step; None where about a quarter of the mappings or more are never fit, since then the third
+        The step; `None` if about a quarter of the mappings or more are never fit, since then the third
         quartile is infinite and the model has not fit its data.
 
     Source: J. W. Tukey, Exploratory Data Analysis (1977), outer fences.
@@ -93,7 +93,7 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 def stand_out(
     steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None], last: int
 ) -> Bool[np.ndarray, " mapping"]:
-    """Whether a mapping is fit after the fence in more than half of the runs that have a fence.
+    """Return whether each mapping is fit after the fence in more than half of the runs that have a fence.
 
     A fence beyond the last step flags nothing, since unfit mappings could still be fit before it.
     """
@@ -108,20 +108,20 @@ class Score(Record):
     """How a ranking and its flags compare with the known violations of the rule."""
 
     n: int
-    """Number of mappings (or groups) ranked."""
+    """The number of mappings (or groups) ranked."""
     n_violating: int
-    """Number of mappings (or groups) that violate the rule."""
+    """The number of mappings (or groups) that violate the rule."""
     auc: float | None
-    """Area under the ROC curve, 0..1: the probability that a violating mapping is later than an obeying one;
-    ties count one half, chance is .5. None where all or none violate."""
+    """The area under the ROC curve, 0..1: the probability that a violating mapping is later than an obeying
+    one. Ties count one half, and chance is 0.5. `None` if all or no mappings violate the rule."""
     auc_error: float | None
-    """Its standard error (Hanley and McNeil), treating mappings as independent; 0 at an AUC of 1."""
+    """The standard error of the AUC (Hanley and McNeil) for independent mappings; 0 at an AUC of 1."""
     n_flagged: int
-    """Number of mappings (or groups) flagged."""
+    """The number of mappings (or groups) flagged."""
     precision: float | None
-    """Share of the flagged ones that violate, 0..1; None where nothing is flagged."""
+    """The fraction of the flagged mappings that violate the rule, 0..1; `None` if none is flagged."""
     recall: float | None
-    """Share of the violating ones that are flagged, 0..1; None where none violates."""
+    """The fraction of the violating mappings that are flagged, 0..1; `None` if none violates the rule."""
 
 
 def score(

@@ -1,4 +1,4 @@
-"""The mappings of a dataset: its distinct questions, and how they are presented as sequences."""
+"""The mappings of a dataset: its distinct inputs, and their presentation as sequences."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
 MOST_CELLS = 5_000_000
-"""Largest number of trained (chain, key, position) of an audited task, so that they fit in memory."""
+"""The largest number of trained (chain, key, position) of an audited task, so that they fit in memory."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Mappings:
-    """The mappings of a dataset, (chain of anchors, key) -> target, whatever the position and the noise.
+    """The mappings of a dataset, (chain of anchors, key) -> target, for every position and any noise.
 
-    `mappings_of` makes them from an AnchorTask, `read_csv` from a file.
+    `mappings_of` makes the mappings from an AnchorTask, and `read_csv` reads them from a file.
     """
 
     name: str
-    """Name of the dataset: a file's name, or `task`."""
+    """The name of the dataset: a file's name, or `task`."""
     chains: Int[np.ndarray, "mapping k"]
-    """Anchors in order, in the dataset's numbers."""
+    """The anchors in order, as the dataset numbers them."""
     keys: Int[np.ndarray, " mapping"]
-    """Keys, in the dataset's numbers."""
+    """The keys, as the dataset numbers them."""
     targets: Int[np.ndarray, " mapping"]
-    """Trained targets, in the dataset's numbers."""
+    """The trained targets, as the dataset numbers them."""
     violates: Bool[np.ndarray, " mapping"] | None
-    """Whether a mapping violates the composition rule: the truth, used for scoring only; None where
+    """Whether each mapping violates the composition rule: the truth, used for scoring only. `None` if
     unknown."""
     task: AnchorTask
     """The task that presents the mappings as sequences; its tokens may differ from the dataset's numbers."""
     trials: Trials
     """Every trained (chain, key, position) in the tokens of `task`, sorted by mapping."""
     first_trial: Int[np.ndarray, " mapping"]
-    """Index of the first trial of each mapping in `trials`."""
+    """The index of the first trial of each mapping in `trials`."""
     file: Path | None = None
-    """The file from which they were read."""
+    """The file from which the mappings were read."""
     planted: Int[np.ndarray, " mapping"] | None = None
-    """Token that is trained in place of a mapping's target, -1 for the target itself; None: no mapping has
-    one."""
+    """The token that is trained instead of each mapping's target, -1 for the target itself. `None` if no
+    target is replaced."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -63,19 +63,19 @@ class Mappings:
 
     @property
     def group_of(self) -> Int[np.ndarray, " mapping"]:
-        """Index of each mapping's group in `groups`."""
+        """The index of each mapping's group in `groups`."""
         return self._grouping[1]
 
     @cached_property
     def rows_of(self) -> list[Int[np.ndarray, " row"]]:
-        """Indices of the mappings of each group, ascending."""
+        """The indices of the mappings of each group, ascending."""
         order = np.argsort(self.group_of, kind="stable")
         ends = np.searchsorted(self.group_of[order], np.arange(1, len(self.groups)))
         return np.split(order, ends)
 
     @cached_property
     def group_violates(self) -> Bool[np.ndarray, " group"] | None:
-        """Whether more than half of a group's mappings violate the rule; None where that is unknown."""
+        """Whether more than half of each group's mappings violate the rule; `None` if that is unknown."""
         if self.violates is None:
             return None
         n_groups = len(self.groups)
@@ -84,9 +84,9 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """Index of the mapping with the same key and the anchors in reverse order; -1 where there is none.
+        """The index of each mapping's reversed mapping (same key, anchors in reverse order); or -1.
 
-        A chain that reads the same in both orders has none.
+        A chain that is the same in both orders has no reversed mapping.
         """
         both = (np.column_stack([chains, self.keys]) for chains in (self.chains, self.chains[:, ::-1]))
         own, mirrored = np.split(distinct_rows(np.concatenate(list(both)))[1], 2)
@@ -99,7 +99,7 @@ class Mappings:
         return self._put(rng.integers(0, len(self.trials), n), rng)
 
     def questions(self, n_draws: int, rng: np.random.Generator) -> AnchorBatch:
-        """Every mapping `n_draws` times at a trained position with fresh noise: [draw * mapping] rows."""
+        """Draw every mapping `n_draws` times at trained positions with fresh noise: [draw * mapping] rows."""
         ends = np.append(self.first_trial[1:], len(self.trials))
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
@@ -114,7 +114,7 @@ class Mappings:
 
     @cached_property
     def _grouping(self) -> tuple[np.ndarray, np.ndarray]:
-        """Index of the first mapping of each group, groups ascending, and the group of each mapping."""
+        """The index of the first mapping of each group, groups ascending, and the group of each mapping."""
         return distinct_rows(self.chains)
 
     def __repr__(self) -> str:
@@ -123,24 +123,24 @@ class Mappings:
 
 
 def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
-    """The mappings that a task trains; those changed by an override or exception violate its rule.
+    """Return the mappings that a task trains; overrides and exceptions violate its rule.
 
     Args:
-        task: its seen pairs with every key that has a trained position. Where an override (the task's own, or
-            the regime's) or an exception trains another target than the composition f(x; a1, ..), that
-            mapping violates.
-        name: name of the dataset.
+        task: the task; its trained pairs with every key that has a trained position are used. A mapping
+            violates the rule if an override (of the task or the regime) or an exception trains another target
+            than the composition f(x; a1, ..).
+        name: the name of the dataset.
 
     Raises:
-        ValueError: more than 5,000,000 trained (chain, key, position).
+        ValueError: If the task has more than 5,000,000 trained (chain, key, position).
 
     >>> mappings_of(AnchorTask(complexity=1))
     Mappings(task: 1,280 mappings in 16 groups; 160 violate the rule)
     """
     if (n_trials := task.n_trials("train")) > MOST_CELLS:
         raise ValueError(
-            f"the task trains {n_trials:,} (chain, key, position), more than an audit's {MOST_CELLS:,}; "
-            "narrow its key range or its sequence"
+            f"the task must train at most {MOST_CELLS:,} (chain, key, position), got {n_trials:,}. Narrow "
+            "its key range or shorten its sequence"
         )
     trials = task.trials("train")
     first, _ = distinct_rows(np.column_stack([trials.pairs, trials.keys]))  # pair-major, key by key

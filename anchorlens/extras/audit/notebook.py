@@ -1,4 +1,4 @@
-"""An audit as a notebook shows it."""
+"""An audit in a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_MAPPINGS = 8
 
 @html.register
 def audit_html(audit: Audit) -> str:
-    """The outliers, how they compare with the truth, and the latest mappings, without a script."""
+    """Render the outliers, their agreement with the truth, and the latest mappings, without a script."""
     return view(
         TEMPLATE,
         overview=overview(audit),

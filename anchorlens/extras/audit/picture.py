@@ -1,4 +1,4 @@
-"""The figure of an audit: when mappings are fit, and how late each group is."""
+"""The figure of an audit: the steps at which mappings are fit, and the lateness of each group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anchorlens.show.figures import BLUE, ORANGE, styled
 from anchorlens.show.figures.picture import plotly_text
 
 MOST_GROUPS = 24
-"""Largest number of groups drawn; the latest groups are drawn."""
+"""The largest number of groups drawn; the latest groups are drawn."""
 
 
 @views.figure.register(Audit)
 def audit_figure(audit: Audit) -> go.Figure:
-    """The share of mappings that are fit against the step, a line for each model; lateness by group.
+    """Draw the fraction of fit mappings against the step, a line for each model, and lateness by group.
 
-    Mappings that violate the rule (where that is unknown, flagged mappings) are vermilion.
+    Mappings that violate the rule are vermilion; if the truth is unknown, flagged mappings are vermilion.
     """
     data = audit.mappings
     odd, names = audit.flagged, ("not flagged", "flagged")
@@ -37,7 +37,7 @@ def audit_figure(audit: Audit) -> go.Figure:
 
 
 def _draw_fits(figure: go.Figure, audit: Audit, odd: np.ndarray, names: tuple[str, str]) -> None:
-    """Draw the share of mappings that are fit against the step on the left; each model's fence is dotted."""
+    """Draw the fraction of fit mappings against the step on the left, with each model's fence dotted."""
     across = [0, *audit.evaluation_steps]
     for is_odd, colour in ((False, BLUE), (True, ORANGE)):
         rows = np.flatnonzero(odd == is_odd)
@@ -53,7 +53,7 @@ def _draw_fits(figure: go.Figure, audit: Audit, odd: np.ndarray, names: tuple[st
             line = {"color": "black", "dash": "dot", "width": 1.2}
             figure.add_shape(type="line", x0=limit, x1=limit, y0=0, y1=1, line=line, row=1, col=1)
     figure.update_xaxes(title="step (dotted: fence)", range=[0, across[-1]], row=1, col=1)
-    figure.update_yaxes(title="share of mappings fit", range=[-0.02, 1.02], row=1, col=1)
+    figure.update_yaxes(title="fraction of mappings fit", range=[-0.02, 1.02], row=1, col=1)
 
 
 def _draw_groups(figure: go.Figure, audit: Audit, odd: np.ndarray) -> None:

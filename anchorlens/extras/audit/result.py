@@ -1,4 +1,4 @@
-"""The result of an audit: how late every mapping is fit, which are outliers, and the score."""
+"""The result of an audit: the lateness of every mapping, the outliers, and the score."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 FEW = 0.2
-"""If at least this share of the mappings is never fit by some model, the steps were too few."""
+"""The fraction of mappings never fit by some model from which the steps were too few."""
 POWER = 0.75
-"""Least AUC of planted wrong mappings at which an audit tells anything."""
+"""The least AUC of planted wrong mappings at which an audit is informative."""
 SCHEMA_VERSION = 1
-"""Version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
+"""The version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class ControlModel:
-    """One more model, trained on the same dataset with wrong targets planted in it."""
+    """An additional model, trained on the same dataset with planted wrong targets."""
 
     wrong: Bool[np.ndarray, " mapping"]
-    """Which mappings got a wrong target in this model alone."""
+    """Whether each mapping got a wrong target in this model alone."""
     right: Float[np.ndarray, "evaluation mapping"]
-    """Probability of the target that this model was trained on, 0..1, mean over the draws."""
+    """The probability of the target that this model was trained on, 0..1, mean over the draws."""
 
     def __repr__(self) -> str:
         return f"ControlModel({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
@@ -51,67 +51,67 @@ class ControlModel:
 @documented
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How late models with a small initialisation fit every mapping of a dataset.
+    """The steps at which models with a small initialisation fit every mapping of a dataset.
 
-    Lateness and flags are computed from `right` and `evaluation_steps`, without the truth; `score` and
-    `group_score` compare them with the truth where it is known.
+    Lateness and flags are computed from `right` and `evaluation_steps`, without the truth. If the truth is
+    known, `score` and `group_score` compare them with it.
     """
 
     mappings: Mappings
     """The mappings of the dataset."""
     right: Float[np.ndarray, "seed evaluation mapping"]
-    """Probability of the trained target, 0..1, mean over the draws; the raw measurement."""
+    """The probability of the trained target, 0..1, mean over the draws; the raw measurement."""
     evaluation_steps: tuple[int, ...]
-    """Steps at which all mappings were evaluated, ascending."""
+    """The steps at which all mappings were evaluated, ascending."""
     seeds: tuple[int, ...]
     """The seed of each model."""
     n_draws: int
-    """Number of sequences of each mapping at every evaluation, at trained positions with fresh noise."""
+    """The number of sequences of each mapping at every evaluation, at trained positions with fresh noise."""
     model_config: ModelConfig
-    """Shape and initialisation of the models."""
+    """The shape and initialisation of the models."""
     train_config: TrainConfig
     """The recipe, with the seed of the first model."""
     fit: float = FIT
-    """Probability of the trained target from which a mapping counts as fit, 0..1."""
+    """The probability of the trained target from which a mapping counts as fit, 0..1."""
     planted: ControlModel | None = None
-    """The model that measures what the audit can find; None for a dataset too small to plant anything."""
+    """The model that measures what the audit can find; `None` if the dataset is too small for planting."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The first evaluation from which a mapping is answered right until the end; infinite if none.
+        """The first evaluation from which each mapping is correct until the end; else infinite.
 
-        Infinite means censored: the time to fit the mapping is unknown, and longer than the run.
+        An infinite value is censored: the time to fit the mapping is unknown, and longer than the run.
         """
         return fit_steps(self.right, self.evaluation_steps, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
-        """Number of models that had not fit a mapping at their end (censored)."""
+        """The number of models that had not fit a mapping at their end (censored)."""
         return (~np.isfinite(self.fit_steps)).sum(axis=0)
 
     @cached_property
     def lateness(self) -> Float[np.ndarray, " mapping"]:
-        """Rank by fit step, mean over the models, 0..1; 1 = the last of all. Mappings never fit rank last."""
+        """The rank by fit step, mean over the models, 0..1; 1 = the last. Mappings never fit rank last."""
         return lateness(self.fit_steps)
 
     @cached_property
     def tied(self) -> Int[np.ndarray, " mapping"]:
-        """Number of mappings of the same lateness, itself included; 1 = no tie."""
+        """The number of mappings of the same lateness, including the mapping itself; 1 = no tie."""
         _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
         return counts[place]
 
     @cached_property
     def end_loss(self) -> Float[np.ndarray, " mapping"]:
-        """Cross-entropy of the trained target at the last step, in nats, mean over the models.
+        """The cross-entropy of the trained target at the last step, in nats, mean over the models.
 
-        At most 87, from the smallest normal number of float32.
+        The largest value is 87, from the smallest normal number of float32.
         """
         smallest = float(np.finfo(np.float32).tiny)
         return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
 
     @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """For each model the step after which a fit is an outlier; None where it has not fit its data.
+        """The step of each model after which a fit is an outlier; `None` if the model has not fit its data.
 
         A fence beyond the last step flags nothing.
         """
@@ -119,25 +119,25 @@ class Audit:
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """Fences beyond the last step, of models that have not fit every mapping by then."""
+        """The fences beyond the last step, of models that have not fit every mapping by then."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
         return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
 
     @property
     def too_few_steps(self) -> bool:
-        """Whether a fifth of the mappings or more are never fit by some model, or a fence cannot be reached.
+        """Whether some model never fits a fifth of the mappings or more, or a fence cannot be reached.
 
-        Late mappings may then only be slow to learn, and the dataset needs more steps.
+        Late mappings may then only be slow to learn, and training needs more steps.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
     @cached_property
     def power(self) -> Score | None:
-        """How well one model ranks and flags the wrong mappings that were planted; None where none were.
+        """The agreement of one model's ranking and flags with its planted mappings; `None` without them.
 
-        It is a single model, so the ranking of several is a little better. Wrong mappings of the dataset
-        itself count as right here.
+        The ranking of several models is a little better than that of this single model. The score counts
+        wrong mappings of the dataset itself as correct.
         """
         if self.planted is None:
             return None
@@ -148,7 +148,7 @@ class Audit:
 
     @property
     def too_few_to_tell(self) -> bool:
-        """Whether planted wrong mappings are ranked at an AUC below .75, so that a silence means nothing."""
+        """Whether planted wrong mappings are ranked at an AUC below 0.75, so that no flags mean nothing."""
         return self.power is not None and self.power.auc is not None and self.power.auc < POWER
 
     @cached_property
@@ -158,17 +158,17 @@ class Audit:
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
-        """Whether a mapping's mirror, the anchors in reverse order with the same key, is flagged.
+        """Whether the reversed mapping (the same key, the anchors in reverse order) is flagged.
 
-        Models give both orders the same answer at first, so that one exception makes two mappings late: if
-        both are flagged, often only one of them violates.
+        Models give both orders the same answer at first, so one exception makes two mappings late. If both
+        are flagged, often only one of them violates the rule.
         """
         mirror = self.mappings.mirror
         return (mirror >= 0) & self.flagged[mirror]
 
     @cached_property
     def group_lateness(self) -> Float[np.ndarray, " group"]:
-        """Median lateness of the mappings of each group, 0..1."""
+        """The median lateness of the mappings of each group, 0..1."""
         return np.array([np.median(self.lateness[rows]) for rows in self.mappings.rows_of])
 
     @cached_property
@@ -178,19 +178,19 @@ class Audit:
 
     @cached_property
     def score(self) -> Score | None:
-        """Score of the mappings' ranking and flags against the truth; None where that is unknown."""
+        """The score of the mappings' ranking and flags against the truth; `None` if the truth is unknown."""
         violates = self.mappings.violates
         return None if violates is None else score(self.lateness, self.flagged, violates)
 
     @cached_property
     def group_score(self) -> Score | None:
-        """Score of the groups' ranking and flags; a group violates if more than half of its mappings do."""
+        """The score of the groups' ranking and flags; a group with mostly violations violates."""
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 
     @cached_property
     def auc_by_seed(self) -> tuple[float | None, ...]:
-        """AUC of the mappings for each model alone; None if the truth is unknown or all or none violate."""
+        """The AUC of the mappings for each model; `None` if the truth is unknown or all or none violate."""
         violates = self.mappings.violates
         if violates is None:
             return (None,) * len(self.seeds)
@@ -198,20 +198,20 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """Indices of the mappings, the latest first; ties are ordered by `end_loss`, the largest first."""
+        """The indices of the mappings, the latest first; ties by `end_loss`, the largest first."""
         return np.lexsort((-self.end_loss, -self.lateness))
 
     @property
     def group_order(self) -> Int[np.ndarray, " group"]:
-        """Indices of the groups, the latest first."""
+        """The indices of the groups, the latest first."""
         return np.argsort(-self.group_lateness, kind="stable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One record for each mapping, the latest first.
+        """Yield one record for each mapping, the latest first.
 
-        `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the number of mappings of that lateness, and
-        `end_loss`, by which ties are ordered; `fit_step <seed>` for each model (None where never fit);
-        `never_fit`, the number of models; `flagged`, `mirror_flagged`; `violates`, or None where unknown.
+        The fields are `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the number of mappings of that
+        lateness; `end_loss`, which orders ties; `fit_step <seed>` for each model (`None` if never fit);
+        `never_fit`, the number of models; `flagged`, `mirror_flagged`; and `violates`, or `None` if unknown.
         """
         data = self.mappings
         for row in self.order.tolist():
@@ -226,7 +226,7 @@ class Audit:
             yield {**record, "violates": None if data.violates is None else bool(data.violates[row])}
 
     def group_rows(self) -> Iterator[dict[str, Any]]:
-        """One record for each group, the latest first."""
+        """Yield one record for each group, the latest first."""
         data = self.mappings
         for group in self.group_order.tolist():
             here = data.rows_of[group]
@@ -243,7 +243,7 @@ class Audit:
             }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content without `right`; a step or a fence that does not exist is null."""
+        """Return JSON-ready content without `right`; a step or a fence that does not exist is null."""
         return {
             "schema_version": SCHEMA_VERSION,
             "dataset": {
@@ -274,11 +274,12 @@ class Audit:
         }
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV with a row for each mapping, the latest first (`rows`); None is an empty field.
+        """Write a CSV with a row for each mapping, the latest first (`rows`); `None` is an empty field.
 
         Raises:
-            ValueError: the path does not end in .csv, a missing folder, or the path is no ordinary file.
-            OSError: writing failed; an existing file is unchanged.
+            ValueError: If the path does not end in .csv, its folder is missing, or it is not an ordinary
+                file.
+            OSError: If writing fails; an existing file is then unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")
@@ -291,9 +292,9 @@ class Audit:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:
-        """The share of mappings that are fit against the step, a line for each model; lateness by group.
+        """Plot the fraction of fit mappings against the step, a line for each model, and lateness by group.
 
-        Mappings that violate the rule (where that is unknown, flagged mappings) are vermilion.
+        Mappings that violate the rule are vermilion; if the truth is unknown, flagged mappings are vermilion.
         """
         return figure(self)
 
@@ -302,8 +303,8 @@ class Audit:
     def __repr__(self) -> str:
         n, n_flagged = len(self.mappings), int(self.flagged.sum())
         if all(limit is None for limit in self.fences):
-            return f"Audit({self.mappings.name}: no answer, the models have not fit their data)"
-        words = f"{n_flagged:,} of {n:,} mappings stand out" if n_flagged else "nothing stands out"
+            return f"Audit({self.mappings.name}: no result, the models have not fit their data)"
+        words = f"{n_flagged:,} of {n:,} mappings are outliers" if n_flagged else "no outliers"
         words = f"too few mappings; {words}" if self.too_few_to_tell else words
         words = f"too few steps; {words}" if self.too_few_steps else words
         if self.score is not None and self.score.auc is not None:

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
 GAMMA = 0.8
-"""The initialization rate of an audit: small weights, with which a model learns compositions first."""
+"""The initialisation rate of an audit: small weights, with which a model learns compositions first."""
 STEPS = 1000
 MOST_MODELS = 1_000
 MOST_EVALUATIONS = 100_000
 MOST_DRAWS = 10_000
 MOST_ASKED = 10_000_000
-"""Largest number of draws times mappings, so that the sequences fit in memory."""
+"""The largest product of draws and mappings, so that the sequences fit in memory."""
 MOST_ANSWERS = 200_000_000
-"""Largest number of models times evaluations times mappings, so that the result fits in memory."""
+"""The largest product of models, evaluations and mappings, so that the result fits in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
-"""Files that are written to the folder."""
+"""The files that are written to the folder."""
 
 
 def audit(
@@ -67,39 +67,39 @@ def audit(
     than half of the models; that needs no truth, and in a dataset without exceptions it flags nothing.
 
     One more model is trained on the same data with wrong targets planted in some mappings (`Audit.power`).
-    Where it does not rank these later than the others, the dataset is too small to tell anything.
+    If this model does not rank these mappings later than the others, the dataset is too small for an audit.
 
     Args:
         dataset: a task (mappings that its overrides change violate its rule), mappings (`mappings_of`,
             `read_csv`), or a file for `open_dataset`.
-        model_config: shape and initialisation; the `quick` preset's with gamma .8, fitted to the task, if
-            left out.
-        train_config: the recipe; the `quick` preset's with 1,000 steps if left out. Its seed, checkpoints and
+        model_config: the shape and initialisation. Default: the `quick` preset with gamma 0.8, fitted to the
+            task.
+        train_config: the recipe. Default: the `quick` preset with 1,000 steps. Its seed, checkpoints and
             evaluations are not used.
         seeds: the seed of each model.
-        n_evaluations: number of evaluations, evenly spaced to the last step.
-        n_draws: number of sequences of each mapping at every evaluation.
-        fit: probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
-            chain whose mappings all break the rule is late at .2 rather than at .5: see docs/audit.md.
-        out: a folder (made if there is none) for `audit.json`, `mappings.csv` and `audit.html`.
-        workers: processes on the CPU; None for one per core.
-        progress: as for `train`.
+        n_evaluations: the number of evaluations, evenly spaced to the last step.
+        n_draws: the number of sequences of each mapping at every evaluation.
+        fit: the probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
+            chain whose mappings all break the rule is late at 0.2 rather than at 0.5: see docs/audit.md.
+        out: the folder for `audit.json`, `mappings.csv` and `audit.html`, made if it does not exist.
+        workers: the number of processes on the CPU. Default: one per core.
+        progress: the progress display, as for `train`.
 
     Returns:
-        Fit steps, ranks, flags and, where the truth is known, AUC with its standard error.
+        The fit steps, ranks, flags and, if the truth is known, the AUC with its standard error.
 
     Raises:
-        ValueError: an unusable dataset or option, a recipe that stops early, or a file to be written that is
-            no ordinary file or is the dataset.
-        TrainingDiverged: a loss became NaN or infinite.
-        OSError: a file cannot be read or written.
+        ValueError: If the dataset or an option is invalid, the recipe stops early, or a file to be written is
+            not an ordinary file or is the dataset.
+        TrainingDiverged: If a loss became NaN or infinite.
+        OSError: If a file cannot be read or written.
 
     Example:
         >>> from anchorlens import AnchorTask
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.8)
         >>> recipe = TrainConfig(steps=2, n_samples=512)
         >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
-        Audit(task: no answer, the models have not fit their data)
+        Audit(task: no result, the models have not fit their data)
 
     Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
     """
@@ -112,22 +112,23 @@ def audit(
     mappings = _as_mappings(dataset)
     if n_draws * len(mappings) > MOST_ASKED:
         raise ValueError(
-            f"{n_draws:,} draws of {len(mappings):,} mappings are more than {MOST_ASKED:,}; take fewer draws"
+            f"n_draws times mappings must be at most {MOST_ASKED:,}, got {n_draws:,} times "
+            f"{len(mappings):,}. Use fewer draws"
         )
     model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
     train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
         raise ValueError(
-            "stop_at_loss and early_stop_evaluations must be unset for an audit, which needs the whole run; "
-            "take fewer steps"
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, which needs the whole run. "
+            "Use fewer steps instead"
         )
     last = train_config.total_steps
     steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
     evaluation_steps = tuple(sorted(steps))
     if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"{len(seeds) + 1} models times {len(evaluation_steps)} evaluations times {len(mappings):,} "
-            f"mappings are {n_answers:,} answers, more than {MOST_ANSWERS:,}; take fewer evaluations"
+            f"models times evaluations times mappings must be at most {MOST_ANSWERS:,}, got {n_answers:,} "
+            f"({len(seeds) + 1} times {len(evaluation_steps)} times {len(mappings):,}). Use fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,16 +161,14 @@ def _as_mappings(dataset: Any) -> Mappings:
         return open_dataset(dataset)
     if getattr(dataset, "has_anchors", False):
         return mappings_of(dataset)
-    raise ValueError(f"dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
+    raise ValueError(f"the dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
     some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # it may be very long
     if not 0 < len(some) <= MOST_MODELS:
-        raise ValueError(
-            f"seeds must be a list of one seed or more, at most {MOST_MODELS:,}, got {safe_repr(seeds)}"
-        )
+        raise ValueError(f"seeds must be a list of 1 to {MOST_MODELS:,} seeds, got {safe_repr(seeds)}")
     for seed in some:
         check_number("a seed", seed, minimum=0, integer=True)
     if len(set(some)) < len(some):

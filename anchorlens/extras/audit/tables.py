@@ -13,13 +13,13 @@ from anchorlens.show.tables import Table
 from anchorlens.texts import safe_text
 
 MOST_GROUPS = 8
-"""Largest number of groups listed, the latest ones; --json and --out give all."""
+"""The largest number of groups listed, the latest groups first; --json and --out give all."""
 MOST_SUSPECTS = 20
-"""Largest number of flagged mappings described in words, the latest ones."""
+"""The largest number of flagged mappings described in words, the latest mappings first."""
 
 
 def overview(audit: Audit) -> str:
-    """One line with the audited data, the model, the steps and the seeds."""
+    """Return one line with the audited data, the model, the steps and the seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
@@ -30,11 +30,11 @@ def overview(audit: Audit) -> str:
 
 
 def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
-    """Scores if the truth is known, then the latest mappings and groups; no tables if nothing can be said.
+    """Yield scores if the truth is known, then the latest mappings and groups; nothing without a result.
 
     Args:
         audit: the audit to show.
-        top: largest number of mappings listed.
+        top: the largest number of mappings listed.
     """
     if audit.score is not None and audit.group_score is not None:
         yield _scores(audit.score, audit.group_score)
@@ -47,7 +47,7 @@ def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
 
 
 def summary(audit: Audit) -> str:
-    """What stands out, in sentences."""
+    """Summarise the outliers in sentences."""
     n_without = sum(limit is None for limit in audit.fences)
     if n_without == len(audit.fences):
         return "No result: the models have not fit three quarters of their data. Train for more steps."
@@ -79,7 +79,7 @@ def summary(audit: Audit) -> str:
 
 
 def _power_in_words(audit: Audit) -> str:
-    """How well the audit finds wrong mappings that were planted; empty where none were or it cannot tell."""
+    """Describe how well the audit finds planted wrong mappings; empty if unknown or too weak to tell."""
     if audit.power is None or audit.too_few_to_tell:
         return ""
     return f"Check of the audit: {_power(audit.power)}."
@@ -93,9 +93,9 @@ def _power(power: Score) -> str:
 
 
 def suspects(audit: Audit) -> list[str]:
-    """The flagged mappings in words, the latest `MOST_SUSPECTS` of them.
+    """Describe the flagged mappings in words, at most the latest `MOST_SUSPECTS`.
 
-    Each sentence has the question, the answer in the data, the fit step, and whether its mirror is also late.
+    Each sentence has the input, the target in the data, the fit step, and whether the reversed pair is late.
     """
     flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
     return [
@@ -115,7 +115,7 @@ def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
 
 
 def _too_few(audit: Audit) -> str:
-    """Why the steps are too few, and the number of steps to exceed."""
+    """Explain why the steps are too few, with the number of steps to exceed."""
     never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
@@ -131,18 +131,18 @@ def _too_few(audit: Audit) -> str:
 
 
 def fit_in_words(audit: Audit) -> str:
-    """The steps of the fences, how many mappings were never fit, and what the audit can find."""
+    """Describe the steps of the fences, the number of mappings never fit, and what the audit can find."""
     never = int((audit.never_fit > 0).sum())
     last = audit.evaluation_steps[-1]
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]
     late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (one threshold per model)"
-    text = f"Mappings fit later than {late} are outliers. " if fences else ""
+    text = f"Mappings that are fit later than {late} are outliers. " if fences else ""
     text += f"{never:,} were never fit by some model (censored)." if never else "All were fit."
     return " ".join(filter(None, (text, _power_in_words(audit))))
 
 
 def _scores(mappings: Score, groups: Score) -> Table:
-    """The scores of mappings and groups, a row each."""
+    """Tabulate the scores of mappings and groups, a row each."""
     rows = []
     for name, score in (("mappings", mappings), ("groups", groups)):
         auc = "-" if score.auc is None else f"{score.auc:.3f} ± {score.auc_error:.3f}"
@@ -153,7 +153,7 @@ def _scores(mappings: Score, groups: Score) -> Table:
 
 
 def _latest_mappings(audit: Audit, top: int) -> Table:
-    """The latest mappings, `top` of them."""
+    """Tabulate the latest `top` mappings."""
     truth = audit.mappings.violates is not None
     latest = list(itertools.islice(audit.rows(), top))
     rows = []
@@ -172,7 +172,7 @@ def _latest_mappings(audit: Audit, top: int) -> Table:
 
 
 def _latest_groups(audit: Audit) -> Table:
-    """The latest groups, `MOST_GROUPS` of them."""
+    """Tabulate the latest `MOST_GROUPS` groups."""
     truth, n_groups = audit.mappings.violates is not None, len(audit.mappings.groups)
     latest = list(itertools.islice(audit.group_rows(), MOST_GROUPS))
     rows = []
@@ -190,7 +190,7 @@ def _step(step: float | None) -> str:
 
 
 def _steps(row: Mapping[str, Any]) -> str:
-    """The fit steps of all models: one if they agree, median and range if there are more than four."""
+    """Format the fit steps of all models: one if they agree, median and range for more than four."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
     if len(set(steps)) == 1:
         return _step(steps[0])

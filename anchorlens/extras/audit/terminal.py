@@ -8,11 +8,11 @@ from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:
-    """Print the outliers, how they compare with the truth, and the latest mappings and groups.
+    """Print the outliers, their agreement with the truth, and the latest mappings and groups.
 
     Args:
         audit: the audit to print.
-        top: largest number of mappings listed, the latest ones.
+        top: the largest number of mappings listed, the latest mappings first.
     """
     console = Terminal()
     console.print(overview(audit))

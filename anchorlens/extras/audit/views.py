@@ -1,4 +1,4 @@
-"""What shows an audit, imported when the first one is shown."""
+"""The modules that show an audit, imported when the first audit is shown."""
 
 from anchorlens.extras.audit import notebook, picture
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 _BATCH = 1024
-"""Sequences in one forward pass."""
+"""The number of sequences in one forward pass."""
 
 
 def watch(
@@ -43,20 +43,20 @@ def watch(
     each has its own process.
 
     Args:
-        runs: model and recipe of each; the task is that of its mappings.
+        runs: the model and recipe of each run; the task comes from its mappings.
         data: the mappings that each run is trained and evaluated on, all of one dataset.
-        evaluation_steps: steps, ascending; training ends after the last.
-        n_draws: number of sequences of each mapping at every evaluation.
-        workers: processes on the CPU; None for one per core.
-        progress: as for `train`.
+        evaluation_steps: the steps of the evaluations, ascending; training ends after the last.
+        n_draws: the number of sequences of each mapping at every evaluation.
+        workers: the number of processes on the CPU. Default: one per core.
+        progress: the progress display, as for `train`.
 
     Returns:
-        Probability of the trained target, 0..1, mean over the draws.
+        The probability of the trained target, 0..1, mean over the draws.
 
     Raises:
-        ValueError: runs that cannot be trained here.
-        TrainingDiverged: a loss became NaN or infinite.
-        RuntimeError: a worker process was killed.
+        ValueError: If the runs cannot be trained here.
+        TrainingDiverged: If a loss became NaN or infinite.
+        RuntimeError: If a worker process was killed.
     """
     watched = functools.partial(_watch_stack, evaluation_steps=evaluation_steps, n_draws=n_draws)
     return np.stack(train_in_jobs(watched, check_runs(runs), data, workers=workers, progress=progress))
@@ -96,7 +96,7 @@ def _watch_stack(
 
 
 def _probabilities(stack: Stack, member: int, batch: AnchorBatch) -> Float[np.ndarray, " batch"]:
-    """The probability that a member assigns to the target of each sequence."""
+    """Compute the probability that a member assigns to the target of each sequence."""
     model = stack.model(member)
     probabilities = []
     with torch.inference_mode():

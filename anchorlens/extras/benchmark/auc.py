@@ -1,4 +1,4 @@
-"""Area under the ROC curve of one reading, with a bootstrap interval over tasks."""
+"""The area under the ROC curve of one reading, with a bootstrap interval over tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float
 
 N_DRAWS = 2_000
 LEAST_TASKS = 3
-"""No interval is computed if either side has models of fewer tasks."""
+"""The smallest number of tasks of either side for which an interval is computed."""
 _SEED = 2501
 
 
 class AucInterval(NamedTuple):
-    """An AUC, 0..1, and its 95% interval; None where it cannot be computed."""
+    """An AUC, 0..1, and its 95% interval; `None` if it cannot be computed."""
 
     auc: float | None
     low: float | None = None
@@ -25,20 +25,20 @@ class AucInterval(NamedTuple):
 def auc_with_interval(
     values: Float[np.ndarray, " model"], is_yes: Bool[np.ndarray, " model"], tasks: Sequence[str]
 ) -> AucInterval:
-    """The probability that a yes-model has a larger value than a no-model, ties counting half.
+    """Compute the probability that a yes-model has a larger value than a no-model; ties count half.
 
     The interval is a cluster bootstrap: tasks are drawn with replacement, each with all its models, since
-    models of one task are not independent. Draws without a model of either side are left out. The seed is
+    models of one task are not independent. Draws without a model of either side are omitted. The seed is
     fixed.
 
     Args:
-        values: values of the reading, finite.
-        is_yes: the models for which the answer is yes.
-        tasks: name of the task of each model.
+        values: the values of the reading, finite.
+        is_yes: whether the answer for each model is yes.
+        tasks: the name of the task of each model.
 
     Returns:
-        The AUC: .5 is chance, below .5 the yes-models have the smaller values. No AUC where a side is empty,
-        and no interval where a side has models of fewer than three tasks.
+        The AUC: 0.5 is chance; below 0.5 the yes-models have the smaller values. The AUC is `None` if a side
+        is empty, and the interval is `None` if a side has models of fewer than three tasks.
 
     >>> tasks = ["a", "b", "c", "a", "b", "c"]
     >>> auc_with_interval(np.array([0.1, 0.2, 0.3, 0.3, 0.8, 0.9]), np.arange(6) > 2, tasks).auc

@@ -50,7 +50,7 @@ def benchmark_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
     if name is not None and not is_file:
-        raise ValueError("--probe selects a probe of a Python file. Omit it, or give the file")
+        raise ValueError("--probe must name a probe of a Python file, got no file. Omit it, or give the file")
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
     from anchorlens.extras.benchmark.terminal import print_benchmark
@@ -61,13 +61,14 @@ def benchmark_command(
 
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
-    """The only probe of a file, or the one with that name."""
+    """Return the only probe of a file, or the probe with the given name."""
     from anchorlens.probes.from_file import own_readings
 
     probes = {probe.__name__: probe for probe in own_readings(path)}
     if name is None and len(probes) > 1:
         raise ValueError(
-            f"{safe_text(path)} holds {len(probes)} probes; choose one: --probe {' or '.join(probes)}"
+            f"--probe must name one of the {len(probes)} probes of {safe_text(path)}, got none. Choose one: "
+            f"--probe {' or '.join(probes)}"
         )
     if name is not None:
         check_choice("--probe", name, tuple(probes))

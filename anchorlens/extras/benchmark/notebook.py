@@ -1,4 +1,4 @@
-"""A benchmark as a notebook shows it."""
+"""A benchmark in a notebook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anchorlens.views import html
 TEMPLATE = Path(__file__).parent / "templates/benchmark.html"
 
 MOST_OTHERS = 8
-"""Largest number of our readings shown for comparison, those that tell most."""
+"""The largest number of our readings shown for comparison, those with the AUCs farthest from 0.5."""
 ALPHA = "weightwatcher_alpha"
-"""This reading is always shown for comparison."""
+"""The reading that is always shown for comparison."""
 
 
 @html.register
 def benchmark_html(result: Benchmark) -> str:
-    """The AUC of every reading together with the best of ours, without a script."""
+    """Render the AUC of every reading next to the best of our readings, without a script."""
     ours = reference()
     if ours is not None:
         best = sorted(ours.readings, key=lambda reading: -reading.telling)

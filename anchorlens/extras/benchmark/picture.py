@@ -15,12 +15,12 @@ from anchorlens.show.figures import BLUE, GREY, styled
 from anchorlens.show.figures.picture import plotly_text
 
 MOST_READINGS = 30
-"""Largest number of rows; the readings whose AUCs are furthest from .5 are drawn."""
+"""The largest number of rows; the readings whose AUCs are farthest from 0.5 are drawn."""
 
 
 @views.figure.register(Benchmark)
 def benchmark_figure(result: Benchmark) -> go.Figure:
-    """Readings of the benchmark in blue, ours (where they are known) in grey, with their intervals."""
+    """Draw readings of the benchmark in blue and ours (if known) in grey, with their intervals."""
     ours = reference()
     own = {reading.name for reading in result.readings}
     others = [] if ours is None else [reading for reading in ours.readings if reading.name not in own]
@@ -51,7 +51,7 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
 
 
 def _dots(readings: Sequence[ReadingScore], question: str, place: dict[str, int]) -> go.Scatter:
-    """A dot for the AUC of each reading on a question, with its interval where there is one."""
+    """Draw a dot for the AUC of each reading on a question, with its interval if it has one."""
     scores = [(place[reading.name], reading.scores[question]) for reading in readings]
     there = [(y, score, score.auc) for y, score in scores if score.auc is not None]
     above = [0 if score.high is None else score.high - auc for _, score, auc in there]

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 from anchorlens.configuration import documented
 
 Ending = Literal["Phase 1", "Phase 2", "Phase 3", "inferential solution", "another solution"]
-"""How a run ended: its phase in `reasoning`; in `conflict`, whether it composes for unseen pairs."""
+"""The outcome of a run: its phase in `reasoning`; in `conflict`, whether it composes for unseen pairs."""
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 Outcome = Literal["memorised", "learnt a rule", "between"]
-"""Whether a model answers held-out keys, relative to its training data."""
+"""The accuracy class of a model on held-out keys, relative to its training data."""
 
 
 @documented
@@ -23,12 +23,12 @@ class BenchmarkQuestion:
     asks: str
     """The question in words."""
     no: tuple[Ending | Outcome, ...]
-    """Endings or outcomes for which the answer is no."""
+    """The endings or outcomes for which the answer is no."""
     yes: tuple[Ending | Outcome, ...]
-    """Those for which the answer is yes; an AUC near 1 means that these models have the larger values."""
+    """The endings or outcomes for which the answer is yes; near AUC 1, these models have larger values."""
 
     def answer(self, ending: Ending, outcome: Outcome) -> bool | None:
-        """Return whether such a model is one with yes (True) or with no (False); None if it is neither."""
+        """Return whether a model's answer is yes (True) or no (False); `None` if it is neither."""
         return next((side == self.yes for side in (self.yes, self.no) if {ending, outcome} & {*side}), None)
 
 
@@ -52,4 +52,4 @@ QUESTIONS: Mapping[str, BenchmarkQuestion] = {
         ("inferential solution",),
     ),
 }
-"""Name -> question."""
+"""A map from the name of each question to the question."""

@@ -1,4 +1,4 @@
-"""The result of a benchmark: how well each reading of a probe answers each question, and its raw values."""
+"""The result of a benchmark: the score of each reading of a probe on each question, and its raw values."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ class BenchmarkModel(Record):
     """A model of the benchmark, and its known properties."""
 
     name: Name
-    """Name of its run."""
+    """The name of its run."""
     ending: Ending
-    """What it has learnt, by its answers."""
+    """The outcome of training, by the model's answers."""
     task: Name
-    """Name of its task, the same for all models of one task."""
+    """The name of its task, the same for all models of one task."""
     kind: Name
     """The functions of its task: shifts, multiplication, permutations or affine."""
     regime: Literal["reasoning", "conflict"]
-    """`reasoning`: every trained pair obeys the rules; `conflict`: the mirror of an unseen pair breaks
-    them."""
+    """The regime. `reasoning`: every trained pair obeys the rules. `conflict`: the reverse of an unseen pair
+    breaks them."""
     label: Name
     """The ending in more detail: whether Phase 2 is commutative, and which other solution."""
     train: Share
-    """Accuracy on its training data."""
+    """The accuracy on the training data."""
     id: Share
-    """Accuracy on held-out keys."""
+    """The accuracy on held-out keys."""
     ood: Share
-    """Accuracy on unseen pairs, against the composition."""
+    """The accuracy on unseen pairs, against the composition."""
 
     @property
     def outcome(self) -> Outcome:
-        """Whether it answers held-out keys.
+        """The accuracy class of the model on held-out keys.
 
-        `memorised`: its accuracy on them is at most 0.3 of that on its training data; `learnt a rule`: at
-        least 0.9 of it; else `between`.
+        `memorised`: the accuracy on held-out keys is at most 0.3 of the training accuracy. `learnt a rule`:
+        at least 0.9 of it. Else `between`.
         """
         relative = self.id / self.train if self.train else 0.0
         return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"
@@ -54,23 +54,23 @@ class BenchmarkModel(Record):
 @documented
 @dataclass(frozen=True)
 class QuestionScore(Record):
-    """How well a reading answers one question."""
+    """The score of a reading on one question."""
 
     auc: Share | None
-    """Probability that a yes-model has a larger value than a no-model, ties counting half: .5 is chance;
-    below .5 the yes-models have the smaller values (1 - AUC is not taken). None where a side has no model
-    with a value."""
+    """The probability that a yes-model has a larger value than a no-model; ties count half, and 0.5 is
+    chance. Below 0.5 the yes-models have the smaller values (1 - AUC is not taken). `None` if a side has no
+    model with a value."""
     low: Share | None
-    """Lower end of its 95% interval, from 2,000 draws of tasks; None where a side has fewer than three
+    """The lower end of the 95% interval, from 2,000 draws of tasks. `None` if a side has fewer than three
     tasks."""
     high: Share | None
-    """Upper end of the interval."""
+    """The upper end of the interval."""
     n_no: Count
-    """Number of no-models with a value."""
+    """The number of no-models with a value."""
     n_yes: Count
-    """Number of yes-models with a value."""
+    """The number of yes-models with a value."""
     n_missing: Count
-    """Number of models of either side without a value."""
+    """The number of models of either side without a value."""
 
     @property
     def in_words(self) -> str:
@@ -88,18 +88,18 @@ class QuestionScore(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class ReadingScore(Record):
-    """How well one number of a probe answers every question."""
+    """The scores of one reading of a probe on every question."""
 
     name: Name
-    """`probe.field` of a ProbeResult, the function's name if it returns a number, or a key of its mapping."""
+    """The field `probe.field` of a ProbeResult, the name of a function that returns a number, or a key."""
     scores: Mapping[Name, QuestionScore]
-    """Question -> score."""
+    """A map from each question to its score."""
     values: Mapping[Name, float | None]
-    """Model -> value; None where there is none."""
+    """A map from each model to its value; `None` if it has no value."""
 
     @property
     def telling(self) -> float:
-        """Mean distance of its AUCs from .5, 0..0.5; tables are sorted by it."""
+        """The mean distance of its AUCs from 0.5, 0..0.5; tables are sorted by it."""
         distances = [abs(score.auc - 0.5) for score in self.scores.values() if score.auc is not None]
         return sum(distances) / len(distances) if distances else 0.0
 
@@ -107,16 +107,16 @@ class ReadingScore(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Benchmark(Record):
-    """How well the readings of a probe distinguish models whose solution is known."""
+    """The scores of a probe's readings on models whose solution is known."""
 
     probe: Name
-    """Name of the probe."""
+    """The name of the probe."""
     readings: tuple[ReadingScore, ...]
-    """Its readings, in the probe's order."""
+    """The readings, in the probe's order."""
     models: tuple[BenchmarkModel, ...]
     """The models on which it was measured."""
     failures: Mapping[Name, Text]
-    """Model -> why the probe gave no reading of it, in one line."""
+    """A map from each model without a reading to the reason, in one line."""
 
     def plot(self) -> go.Figure:
         """Plot the AUC of every reading with its interval, a panel for each question."""

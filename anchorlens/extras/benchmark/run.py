@@ -24,7 +24,7 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.texts import safe_repr, safe_text
 
 MOST_READINGS = 200
-"""Largest number of readings of a probe, over all models."""
+"""The largest number of readings of a probe, over all models."""
 _LONGEST_NAME = 200
 
 
@@ -34,25 +34,25 @@ def benchmark(
 ) -> Benchmark:
     """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
-    The models are from runs that were not used to fit anything of ours. They are in Phase 1, 2 and 3, or,
-    where the training data conflict with the rules, compose nevertheless or do not. Each kind has about as
-    many models, from as many tasks as possible. `QUESTIONS` are the questions.
+    The models are from runs on which nothing of ours was fit. They are in Phase 1, 2 and 3, or, if the
+    training data conflict with the rules, compose for unseen pairs or do not. Each kind has about the same
+    number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
 
     Args:
-        probe: a function with parameters `model` and `task`, or one of them, that returns a ProbeResult (its
-            `readings` are scored), a number, or a mapping from names to numbers; None and NaN are no value.
-            Or the name of a shipped probe.
-        first: use only this number of models, for a quick look; the kinds take turns. Intervals are then wide
-            or missing.
+        probe: a function with parameters `model` and `task`, or one of them, or the name of a shipped probe.
+            It returns a ProbeResult (its `readings` are scored), a number, or a mapping from names to
+            numbers. `None` and NaN count as no value.
+        first: the number of models to use, in turns over the kinds. Intervals are then wide or missing.
+            Default: all.
         device: the device of the models.
 
     Returns:
-        For every reading and question the AUC, 0..1, with a 95% interval that draws tasks, not models; the
-        raw values; and the models that the probe failed on. The result is deterministic if the probe is.
+        The AUC of every reading and question, 0..1, with a 95% interval that draws tasks, not models; the raw
+        values; and the models on which the probe failed. The result is deterministic if the probe is.
 
     Raises:
-        ValueError: an unknown probe, missing models, or a probe that fails on all of them (the message has
-            its first error).
+        ValueError: If the probe is unknown, the models are missing, or the probe fails on all of them (the
+            message has its first error).
 
     Example:
         >>> from anchorlens import benchmark
@@ -67,7 +67,7 @@ def benchmark(
         probe = probe_named(probe, with_own([]))
     if not callable(probe):
         raise ValueError(
-            "probe must be a function of (model, task), or the name of a shipped probe, got "
+            "the probe must be a function of (model, task), or the name of a shipped probe, got "
             f"{safe_repr(probe)}"
         )
     return score_models(probe, shipped_models(first), device=device)
@@ -79,18 +79,18 @@ def score_models(
     *,
     device: str | torch.device = "auto",
 ) -> Benchmark:
-    """Score a probe on the user's own models, as `benchmark` does on the shipped ones.
+    """Score a probe on the user's own models, as `benchmark` does on the shipped models.
 
     Args:
         probe: a function, as for `benchmark`.
-        models: description and checkpoint of each, as `shipped_models` returns them; at least one.
+        models: the description and checkpoint of each model, as `shipped_models` returns them; at least one.
         device: the device of the models.
 
     Raises:
-        ValueError: no models, the probe fails on all of them, or it gives more than 200 readings.
+        ValueError: If `models` is empty, or the probe fails on all of them or has more than 200 readings.
     """
     if not models:
-        raise ValueError("models must be one or more, got none")
+        raise ValueError("models must be one model or more, got none. Give at least one model")
     name = safe_text(getattr(probe, "__name__", type(probe).__name__), _LONGEST_NAME)
     where = choose_device(device)
     found: dict[str, dict[str, float | None]] = {}
@@ -105,12 +105,13 @@ def score_models(
             found.setdefault(reading, {})[about.name] = value
         if len(found) > MOST_READINGS:
             raise ValueError(
-                f"{name} must give the same readings for every model, at most {MOST_READINGS}, got more than "
-                f"that by {safe_text(about.name)}"
+                f"{name} must return the same readings for every model, at most {MOST_READINGS}, got more "
+                f"with {safe_text(about.name)}. Return fewer readings"
             )
     if len(failures) == len(models):
         raise ValueError(
-            f"{name} fails on all {len(models)} models; on the first: {next(iter(failures.values()))}"
+            f"{name} must work on at least one model, got errors on all {len(models)}. The first error: "
+            f"{next(iter(failures.values()))}"
         )
     asked = tuple(about for about, _ in models)
     values = {reading: {one.name: of.get(one.name) for one in asked} for reading, of in found.items()}
@@ -123,32 +124,32 @@ def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.de
 
 
 def _readings(name: str, result: object) -> dict[str, float | None]:
-    """The numbers in a probe's return value, by name.
+    """Return the numbers in a probe's return value, by name.
 
     Raises:
-        ValueError: there is none, or something other than numbers.
+        ValueError: If the value has no numbers, or something other than numbers.
     """
     named = {name: result}
     if isinstance(result, ProbeResult):
         named = {f"{name}.{field}": value for field, value in result.numbers().items()}
         if not named:
-            raise ValueError(f"{name} has no readings; name the fields that are in `readings` of its result")
+            raise ValueError(f"{name} must have readings, got none. Name fields in `readings` of its result")
     elif isinstance(result, Mapping):
         named = {safe_text(key, _LONGEST_NAME): value for key, value in result.items()}
         if not named:
-            raise ValueError(f"{name} must give one number or more, got an empty mapping")
+            raise ValueError(f"{name} must return one number or more, got an empty mapping")
         if len(named) < len(result):
             raise ValueError(
-                f"{name} must give readings whose names differ as text, got {safe_repr(list(result))}"
+                f"{name} must return readings with different names, got {safe_repr(list(result))}"
             )
     return {reading: _number(reading, value) for reading, value in named.items()}
 
 
 def _number(name: str, value: Any) -> float | None:
-    """A value as a finite number; None for None, NaN and infinity.
+    """Convert a value to a finite number; `None` for `None`, NaN and infinity.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: If the value is something else.
     """
     try:
         plain = value.item() if hasattr(value, "item") else value  # a NumPy or torch scalar

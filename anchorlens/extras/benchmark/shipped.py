@@ -1,4 +1,4 @@
-"""What ships with the package: the benchmark's models, and the scores of our own readings on them."""
+"""The files of the package: the benchmark's models, and the scores of our own readings on them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from anchorlens.texts import safe_text
 
 FOLDER = Path(__file__).parent
 CHECKPOINTS = FOLDER / "checkpoints.zip"
-"""Our checkpoints, NAME.safetensors, and a manifest."""
+"""The file with our checkpoints, NAME.safetensors, and a manifest."""
 REFERENCE = FOLDER / "reference.json"
-"""The `Benchmark` of our own readings."""
+"""The file with the `Benchmark` of our own readings."""
 MANIFEST = "models.json"
 MOST_MODELS = 1_000
 MOST_BYTES = 100 * 2**20
-"""Largest size of the zip file."""
+"""The largest size of the zip file, in bytes."""
 MOST_BYTES_OF_MODEL = 16 * 2**20
-"""Largest size of each file in it."""
+"""The largest size of each file in the zip file, in bytes."""
 _HOW_TO_MAKE = (
-    "in a clone of the repository `python research/zoo.py` trains them, and `python "
-    "research/benchmark_checkpoints.py` makes the file"
+    "Train them in a clone of the repository with `python research/zoo.py`, and make the file with "
+    "`python research/benchmark_checkpoints.py`"
 )
 
 
 @dataclass(frozen=True)
 class BenchmarkManifest(Record):
-    """The models of a benchmark's file, in their order."""
+    """The models of a benchmark's file, in order."""
 
     models: Annotated[tuple[BenchmarkModel, ...], limits(min_length=1, max_length=MOST_MODELS)]
 
@@ -49,15 +49,15 @@ def shipped_models(
     """Read the models of the benchmark.
 
     Args:
-        first: number of models, >= 1; the kinds take turns, so that any number is balanced. None for all.
-        path: a file that `save_models` wrote; None for that of the package.
+        first: the number of models, >= 1; the kinds take turns, so that the choice is balanced. Default: all.
+        path: a file that `save_models` wrote. Default: the file of the package.
 
     Returns:
-        Description and checkpoint of each model.
+        The description and checkpoint of each model.
 
     Raises:
-        ValueError: the file is missing; the message says how it is made.
-        CheckpointError: it is damaged or unsafe; no code in it was run.
+        ValueError: If the file is missing; the message says how to make it.
+        CheckpointError: If the file is damaged or unsafe; no code in it was run.
 
     Example:
         >>> about, checkpoint = shipped_models(1)[0]  # doctest: +SKIP
@@ -68,7 +68,7 @@ def shipped_models(
         check_number("first", first, minimum=1, integer=True)
     path = CHECKPOINTS if path is None else path
     if not Path(path).exists():
-        raise ValueError(f"the models of the benchmark are not in {safe_text(path)}; {_HOW_TO_MAKE}")
+        raise ValueError(f"{safe_text(path)}: the models of the benchmark were not found. {_HOW_TO_MAKE}")
     with reading(path), zip_in(read_bytes(path, MOST_BYTES), MOST_MODELS + 1) as archive:
         about = BenchmarkManifest.from_json(_member(archive, MANIFEST)).models[:first]
         return [(one, _checkpoint(path, archive, one.name)) for one in about]
@@ -78,12 +78,13 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
     """Write models and their descriptions to one file.
 
     Args:
-        path: ends in .zip.
-        models: description and checkpoint of each, in order, at least one, with different names.
+        path: the file to write, which ends in .zip.
+        models: the description and checkpoint of each model, in order, at least one, with different names.
 
     Raises:
-        ValueError: another suffix, no models, two of one name, or weights that do not fit their config.
-        OSError: writing failed; an existing file is unchanged.
+        ValueError: If the suffix is another one, there are no models, two have one name, or weights do not
+            fit their config.
+        OSError: If writing fails; an existing file is then unchanged.
     """
     path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +92,7 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
         with zipfile.ZipFile(packed, "w") as archive:
             for about, checkpoint in models:
                 if about.name in {one.name for one in known}:
-                    raise ValueError(f"models must have a name each, got {safe_text(about.name)} twice")
+                    raise ValueError(f"models must have different names, got {safe_text(about.name)} twice")
                 save_checkpoint(member, checkpoint)
                 _pack(archive, f"{about.name}.safetensors", member.read_bytes())
                 known.append(about)
@@ -108,13 +109,13 @@ def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def reference() -> Benchmark | None:
-    """The scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
+    """Return the scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
 
     Returns:
-        Their AUCs and values; None if `research/benchmark_checkpoints.py` has not measured them yet.
+        The AUCs and values; `None` if `research/benchmark_checkpoints.py` has not measured them yet.
 
     Raises:
-        CheckpointError: the file is damaged.
+        CheckpointError: If the file is damaged.
     """
     if not REFERENCE.exists():
         return None
@@ -130,15 +131,17 @@ def _checkpoint(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: st
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The content of a file in the archive, with its checksum verified.
+    """Return the content of a file in the archive, and check its checksum.
 
     Raises:
-        ValueError: it is missing, or larger than allowed.
+        ValueError: If the file is missing, or larger than allowed.
     """
     try:
         entry = archive.getinfo(name)
     except KeyError:
-        raise ValueError(f"not the models of a benchmark: {safe_text(name)} is missing") from None
+        raise ValueError(f"the archive must hold {safe_text(name)}, not found") from None
     if entry.file_size > MOST_BYTES_OF_MODEL:
-        raise ValueError(f"unsafe: {safe_text(name)} has more than {MOST_BYTES_OF_MODEL:,} bytes; refused")
+        raise ValueError(
+            f"{safe_text(name)} must have at most {MOST_BYTES_OF_MODEL:,} bytes, got {entry.file_size:,}"
+        )
     return archive.read(entry)

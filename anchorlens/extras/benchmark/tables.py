@@ -10,11 +10,11 @@ from anchorlens.show.tables import Table, TableCell
 from anchorlens.texts import safe_text
 
 MOST_FAILURES = 3
-"""Largest number of failures described in full."""
+"""The largest number of failures described in full."""
 
 
 def overview(result: Benchmark) -> str:
-    """Which models were measured, and how to read an AUC."""
+    """Describe which models were measured, and how to read an AUC."""
     n_tasks = len({model.task for model in result.models})
     return (
         f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95% "
@@ -24,11 +24,11 @@ def overview(result: Benchmark) -> str:
 
 
 def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Table:
-    """A row for every reading; those whose AUCs are farthest from .5 on average come first.
+    """Tabulate every reading; readings whose AUCs are farthest from 0.5 on average come first.
 
     Args:
         result: the benchmark whose readings are emphasised.
-        reference: a benchmark whose readings are listed too; None for none.
+        reference: a benchmark whose readings are listed too. Default: none.
     """
     readings = [(reading, "yours") for reading in result.readings]
     columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")
@@ -48,7 +48,7 @@ def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
 
 
 def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
-    """The meaning of each question and its number of models, the failures, and the source of other rows."""
+    """Yield the meaning and the number of models of each question, the failures, and the sources of rows."""
     for name, question in QUESTIONS.items():
         answers = [question.answer(model.ending, model.outcome) for model in result.models]
         yield f"{name}: {question.asks} {answers.count(True)} against {answers.count(False)} models."

@@ -12,7 +12,7 @@ def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> No
 
     Args:
         result: the benchmark to print; its rows are bold if there is a reference.
-        reference: a benchmark to compare with; None for none.
+        reference: a benchmark to compare with. Default: none.
     """
     console = Terminal()
     console.print(overview(result), style="bold")

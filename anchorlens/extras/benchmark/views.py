@@ -1,4 +1,4 @@
-"""What shows a benchmark, imported when the first one is shown."""
+"""The modules that show a benchmark, imported when the first benchmark is shown."""
 
 from anchorlens.extras.benchmark import notebook, picture
 

@@ -1,4 +1,4 @@
-"""The published COGS files: read from a folder, or fetched once into the user's cache; checked by hash.
+"""The published COGS files: read from a folder, or downloaded once into the user's cache; checked by hash.
 
 Source: Kim & Linzen, arXiv 2010.05465; github.com/najoungkim/COGS (MIT licence).
 """
@@ -23,12 +23,12 @@ PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971f
 
 
 class Content(NamedTuple):
-    """Size and digest of a file's content, unpacked."""
+    """The size and digest of a file's unpacked content."""
 
     size: int
     """Bytes."""
     sha256: str
-    """64 hexadecimal digits."""
+    """The SHA-256, 64 hexadecimal digits."""
 
 
 FILES = {
@@ -37,41 +37,41 @@ FILES = {
     "test.tsv": Content(521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
     "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
 }
-"""Name -> content of the published files."""
+"""A map from the name of each published file to its content."""
 _LINE_ENDS = 2**15
-"""Bytes that line ends of Windows and a byte order mark may add: no file has as many lines."""
+"""The bytes that Windows line ends and a byte order mark may add: no file has as many lines."""
 _GZIP = 2**16
-"""Bytes that gzip may add to content that it cannot compress."""
+"""The bytes that gzip may add to content that it cannot compress."""
 
 
 class Line(NamedTuple):
-    """A sentence of a published file, its logical form, and why it is there."""
+    """A sentence of a published file, its logical form, and its kind."""
 
     sentence: str
     logical_form: str
     kind: str
-    """`in_distribution`, `primitive`, `exposure_example_...`, or the case of generalisation."""
+    """The kind: `in_distribution`, `primitive`, `exposure_example_...`, or the case of generalisation."""
 
 
 def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tuple[Line, ...]]:
     """Read the four files.
 
     Args:
-        folder: where `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv` are, or the same with `.gz`; empty: the
-            user's cache, into which they are fetched if they are missing.
-        url: address that they are fetched from, with a slash at its end.
+        folder: the folder with `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv`, or these with `.gz`.
+            Default: the user's cache, into which missing files are downloaded.
+        url: the address of the downloads, with a slash at its end.
 
     Returns:
-        `train`, `dev`, `test` and `gen` -> their lines.
+        The lines of `train`, `dev`, `test` and `gen`, by name.
 
     Raises:
-        ValueError: the folder or a file is missing, or cannot be fetched.
-        CheckpointError: a file cannot be read, or is not the published one.
+        ValueError: If the folder or a file is missing, or a download fails.
+        CheckpointError: If a file cannot be read, or is not the published file.
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
-            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, but the folder "
-            f"{safe_repr(folder)} was not found; give another (--data DIR), or omit it to download them"
+            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, got {safe_repr(folder)}, which "
+            "was not found. Give another folder (--data DIR), or omit it to download the files"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
@@ -93,32 +93,30 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
                 data = unpacked.read(most + 1)
     except FileNotFoundError:
         more = folder / name.replace(".tsv", "_100.tsv")
-        other = f"; {more.name} is another training set, with 100 exposures" if more.exists() else ""
+        other = f". {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
-            f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, and {name} is missing: "
-            f"{safe_repr(str(folder))}{other}"
+            f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, got {safe_repr(str(folder))} without "
+            f"{name}{other}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
-        raise CheckpointError(file, f"{error}; the published file of COGS is needed") from None
+        raise CheckpointError(file, f"{error}. Give the published file of COGS") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise CheckpointError(file, f"cannot be read: {safe_repr(str(error))}") from None
+        raise CheckpointError(file, f"the file must be readable, got: {safe_repr(str(error))}") from None
     plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
     if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
         kind = kind_of(data[:START])
-        ends = ", which also has Windows line ends (CRLF)" if b"\r\n" in data else ""
-        what = (
-            f"got {kind}." if kind else f"got other contents{ends}; is it cut off, or another author's split?"
-        )
+        ends = " with Windows line ends (CRLF)" if b"\r\n" in data else ""
+        what = f"got {kind}." if kind else f"got other contents{ends}, perhaps cut off or another split."
         raise CheckpointError(
             file,
-            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Leave "
-            "the folder out to have the published files fetched",
+            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Omit "
+            "the folder to download the published files",
         )
     return tuple(Line(*line.split("\t")) for line in plain.decode().split("\n") if line)
 
 
 def _fetched(url: str) -> Path:
-    """The user's cache with all four files in it."""
+    """Return the user's cache after downloading missing files into it."""
     import torch.hub  # late, since torch is slow
 
     cache = user_cache("cogs")
@@ -130,8 +128,8 @@ def _fetched(url: str) -> Path:
         except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
-                f"COGS must be in a folder that you name (--data DIR) or be fetched, and {name} could not be "
-                f"({safe_repr(why)}); put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
-                "into a folder and name it"
+                f"COGS must be in a folder (--data DIR) or downloaded, but the download of {name} failed "
+                f"({safe_repr(why)}). Put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
+                "into a folder and give it"
             ) from None
     return cache

@@ -1,4 +1,4 @@
-"""CogsTask: sentences to logical forms; 21 cases of generalisation are OOD.
+"""CogsTask: sentences to logical forms, with 21 cases of generalisation as OOD.
 
 Source: figure 7B of Zhang et al., arXiv 2501.08537; COGS is Kim & Linzen's, arXiv 2010.05465.
 """
@@ -25,13 +25,13 @@ from anchorlens.tasks.shared.metric import Metric
 from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
 
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
-"""Cases that ask for a structure never trained; the other 18 ask for a word in a role that it never had."""
+"""The cases with a structure that is never trained; the other 18 have a word in an untrained role."""
 N_WORDS, LONGEST = 832, 543
-"""Words of the training file and `UNKNOWN`; tokens that a model reads of the longest example, in gen."""
+"""The numbers of words of the training file with `UNKNOWN`, and of tokens read of the longest example."""
 N_TEST = 6000 + 21_000
-"""Sentences of dev, test and gen."""
+"""The number of sentences of dev, test and gen."""
 MEAN_LENGTH = 74
-"""Mean number of tokens that a model reads of them."""
+"""The mean number of tokens that a model reads of a sentence of dev, test and gen."""
 METRICS = (
     *word_metrics(
         meanings=(
@@ -50,14 +50,14 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class CogsTask(WordTask):
-    """COGS: say the logical form of a sentence, word by word.
+    """COGS: predict the logical form of a sentence, word by word.
 
-    The published files are read from a folder, or fetched once. No example is cut: the longest, in gen, has
-    543 tokens. 1,634 of its 21,000 logical forms hold a word that no training file has (mostly numbers above
-    18, in the recursion cases), so that 92.2 % is the most that a vocabulary of words can reach.
+    The published files are read from a folder, or downloaded once. No example is cut: the longest, in gen,
+    has 543 tokens. 1,634 of its 21,000 logical forms hold a word that is in no training file (mostly numbers
+    above 18, in the recursion cases), so a vocabulary of words can reach at most 92.2%.
 
     Raises:
-        ValueError: an invalid value; once they are needed, files that are missing or not the published ones.
+        ValueError: If a value is invalid, or if needed files are missing or are not the published files.
 
     Source: arXiv 2501.08537, figure 7B; arXiv 2010.05465.
     """
@@ -67,8 +67,8 @@ class CogsTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     data: str = dataclasses.field(default="", compare=False)
-    """Folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz). If empty, they are fetched once
-    into the user's cache. The path becomes an absolute one."""
+    """The folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz). If empty, the files are
+    downloaded once into the user's cache. The path is made absolute."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
     it."""
@@ -91,27 +91,27 @@ class CogsTask(WordTask):
 
     @property
     def d_vocab(self) -> int:
-        """Smallest vocabulary, which is known without the files."""
+        """The smallest vocabulary size, which is known without the files."""
         return N_WORDS + len(SPECIAL)
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest example, which is known without the files."""
+        """The tokens that a model reads of the longest example; their number is known without the files."""
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Tokens that are read, as a number of sequences of the greatest length; known without the files."""
+        """Return the number of sequences of the greatest length that have as many tokens; needs no files."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
     @property
     def table_size(self) -> int:
-        """0: the examples are in the files, and are not stored with the task."""
+        """The table size 0: the examples are in the files, and are not stored with the task."""
         return 0
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """`train`; `id`: dev and test; `ood`: gen."""
+        """The examples of `train`, `id` (dev and test) and `ood` (gen)."""
         files, words = self._files, set(self.vocabulary.words)
 
         def readable(text: str) -> str:
@@ -129,13 +129,13 @@ class CogsTask(WordTask):
         return tuple(line.kind for line in self._files["gen"])
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` training examples: the 143 primitives and 12 exposures always, the others at random.
+        """Draw `n` training examples: always the 143 primitives and 12 exposures, and others at random.
 
-        Without them the lexical cases would need words that were never seen. If `n` is more than there are,
-        examples are repeated.
+        Without these the lexical cases would need words that were never trained. If `n` is more than the
+        number of examples, examples are repeated.
 
         Raises:
-            ValueError: `n` below 156.
+            ValueError: If `n` is below 156.
         """
         train = self.splits["train"]
         common = np.array([line.kind == "in_distribution" for line in self._files["train"]])
@@ -152,7 +152,7 @@ class CogsTask(WordTask):
         return train[rng.permutation(np.concatenate(every))]
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Lexical and structural means over cases, and the best OOD accuracy that the vocabulary allows."""
+        """Compute the lexical and structural means over cases, and the best possible OOD accuracy."""
         structural = np.isin(self.cases, STRUCTURAL)
         shares = {
             "lexical": whole["ood"][~structural],  # cases are of equal size: the mean over them
@@ -163,20 +163,20 @@ class CogsTask(WordTask):
         return super().further_measures(whole, but_the_end) | measures
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Exact match by case, and by length."""
+        """Draw exact match by case, and by length."""
         cases = np.array(self.cases)
         ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
         bars = Bars(
             title="Exact match by case",
-            caption="Whole logical forms right, of 1,000 sentences of each case of generalisation; the last "
-            "three are structural.",
+            caption="Fraction of logical forms that are completely correct, of 1,000 sentences of each case "
+            "of generalisation. The last three cases are structural.",
             x_title="exact match",
             y={case.replace("_", " "): float(whole["ood"][cases == case].mean()) for case in ordered},
         )
         return (bars, *super().charts(whole))
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words the trained and the held-out sentences."""
         return (
             "COGS: the logical form of a sentence, such as `A rose was helped .` -> `rose ( x _ 1 ) AND "
             "...`, word by word.\n"

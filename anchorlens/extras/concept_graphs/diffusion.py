@@ -2,7 +2,7 @@
 
 Source: Ho et al., arXiv 2006.11239, as in the released code of arXiv 2501.08537: a linear schedule beta_0 to
 beta_T, the noise of steps 1..T, and samples with standard deviation sqrt(beta_t). The library diffusers has a
-`DDPMScheduler`, for the steps 0..T-1. We do without it, because we need T + 1 betas and only two formulas.
+`DDPMScheduler` for the steps 0..T-1. We do not use it, because we need T + 1 betas and only two formulas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PUBLISHED_STEPS = 500
-"""Steps of the released code; `Schedule` scales its betas by this over its own number."""
+"""The number of steps of the released code, by which `Schedule` scales its betas."""
 
 
 @documented
@@ -41,21 +41,21 @@ class Schedule:
     """
 
     n_steps: int
-    """T, >= 1."""
+    """The number of steps T, >= 1."""
     first: float = 1e-4
-    """beta_0 of 500 steps."""
+    """The beta_0 of 500 steps."""
     last: float = 0.02
-    """beta_T of 500 steps."""
+    """The beta_T of 500 steps."""
 
     @cached_property
     def betas(self) -> Float[np.ndarray, " n_steps+1"]:
-        """Variance of the noise that each of the steps 0..T adds; the network predicts that of 1..T only."""
+        """The variance of the noise that each step 0..T adds; the network predicts steps 1..T only."""
         betas = np.linspace(self.first, self.last, self.n_steps + 1) * (PUBLISHED_STEPS / self.n_steps)
         return np.minimum(betas, 0.999)
 
     @cached_property
     def signal(self) -> Float[np.ndarray, " n_steps+1"]:
-        """Share of the image in the variance after each step, alpha_bar."""
+        """The fraction of the image in the variance after each step, alpha_bar."""
         return np.cumprod(1 - self.betas)
 
     def noisy(
@@ -64,7 +64,7 @@ class Schedule:
         steps: Int[np.ndarray, " image"],
         noise: Float[Tensor, "image channel y x"],
     ) -> Float[Tensor, "image channel y x"]:
-        """Images after the given steps: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise."""
+        """Add noise to images: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise after the given steps."""
         import torch
 
         kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device="cpu").view(-1, 1, 1, 1)
@@ -77,10 +77,10 @@ class Schedule:
         start: Float[Tensor, "image channel y x"],
         draws: Iterable[Tensor],
     ) -> Float[Tensor, "image channel y x"]:
-        """Images from noise, by ancestral sampling through every step.
+        """Draw images from noise, by ancestral sampling through every step.
 
         Args:
-            noise_in: predicts the noise in images after step t, from the images and t.
+            noise_in: the function that predicts the noise in images after step t, from the images and t.
             start: noise of variance 1, the images after step T.
             draws: noise of the same shape, one for each step but the last.
         """

@@ -1,7 +1,7 @@
-"""Concept Graphs' images: a circle or a triangle, large or small, red or blue, on a white ground.
+"""The images of Concept Graphs: a circle or a triangle, large or small, red or blue, on a white ground.
 
-The papers' images are renderings of one object; these are drawn here, with the same concepts. Circle and
-triangle of one size have the same area, so that the area says nothing about the shape.
+The papers' images are renderings of one object; we draw images with the same concepts. The circle and the
+triangle of one size have the same area, so the area does not show the shape.
 
 Source: arXiv 2501.08537, figure 6, after arXiv 2406.19370.
 """
@@ -26,61 +26,61 @@ if TYPE_CHECKING:
 CONCEPTS = ("shape", "size", "colour")
 """The concepts of a tuple's digits, in the paper's order."""
 WORDS = {"shape": ("circle", "triangle"), "size": ("large", "small"), "colour": ("red", "blue")}
-"""Concept -> what 0 and 1 stand for."""
+"""A map from each concept to the words for 0 and 1."""
 TRAINED = ("000", "100", "001", "111")
-"""Tuples with images in the training set; "small" is seen with a triangle alone, and with blue alone."""
+"""The tuples with images in the training set; "small" occurs only with a triangle, and only with blue."""
 TUPLES = tuple("".join(digits) for digits in itertools.product("01", repeat=3))
 UNSEEN = tuple(name for name in TUPLES if name not in TRAINED)
-"""Tuples that are never trained: 010, 011, 101, 110."""
+"""The tuples that are never trained: 010, 011, 101, 110."""
 SMALL_CIRCLES = ("010", "011")
 """The small circles, which figure 6B shows."""
 
 COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 RADII = (0.6, 0.3)
-"""Radii of a large and a small circle, half the side of the image being 1."""
+"""The radii of a large and a small circle; half the side of the image is 1."""
 N_CHANNELS = 3
-"""Channels of an image: red, green and blue."""
+"""The channels of an image: red, green and blue."""
 N_CONDITIONS = 6
-"""Numbers that say what to draw: two for the shape, one for the size, three for the colour."""
+"""The numbers of a condition: two for the shape, one for the size, three for the colour."""
 _COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
 _SIZE_UNIT = 4.4
-"""Factor from the radius to the condition for size: 2.6 for a large shape, as in the released code, and 1.3
-for a small one (1.6 there)."""
+"""The factor from the radius to the condition for size: 2.6 for a large shape, as in the released code, and
+1.3 for a small shape (1.6 in the released code)."""
 _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
-"""Side of an equilateral triangle with the area of a circle of radius 1."""
+"""The side of an equilateral triangle with the area of a circle of radius 1."""
 _HEIGHT = _SIDE * math.sqrt(3) / 2
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images, with their conditions and concepts."""
+    """The images, with their conditions and concepts."""
 
     pixels: Float[Tensor, "image 3 y x"]
-    """Red, green and blue, 0..1."""
+    """The red, green and blue values, 0..1."""
     conditions: Float[Tensor, "image 6"]
-    """Conditions that a model reads: shape (two numbers, one of which is 1), size, and colour (three)."""
+    """The conditions that a model reads: shape (two numbers, one of which is 1), size, and colour (three)."""
     tuples: Int[np.ndarray, "image 3"]
-    """Shape, size and colour, each 0 or 1."""
+    """The shape, size and colour, each 0 or 1."""
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     @property
     def example_bytes(self) -> int:
-        """Bytes that one image takes."""
+        """The bytes that one image takes."""
         return 4 * (self.pixels[0].numel() + N_CONDITIONS)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
-        """Some of the images, in the order of `rows`."""
+        """Return some of the images, in the order of `rows`."""
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
 def in_words(name: str) -> str:
-    """A tuple in words.
+    """Describe a tuple in words.
 
     Raises:
-        ValueError: an unknown tuple.
+        ValueError: If the tuple is unknown.
 
     >>> in_words("010")
     'small red circle'
@@ -91,7 +91,7 @@ def in_words(name: str) -> str:
 
 
 def marked(name: str) -> str:
-    """A tuple in words, with a star if it is never trained.
+    """Describe a tuple in words, with a star if it is never trained.
 
     >>> marked("010"), marked("000")
     ('small red circle *', 'large red circle')
@@ -100,9 +100,9 @@ def marked(name: str) -> str:
 
 
 def released_order(name: str) -> str:
-    """A tuple as the released code writes it: shape, colour, size. Its own inverse.
+    """Convert a tuple to the order of the released code: shape, colour, size. This is its own inverse.
 
-    The training set of the paper, 000 100 001 111, is 000 100 010 111 there.
+    The training set of the paper, 000 100 001 111, is 000 100 010 111 in the released code.
 
     >>> [released_order(name) for name in TRAINED]
     ['000', '100', '010', '111']
@@ -115,7 +115,7 @@ def checked(name: str) -> str:
     """Check that a tuple exists, and return it.
 
     Raises:
-        ValueError: anything else.
+        ValueError: If it is anything else.
     """
     if name not in TUPLES:
         raise ValueError(
@@ -126,27 +126,27 @@ def checked(name: str) -> str:
 
 
 def nominal(name: str) -> Float[np.ndarray, " 6"]:
-    """Conditions of a tuple, without jitter.
+    """Return the conditions of a tuple, without jitter.
 
     Raises:
-        ValueError: an unknown tuple.
+        ValueError: If the tuple is unknown.
     """
     shape, size, colour = (int(digit) for digit in checked(name))
     return _told(shape, RADII[size], np.array(COLOURS[colour]))
 
 
 def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: float = 0.0) -> Images:
-    """Draw an image of each tuple, with its own random colour, size and position.
+    """Draw an image of each tuple, each with a random colour, size and position.
 
     Args:
-        tuples: what is drawn, in the paper's order of concepts.
-        side: pixels of an image's side.
-        rng: of the jitter: U(-.1, .1) for each colour channel, U(-.06, .06) for the radius, noise of
-            standard deviation .001 for each pixel.
-        shift: the centre is drawn from U(-shift, shift), half the side being 1.
+        tuples: the tuples to draw, in the paper's order of concepts.
+        side: the number of pixels of an image's side.
+        rng: the generator of the jitter: U(-0.1, 0.1) for each colour channel, U(-0.06, 0.06) for the radius,
+            noise of standard deviation 0.001 for each pixel.
+        shift: the largest shift; the centre is drawn from U(-shift, shift), and half the side is 1.
 
     Raises:
-        ValueError: an unknown tuple, or `tuples` is empty.
+        ValueError: If a tuple is unknown, or `tuples` is empty.
     """
     import torch
 
@@ -171,13 +171,14 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
 def coverage(
     shape: int, radius: float, side: int, centre: Sequence[float] = (0.0, 0.0)
 ) -> Float[np.ndarray, "y x"]:
-    """The share of each pixel that a shape covers, with an edge one pixel wide.
+    """Compute the fraction of each pixel that a shape covers, with an edge one pixel wide.
 
     Args:
-        shape: 0 a circle, 1 an equilateral triangle with a horizontal base and the area of the circle.
-        radius: of the circle, half the side of the image being 1.
-        side: pixels.
-        centre: of the circle, or of the triangle's bounding box.
+        shape: 0 for a circle, 1 for an equilateral triangle with a horizontal base and the area of the
+            circle.
+        radius: the radius of the circle; half the side of the image is 1.
+        side: the number of pixels of a side.
+        centre: the centre of the circle, or of the triangle's bounding box.
     """
     at = (np.arange(side) + 0.5) * 2 / side - 1
     x, y = np.meshgrid(at - centre[0], centre[1] - at)  # y points up

@@ -1,4 +1,4 @@
-"""Presets of Concept Graphs."""
+"""The presets of Concept Graphs."""
 
 _RECIPE = {
     "n_samples": 1120,

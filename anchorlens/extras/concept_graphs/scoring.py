@@ -1,8 +1,8 @@
 """The metrics of a model's samples: concepts by a linear classifier, and by a rule on masks for comparison.
 
 Source: the classifier of the released code of arXiv 2501.08537, one linear layer for each concept on the
-pixels, trained on images of all eight tuples. The rule is our own: it does not depend on the classifier, and
-a blurred image does not mislead it in the same way.
+pixels, trained on images of all eight tuples. The rule is ours: it does not depend on the classifier, and a
+blurred image does not mislead it in the same way.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 MUST_KNOW = 0.99
-"""Accuracy that the classifier must reach on held-out drawn images, for each concept."""
+"""The accuracy that the classifier must reach on held-out drawn images, for each concept."""
 N_TRAINED, N_HELD_OUT = 4_500, 500
-"""Images that it is trained and tested on."""
+"""The numbers of images on which the classifier is trained and tested."""
 FILL = 0.71
-"""A shape that fills more than this share of its bounding box is taken for a circle. A circle fills pi / 4, a
-triangle half. Pixels at the edges count by the share that is covered: drawn small triangles in images of 24
-pixels fill .57 to .66, circles .76 and more."""
+"""The fraction of its bounding box from which a shape is a circle. A circle fills pi / 4, a triangle half.
+Pixels at the edges count by the covered fraction: drawn small triangles in images of 24 pixels fill 0.57 to
+0.66, circles 0.76 and more."""
 _GROUND = 0.3
-"""Pixels with less ink than this share of full ink belong to the background."""
+"""The fraction of full ink below which a pixel belongs to the background."""
 _LEAST_INK = 0.2
-"""An image whose full ink is below this holds no shape."""
+"""The full ink below which an image holds no shape."""
 _FULL = 0.9
-"""Ink of a fully covered pixel in the nominal colours."""
+"""The ink of a fully covered pixel in the nominal colours."""
 _DARKEST = 5
-"""Full ink of an image is the mean over this many of its darkest pixels."""
+"""The number of darkest pixels over which the full ink of an image is the mean."""
 _CIRCLE, _TRIANGLE = 0, 1
 _PRESENT = 0.5
-"""A sample shows a shape if it covers this share of a small shape's area; the smallest trained has .64."""
+"""The fraction of a small shape's area from which a sample shows a shape; the smallest trained has 0.64."""
 _SHOWN = 6
-"""Samples of each tuple that a picture shows."""
+"""The number of samples of each tuple that a picture shows."""
 
 _BY_CLASSIFIER = (
     Metric(
@@ -120,17 +120,17 @@ METRICS = (
 
 @functools.lru_cache(maxsize=8)
 def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
-    """The classifier of images of a given size: a linear map of the pixels for each concept, fit once.
+    """Return the classifier of images of a given size: a linear map of the pixels for each concept, fit once.
 
     Args:
-        side: pixels of an image's side.
-        shift: how far from the middle images are drawn, as for `draw`.
+        side: the number of pixels of an image's side.
+        shift: the largest distance of drawn images from the middle, as for `draw`.
 
     Returns:
-        A function of images [image, 3, y, x] that gives shape, size and colour of each, 0 or 1.
+        A function from images [image, 3, y, x] to the shape, size and colour of each, 0 or 1.
 
     Raises:
-        ValueError: for some concept its accuracy on held-out images is below .99.
+        ValueError: If its accuracy on held-out images is below 0.99 for some concept.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -153,16 +153,16 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
         if share < MUST_KNOW:
             raise ValueError(
                 f"the classifier must be correct on {concept} for {MUST_KNOW:.0%} of drawn images of {side} "
-                f"pixels, got {share:.1%}; use larger images (image_side), or a smaller shift"
+                f"pixels, got {share:.1%}. Use larger images (image_side), or a smaller shift"
             )
     return concepts_of
 
 
 def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
-    """Shape, size and colour of each image, 0 or 1, from the pixels unlike the border; -1 without any.
+    """Classify shape, size and colour of each image, 0 or 1, from the pixels unlike the border; -1 if none.
 
-    The shape is a circle if it fills more than .71 of its bounding box. The size is the nearer one by the
-    covered area, the colour the nearer one by the mean colour.
+    The shape is a circle if it fills more than 0.71 of its bounding box. The size is the nearer one by the
+    covered area, and the colour is the nearer one by the mean colour.
     """
     concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
@@ -184,11 +184,11 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
-    """Covered area of each image over that of a small shape: about 1 for a small one, 4 for a large one.
+    """Compute the covered area of each image relative to a small shape: about 1 for small, 4 for large.
 
-    A pixel counts by its ink over that of full colour, or not at all if that is near the background's; so a
-    faint shape covers little. A linear classifier gives an answer for any image: an area far from 1 and 4
-    shows that the image holds no such shape.
+    A pixel counts by its ink relative to full colour, or not at all near the background's ink, so a faint
+    shape covers little. A linear classifier gives an answer for any image. An area far from 1 and 4 shows
+    that the image does not hold such a shape.
 
     >>> from anchorlens.randomness import generator
     >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
@@ -201,7 +201,7 @@ def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"
 
 
 def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
-    """How much darker than the border each pixel is, in the colour that it lacks most."""
+    """Compute how much darker than the border each pixel is, in the colour that it lacks most."""
     ink = (1 - image).max(axis=0)
     return ink - np.median(np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]]))
 
@@ -209,14 +209,14 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
 def scored(
     drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
-    """Every metric of given samples, by a classifier and by the rule on masks, and pictures of them.
+    """Compute every metric of given samples, by a classifier and by the rule on masks, with pictures.
 
-    A sample that shows no shape is not right, whatever the rules say; `failure` uses the answer of the rule
+    A sample without a shape is wrong, whatever the rules classify; `failure` uses the class of the rule
     alone, as published.
 
     Args:
-        drawn: every tuple -> its samples, equally many of each.
-        classifier: gives shape, size and colour of each image.
+        drawn: a map from every tuple to its samples, equally many of each.
+        classifier: the function that classifies shape, size and colour of each image.
     """
     there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]
     truth = np.array([[int(digit) for digit in name] for name in TUPLES])[:, None]
@@ -235,22 +235,22 @@ def scored(
 
 
 def _mosaic(drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]]) -> ImageGrid:
-    """Some samples of each tuple."""
+    """Arrange some samples of each tuple."""
     return ImageGrid.of(
         "Samples",
-        "What the model draws, a row for each tuple; * marks those that were never trained. The same noise "
-        "in every row.",
+        "The model's samples, a row for each tuple; * marks tuples that were never trained. All rows use the "
+        "same noise.",
         {marked(name): drawn[name][:_SHOWN] for name in TUPLES},
     )
 
 
 def _by_tuple(right: Bool[np.ndarray, "tuple sample 3"]) -> Grid:
-    """The share of samples with the right shape, size and colour, and all of them, of each tuple."""
+    """Compute the fraction of samples with correct shape, size and colour, and all three, of each tuple."""
     rows = np.column_stack([right.mean(axis=1), right.all(axis=-1).mean(axis=1)])
     return Grid(
-        title="Concepts drawn right",
-        caption="Share of samples that are there and have the right shape, size and colour, and all three, "
-        "by the classifier; * marks tuples that were never trained.",
+        title="Concepts drawn correctly",
+        caption="Fraction of samples that show a shape and have the correct shape, size and colour, and all "
+        "three, by the classifier. * marks tuples that were never trained.",
         x_title="concept",
         y_title="tuple",
         x=[*CONCEPTS, "all"],

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_SAMPLES, QUICKLY = 64, 8
-"""Samples of each tuple that `evaluate` draws by default, and that `measure` draws."""
+"""The numbers of samples of each tuple that `evaluate` draws by default, and that `measure` draws."""
 _BN_BATCHES, _BN_BATCH = 16, 128
-"""Batches on which BatchNorm is updated, and images in each."""
+"""The number of batches on which BatchNorm is updated, and of images in each."""
 _AT_ONCE = 256
-"""Samples drawn at a time by a model whose size is not known."""
+"""The number of samples drawn at a time by a model of unknown size."""
 _WHITE = 1.0
 
 
@@ -42,16 +42,17 @@ class ConceptGraphsTask(TaskConfig):
     """Concept Graphs: a diffusion model draws a circle or a triangle, large or small, red or blue.
 
     Tuples are written as in the paper: shape (0 circle, 1 triangle), size (0 large, 1 small), colour (0 red,
-    1 blue). Trained are 000, 100, 001 and 111, unseen 010, 011, 101 and 110, so that "small" is seen with a
-    triangle alone. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are the same four
-    trained ones.) A model that answers "small" with "triangle" draws a small circle as a triangle.
+    1 blue). The tuples 000, 100, 001 and 111 are trained, and 010, 011, 101 and 110 are unseen, so "small"
+    occurs only with a triangle. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are
+    the same four trained tuples.) A model that links "small" to "triangle" draws a small circle as a
+    triangle.
 
-    A training example is an image with its conditions, and in every update new noise of a random step; the
-    loss is the mean squared error of the predicted noise. There is no accuracy on held-out images of trained
-    tuples, and so no phase.
+    A training example is an image with its conditions. Every update adds new noise of a random step, and the
+    loss is the mean squared error of the predicted noise. The task has no accuracy on held-out images of
+    trained tuples, and therefore no phase.
 
     Raises:
-        ValueError: an invalid value.
+        ValueError: If a value is invalid.
 
     Example:
         >>> task = ConceptGraphsTask(image_side=24)
@@ -70,15 +71,15 @@ class ConceptGraphsTask(TaskConfig):
     n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)
-    """Width and height of an image in pixels, a multiple of 4. Below 20 the masks cannot tell some small
-    triangles from circles."""
+    """The width and height of an image in pixels, a multiple of 4. Below 20 the masks cannot distinguish some
+    small triangles from circles."""
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
-    """T: steps from an image to noise, and back (500 in the released code)."""
+    """The number of steps T from an image to noise, and back (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
-    """The centre is drawn from U(-shift, shift), in units of half the side. 0 as published."""
+    """The largest shift: the centre is drawn from U(-shift, shift), in half sides. Published: 0."""
     centred: bool = True
-    """Whether the network sees pixels as -1..1, not as 0..1. It learns faster with -1..1; 0..1 is as
-    published."""
+    """Whether the network sees pixels as -1..1, instead of 0..1. It learns faster with -1..1; the published
+    value is 0..1."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -88,19 +89,19 @@ class ConceptGraphsTask(TaskConfig):
 
     @classmethod
     def architecture(cls, config: UNetConfig) -> Any:
-        """The memory layout, initialisation and forward pass of its U-Net."""
+        """Return the memory layout, initialisation and forward pass of its U-Net."""
         from anchorlens.extras.concept_graphs.unet.engine import UNetArchitecture  # with torch
 
         return UNetArchitecture(config)
 
     @property
     def seq_len(self) -> int:
-        """Numbers of an example: pixels and conditions."""
+        """The number of values of an example: pixels and conditions."""
         return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
     @property
     def passes(self) -> int:
-        """Forward passes of one sample: one for each step."""
+        """The number of forward passes of one sample: one for each step."""
         return self.n_diffusion_steps
 
     @cached_property
@@ -111,11 +112,11 @@ class ConceptGraphsTask(TaskConfig):
     # -- training --------------------------------------------------------------------------------------
 
     def training_set(self, n: int, seed: int) -> Images:
-        """`n` images of the trained tuples, in equal parts.
+        """Draw `n` images of the trained tuples, in equal parts.
 
         Raises:
-            ValueError: fewer than there are tuples, or images in which the classifier cannot tell the
-                concepts.
+            ValueError: If `n` is less than the number of tuples, or the classifier cannot distinguish the
+                concepts in these images.
         """
         if n < len(TRAINED):
             raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
@@ -126,31 +127,31 @@ class ConceptGraphsTask(TaskConfig):
         return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
 
     def checked_training_set(self, training_set: object) -> Images:
-        """Check that a caller gives images of this task's size, and return them.
+        """Check that the training data are images of this task's size, and return them.
 
         Raises:
-            ValueError: they are something else, or of another size.
+            ValueError: If the data are something else, or have another size.
         """
         if not isinstance(training_set, Images):
             raise ValueError(
-                "the training data must be Images, as training_set gives them, got "
+                "the training data must be Images, as training_set returns them, got "
                 f"{safe_repr(type(training_set).__name__)}"
             )
         expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
         if tuple(given) != expected:
             raise ValueError(
-                f"images must be of {list(expected)} numbers each (channels, height, width), got "
-                f"{list(given)}; is it the data of this model's task?"
+                f"images must have {list(expected)} numbers each (channels, height, width), got "
+                f"{list(given)}. Give the training data of this model's task"
             )
         return training_set
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
-        """Mean squared error of the predicted noise.
+        """Compute the mean squared error of the predicted noise.
 
         Args:
-            model: predicts the noise from noisy images, times 0..1 and conditions.
-            batch: images with their conditions.
-            generator: draws a step 1..T for each image, and the noise.
+            model: the model that predicts the noise from noisy images, times 0..1 and conditions.
+            batch: the images with their conditions.
+            generator: the generator that draws a step 1..T for each image, and the noise.
         """
         import torch
 
@@ -159,7 +160,7 @@ class ConceptGraphsTask(TaskConfig):
         return torch.nn.functional.mse_loss(predicted, noise.to(predicted))
 
     def _noisy(self, batch: Images, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Noisy images, times, conditions, and the noise."""
+        """Draw noisy images, times, conditions, and the noise."""
         import torch
 
         pixels = 2 * batch.pixels - 1 if self.centred else batch.pixels
@@ -176,8 +177,8 @@ class ConceptGraphsTask(TaskConfig):
 
         Args:
             model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm has seen no
-                images (`Checkpoint.build_model`); anything else is left alone.
-            seed: of the images and their noise.
+                images (`Checkpoint.build_model`); other models are not changed.
+            seed: the seed of the images and their noise.
         """
         if not hasattr(model, "updated_bn"):
             return model
@@ -190,16 +191,16 @@ class ConceptGraphsTask(TaskConfig):
         """Draw samples by ancestral sampling, with the conditions of each tuple without jitter.
 
         Args:
-            model: as `ready` gives it.
-            tuples: what is drawn, in the paper's order.
-            n: samples of each.
-            seed: of the noise, which is the same for every tuple.
+            model: the model that `ready` returns.
+            tuples: the tuples to draw, in the paper's order.
+            n: the number of samples of each tuple.
+            seed: the seed of the noise, which is the same for every tuple.
 
         Returns:
-            Tuple -> images, 0..1.
+            A map from each tuple to its images, 0..1.
 
         Raises:
-            ValueError: an unknown tuple, or n is less than 1.
+            ValueError: If a tuple is unknown, or n is less than 1.
         """
         from anchorlens.models.running import BATCH_BYTES
 
@@ -216,7 +217,7 @@ class ConceptGraphsTask(TaskConfig):
     def _drawn(
         self, model: Any, told: Float[np.ndarray, " 6"], n: int, rows: slice, seed: int
     ) -> Float[np.ndarray, "image 3 y x"]:
-        """Some of the `n` samples of one tuple."""
+        """Draw some of the `n` samples of one tuple."""
         import torch
 
         own = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
@@ -249,22 +250,22 @@ class ConceptGraphsTask(TaskConfig):
         n_samples: int = N_SAMPLES,
         quick: bool = False,
     ) -> Evaluation:
-        """Which shapes, sizes and colours it draws, by a linear classifier and by a rule on masks.
+        """Measure the drawn shapes, sizes and colours, by a linear classifier and by a rule on masks.
 
-        A classifier gives an answer for any image. So two further metrics are measured: how many samples of
-        small circles cover enough to be a shape (`present`), and how many of them both rules call circles
-        (`circles`).
+        A classifier gives an answer for any image. So two further metrics are measured: the fraction of
+        samples of small circles that cover enough to be a shape (`present`), and the fraction that both rules
+        classify as circles (`circles`).
 
         Args:
-            model: as for `ready`.
-            training_set: checked, but not used: every sample is new.
-            seed: of the noise.
-            n_samples: of each tuple.
-            quick: draw only 8 of each.
+            model: the model, as for `ready`.
+            training_set: training data that are checked, but not used: every sample is new.
+            seed: the seed of the noise.
+            n_samples: the number of samples of each tuple.
+            quick: whether to draw only 8 of each.
 
         Raises:
-            ValueError: an unusable option, a model of another size, or images in which the classifier cannot
-                tell the concepts.
+            ValueError: If an option is invalid, the model has another size, or the classifier cannot
+                distinguish the concepts in these images.
         """
         n_samples = QUICKLY if quick else n_samples
         check_number("seed", seed, minimum=0, integer=True)
@@ -282,21 +283,21 @@ class ConceptGraphsTask(TaskConfig):
         return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Images that pass through the network: a sample does so at every step."""
+        """Return the number of images that pass through the network; a sample does so at every step."""
         n_bn_batches = _BN_BATCHES * _BN_BATCH
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of training images, samples, and the images that the classifier is fit on."""
+        """Estimate the memory of training images, samples, and the images on which the classifier is fit."""
         return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
 
     @property
     def held_out(self) -> str:
-        """The tuples that are left out of training, in words."""
+        """The tuples that training never shows, in words."""
         return ", ".join(map(images.in_words, UNSEEN))
 
     def describe(self) -> str:
-        """In words: what is trained, and what is left out."""
+        """Describe in words the trained and the held-out tuples."""
         return (
             f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
             f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"

@@ -61,7 +61,7 @@ def control_command(
     check_number("--minutes", minutes, above=0)
     if out is None and not dry_run:
         raise ValueError(
-            "--out is missing: name the folder of the attempts, for example --out runs/controlled"
+            "--out must name the folder of the attempts, got none. Give it, for example --out runs/controlled"
         )
     from anchorlens.extras.control import control
     from anchorlens.extras.control.terminal import print_control, print_plan_of_control

@@ -1,4 +1,4 @@
-"""The interventions that `control` tries, in this order: cheap and promising ones first, a new training last.
+"""The interventions that `control` tries, in this order: cheap and promising ones first, retraining last.
 
 Figures k1 to k4 (docs/complexity_control.md) are the reason for this choice: weight decay and rescaling help
 if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the complexity
@@ -21,7 +21,7 @@ from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.recipes.train_config import TrainConfig
 
 SHORT, LONGER = 0.2, 0.5
-"""Steps of attempts from the checkpoint, as a share of the run's steps."""
+"""The steps of attempts from the checkpoint, as a fraction of the run's steps."""
 
 
 @documented
@@ -30,31 +30,31 @@ class Intervention:
     """A change of recipe or model that may take a run to a later phase.
 
     Raises:
-        ValueError: a name that cannot be the name of a folder, or an unusable share of steps.
+        ValueError: If the name cannot name a folder, or the fraction of steps is invalid.
     """
 
     name: str
-    """Name of the attempt and its folder: lower-case letters, digits, `_`."""
+    """The name of the attempt and its folder: lower-case letters, digits, `_`."""
     why: str
-    """Why it may help, in one sentence."""
+    """The reason why the intervention may help, in one sentence."""
     source: str
-    """Its source: a paper, a figure, or `ours`."""
+    """The source of the intervention: a paper, a figure, or `ours`."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the recipe or the model -> value, as `preset` takes them."""
+    """A map from fields of the recipe or the model to their values, as `preset` takes them."""
     added: Mapping[str, float] = field(default_factory=dict)
-    """Fields -> number added to their value: `gamma` 0.2 turns .5 into .7. An unset field of one part of the
-    weights (`gamma_mlp`) counts as the field of all weights (`gamma`)."""
+    """A map from fields to a number that is added to their value: `gamma` 0.2 turns 0.5 into 0.7. An unset
+    field of one part of the weights (`gamma_mlp`) counts as the field of all weights (`gamma`)."""
     at_least: Mapping[str, float] = field(default_factory=dict)
-    """Fields of `added` -> lower bound of their new value."""
+    """A map from fields of `added` to the lower bound of their new value."""
     anew: bool = False
     """Whether weights are drawn again, from the same seed; else training continues from the checkpoint."""
     steps: float = 1.0
-    """Number of steps as a share of the run's steps, above 0."""
+    """The number of steps as a fraction of the run's steps, above 0."""
     baseline: bool = False
-    """Whether it is the baseline for the others: training from scratch at a larger gamma."""
+    """Whether this attempt is the baseline for the others: training from scratch at a larger gamma."""
 
     def __post_init__(self) -> None:
-        """Check name and steps."""
+        """Check the name and the steps."""
         if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]{1,60}", self.name):
             raise ValueError(
                 f"the name of an intervention must be small letters, digits and _, got {safe_repr(self.name)}"
@@ -62,15 +62,15 @@ class Intervention:
         check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)
 
     def applied(self, run: RunConfig, start: str) -> RunConfig:
-        """The attempt: `run` with this intervention.
+        """Return the run of the attempt: `run` with this intervention.
 
         Args:
-            run: task, model and recipe of the original run. Its own interventions and its start are left out,
-                and no attempt stops early.
-            start: the checkpoint that an attempt continues from unless it is trained from scratch.
+            run: the task, model and recipe of the original run. Its own interventions and its start are
+                omitted, and no attempt stops early.
+            start: the checkpoint from which an attempt continues, unless it is trained from scratch.
 
         Raises:
-            ValueError: neither recipe nor model has such a field, or the value is unusable.
+            ValueError: If neither recipe nor model has one of the fields, or its value is invalid.
         """
         plain = run.train_config.without_interventions()
         train: dict[str, Any] = {
@@ -92,23 +92,23 @@ class Intervention:
             (train if name in field_types(TrainConfig) else model)[name] = value
         unknown = [name for name in model if name not in field_types(type(run.model_config))]
         if unknown:
-            raise ValueError(f"{self.name} changes {unknown[0]}, which this model does not have")
+            raise ValueError(f"{self.name} must change fields of this model, got the unknown {unknown[0]}")
         if model and not self.anew:
-            raise ValueError(f"{self.name} changes the model ({', '.join(model)}), so `anew` must be True")
+            raise ValueError(f"anew must be True for changes of the model ({', '.join(model)}), got False")
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
         )
 
 
 def _sum(run: RunConfig, name: str, more: float) -> float:
-    """The value of a field plus `more`."""
+    """Return the value of a field plus `more`."""
     values = run.model_config.to_dict() | run.train_config.without_interventions().to_dict()
     value = values.get(name)
     whole, _, part = name.rpartition("_")
     if value is None and part in PARTS:
         value = values.get(whole)
     if value is None:
-        raise ValueError(f"this run does not record {name}, so nothing can be added to it")
+        raise ValueError(f"the run must record {name} to add to it, got no value")
     return round(value + more, 6)
 
 
@@ -174,7 +174,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     ),
     Intervention(
         "anew",
-        "Smaller weights at the start: the papers' own way to Phase 3, and the baseline for all others.",
+        "Smaller weights at the start: the papers' own route to Phase 3, and the baseline for all others.",
         "gamma, arXiv 2405.05409 and 2501.08537",
         added={"gamma": 0.2},
         at_least={"gamma": 0.7},

@@ -1,4 +1,4 @@
-"""The attempts of `control`, as a notebook shows them."""
+"""The attempts of `control` in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEMPLATE = Path(__file__).parent / "templates/control.html"
 
 @html.register
 def control_html(control: Control) -> str:
-    """Every attempt and the original run, or the plan of attempts, without a script."""
+    """Render every attempt and the original run, or the plan of attempts, without a script."""
     outcomes = {one.outcome for one in control.attempts}
     is_plan = "planned" in outcomes and outcomes <= {"planned", "skipped"}
     return view(

@@ -13,23 +13,23 @@ from anchorlens.views import html
 
 Minutes = Annotated[float, limits(ge=0)]
 Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "planned"]
-"""`cut off`: still running when the time was up or another attempt had reached the goal; `skipped`: not
-begun; `planned`: would be tried."""
+"""The outcome of an attempt. `cut off`: still running when the time was up or another attempt had reached the
+goal. `skipped`: not begun. `planned`: only listed, in a dry run."""
 
 
 @documented
 @dataclass(frozen=True)
 class PhaseAnswers(Record):
-    """The phase of a model by behaviour, and the accuracies that decide it."""
+    """The behavioural phase of a model, and the accuracies that decide the phase."""
 
     phase: Phase
-    """The phase by behaviour."""
+    """The behavioural phase."""
     train: Share | None
-    """Accuracy on its training data; None where that is not defined."""
+    """The accuracy on the training data; `None` if it is not defined."""
     id: Share | None
-    """Accuracy in distribution."""
+    """The accuracy in distribution."""
     ood: Share | None
-    """Accuracy out of distribution, on what training left out."""
+    """The accuracy out of distribution, on inputs that training never shows."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> PhaseAnswers:
@@ -39,14 +39,14 @@ class PhaseAnswers(Record):
 
     @property
     def stage(self) -> int:
-        """1 to 3: the phase, or without OOD what was learnt, 3 for `generalises`; 0 for neither."""
+        """The phase, 1 to 3; without OOD, 3 for `generalises`; 0 if the phase is unknown."""
         if self.phase.solution in LEARNT:
             return LEARNT.index(self.phase.solution) + 1
         return self.phase.number or 0
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """Sort key, larger is better: by phase, then by the accuracy that the next phase requires."""
+        """The sort key, larger is better: by phase, then by the accuracy that the next phase requires."""
         id, ood = self.id or 0.0, self.ood or 0.0
         return (self.stage, ood, id) if self.stage > 1 else (self.stage, id, ood)
 
@@ -57,32 +57,32 @@ class Attempt(Record):
     """One intervention and its outcome."""
 
     name: Name
-    """Name of the intervention."""
+    """The name of the intervention."""
     why: Text
-    """Why it may help."""
+    """The reason why the intervention may help."""
     source: Text
     """Its source."""
     anew: bool
-    """Whether its weights were drawn again; else it continued from the checkpoint."""
+    """Whether the weights were drawn again; else training continued from the checkpoint."""
     baseline: bool
-    """Whether it is the baseline for the others."""
+    """Whether this attempt is the baseline for the others."""
     changes: Text
-    """What it changes, in words."""
+    """The changes of the intervention, in words."""
     steps: Count
-    """Number of updates."""
+    """The number of updates."""
     outcome: Outcome
-    """How it ended."""
+    """The outcome of the attempt."""
     estimate: Minutes | None = None
-    """Expected minutes of one process; None where it cannot be tried."""
+    """The expected minutes of one process; `None` if the attempt cannot be tried."""
     minutes: Minutes | None = None
-    """Minutes that its training took, over all calls; None where it has not ended."""
+    """The minutes of training, over all calls; `None` if training has not ended."""
     chosen_by: PhaseAnswers | None = None
-    """Its accuracies on the half of the questions that chooses the best attempt; None where it has not
+    """The accuracies on the half of the test inputs that chooses the best attempt; `None` if training has not
     ended."""
     answers: PhaseAnswers | None = None
-    """Its accuracies on the other half of the questions, which is reported."""
+    """The accuracies on the other half of the test inputs, which is reported."""
     out: Text | None = None
-    """The folder of its run; None where it was not begun."""
+    """The folder of the attempt's run; `None` if it was not begun."""
     note: Text = ""
     """A remark, in one line."""
 
@@ -98,19 +98,19 @@ class Control(Record):
     sha256: Name
     """The SHA-256 of its file."""
     before: PhaseAnswers
-    """Its phase and accuracies on all questions."""
+    """The phase and accuracies of the original checkpoint on all test inputs."""
     attempts: tuple[Attempt, ...]
-    """One for each intervention."""
+    """The attempts, one for each intervention."""
     budget: Minutes
     """The time budget."""
     minutes: Minutes
-    """Minutes that this call took."""
+    """The minutes that this call took."""
     halves: bool
-    """Whether the best is chosen by one half of the left-out questions and reported on the other. Otherwise
-    (a user's own task without halves) both are the same questions, and the OOD accuracy of the best is biased
-    upward by the selection."""
+    """Whether the best attempt is chosen by one half of the OOD test inputs and reported on the other.
+    Otherwise (a user's own task without halves) both are the same inputs, and the OOD accuracy of the best
+    attempt is biased upward by the selection."""
     seed: Count = 0
-    """Seed of the noise in the evaluations."""
+    """The seed of the noise in the evaluations."""
 
     @property
     def goal(self) -> int:
@@ -119,39 +119,39 @@ class Control(Record):
 
     @property
     def goal_in_words(self) -> str:
-        """`goal` as a label: `Phase 2 or 3`, `Phase 3`; `generalises` for a task without OOD."""
+        """The label of `goal`: `Phase 2 or 3`, `Phase 3`; `generalises` for a task without OOD."""
         if self.before.phase.solution in LEARNT:
             return LEARNT[-1]
         return "Phase 2 or 3" if self.goal == 2 else "Phase 3"
 
     def has_helped(self, attempt: Attempt) -> bool:
-        """Whether an attempt reached `goal`, by the questions that choose."""
+        """Return whether an attempt reached `goal`, by the test inputs that choose."""
         return attempt.chosen_by is not None and attempt.chosen_by.stage >= self.goal
 
     @property
     def tried(self) -> list[Attempt]:
-        """Attempts that have ended, in order."""
+        """The attempts that have ended, in order."""
         return [attempt for attempt in self.attempts if attempt.chosen_by is not None]
 
     @property
     def helped(self) -> list[str]:
-        """Names of the attempts that reached `goal`, in order."""
+        """The names of the attempts that reached `goal`, in order."""
         return [attempt.name for attempt in self.tried if self.has_helped(attempt)]
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The first attempt of the highest rank by the questions that choose; None if none has ended."""
+        """The first attempt of the highest rank by the inputs that choose; `None` if no attempt has ended."""
         return max(self.tried, key=lambda one: one.chosen_by.rank if one.chosen_by else (), default=None)
 
     @property
     def best(self) -> str | None:
-        """The folder of the best attempt's run, to continue from; None where nothing helped."""
+        """The folder of the best attempt's run, to continue from; `None` if no attempt helped."""
         best = self.best_attempt
         return best.out if best is not None and self.has_helped(best) else None
 
     @property
     def reached(self) -> int | None:
-        """The stage of the best by the questions that did not choose it; None where nothing helped."""
+        """The stage of the best attempt by the inputs that did not choose it; `None` if no attempt helped."""
         best = self.best_attempt
         if best is None or best.answers is None or not self.has_helped(best):
             return None

@@ -48,44 +48,44 @@ def control(
     dry_run: bool = False,
     progress: bool | float | None = None,
 ) -> Control:
-    """Take a run that ended in Phase 1 or 2 further: try interventions from its checkpoint or its start.
+    """Try interventions on a run that ended in Phase 1 or 2, from its checkpoint or its start.
 
-    For a task without OOD the goal is that a run that memorises generalises, in place of Phase 3.
+    For a task without OOD, the goal is that a run that memorises generalises, instead of Phase 3.
 
     Interventions are tried in the order of the list, on the CPU as many at a time as there are cores, until
     an attempt reaches Phase 3. An attempt that is not expected to end within `minutes` is not begun; the time
-    of an update is taken from the run's log, and after the first attempt from the attempts so far. Ended
-    attempts are in `out` and are not trained again by the same call, which continues those that were cut off.
+    of an update is taken from the run's log, and after the first attempt from the attempts. Ended attempts
+    are in `out`, and the same call does not train them again; it continues attempts that were cut off.
 
-    Where the task supports halves, the best attempt is chosen by one half of the left-out questions (for two
+    If the task supports halves, the best attempt is chosen by one half of the OOD test inputs (for two
     anchors: even keys) and reported on the other (odd keys), so that the report is not biased by the choice.
-    Both halves ask the same unseen pairs, so the result does not say whether other pairs are composed.
+    Both halves use the same unseen pairs, so the result does not show whether other pairs are composed.
 
     Args:
-        run: a run's folder, or a checkpoint of ours that says how it was trained.
-        out: the folder for `control.json`, this result, and a run's folder for each attempt; new, empty or
-            that of an earlier call for the same checkpoint. A dry run needs none.
-        task: the task of the run with the paths of its files (`data`), for a task that has some; None for the
-            task as the checkpoint describes it.
-        minutes: time budget for everything, > 0. Attempts that are still running are ended then; with one
-            worker they are not.
-        every: whether to try everything that fits, also after Phase 3 is reached.
+        run: the folder of a run, or a checkpoint of ours that records its training.
+        out: the folder for `control.json`, this result, and a run's folder for each attempt; it is new, empty
+            or from an earlier call for the same checkpoint. A dry run needs no folder.
+        task: the task of the run with the paths of its files (`data`), if it has files. Default: the task in
+            the checkpoint.
+        minutes: the time budget for everything, > 0. Attempts that are still running are ended then, except
+            with one worker.
+        every: whether to try every attempt that fits, even after Phase 3 is reached.
         interventions: the interventions to try, in order.
-        seed: seed of the noise in the evaluations.
-        device: device of the attempts: auto, cpu, cuda, cuda:N or mps; None for that of the run's recipe.
-        workers: processes on the CPU; None for one per core.
-        dry_run: train nothing; only list the attempts in order with the estimated minutes of each.
-        progress: as for `train`.
+        seed: the seed of the noise in the evaluations.
+        device: the device of the attempts: auto, cpu, cuda, cuda:N or mps. Default: the device in the recipe.
+        workers: the number of processes on the CPU. Default: one per core.
+        dry_run: whether to train nothing, and only list the attempts in order with their estimated minutes.
+        progress: the progress display, as for `train`.
 
     Returns:
-        Every attempt with its phase, accuracies (0..1) and minutes, and the best as a run's folder.
+        Every attempt with its phase, accuracies (0..1) and minutes, and the folder of the best attempt's run.
 
     Raises:
-        ValueError: a run in no phase or in Phase 3, a task without labels, a checkpoint that does not say how
-            it was trained, unusable options, or a folder that holds something else.
-        CheckpointError: a file that cannot be read completely and safely.
-        OSError: writing failed; ended attempts are kept.
-        RuntimeError: a process was killed; ended attempts are kept.
+        ValueError: If the run is in no phase or in Phase 3, the task has no labels, the checkpoint does not
+            record its training, an option is invalid, or the folder holds something else.
+        CheckpointError: If a file cannot be read completely and safely.
+        OSError: If writing fails; ended attempts are kept.
+        RuntimeError: If a process was killed; ended attempts are kept.
 
     Example:
         >>> control("runs/g0.5", "runs/g0.5-control", minutes=20)  # doctest: +SKIP
@@ -101,7 +101,7 @@ def control(
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     _check_interventions(interventions)
     if out is None and not dry_run:
-        raise ValueError("out must be the folder of the attempts, got none")
+        raise ValueError("out must be the folder of the attempts, got none. Give a folder")
     origin = _opened(run, device, task)
     before = _answers_before(origin, seed)
     trials = [_trial(origin, one) for one in interventions]
@@ -137,14 +137,14 @@ class _Origin(NamedTuple):
     sha256: str
     checkpoint: Checkpoint
     seconds_per_update: float | None
-    """From its log; None if unknown."""
+    """The seconds of an update, from the run's log; `None` if unknown."""
 
 
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
     some = list(interventions)
     if not 0 < len(some) <= MOST_INTERVENTIONS or not all(isinstance(one, Intervention) for one in some):
         raise ValueError(
-            f"interventions must be a list of one Intervention or more, at most {MOST_INTERVENTIONS}, got "
+            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} Interventions, got "
             f"{safe_repr(interventions)}"
         )
     names = [one.name for one in some]
@@ -154,20 +154,20 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
 
 
 def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None) -> _Origin:
-    """The run of a checkpoint that says how it was trained."""
+    """Open the run of a checkpoint that records its training."""
     opened = open_checkpoint(path)
     checkpoint = resolve(opened, task).checkpoint
     assert checkpoint is not None
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: the {opened.kind} checkpoint does not say how it was trained, but an "
-            f"attempt needs the same data and recipe; give a run or checkpoint of anchorlens train"
+            f"{safe_text(path)}: the checkpoint must record its training, got a {opened.kind} checkpoint "
+            "without data and recipe. Give a run or checkpoint of anchorlens train"
         )
     if not has_labels(checkpoint.task.metrics):
         raise ValueError(
-            f"{safe_text(path)}: the task {checkpoint.task.kind} has no phases, so control cannot measure "
-            f"what helps; give a run of a task that measures train and ID accuracy"
+            f"{safe_text(path)}: the task must have phases, got {checkpoint.task.kind} without phases. Give "
+            "a run of a task that measures train and ID accuracy"
         )
     if device is not None:
         train = replace(train, device=device)
@@ -187,24 +187,26 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     phase, name = before.phase, safe_text(origin.file)
     if before.stage == 3:
         state = "generalises" if phase.solution else "is in Phase 3"
-        raise ValueError(f"{name}: it {state} already ({phase.reason}); nothing is left to try")
+        raise ValueError(
+            f"{name}: the run must be in an earlier phase, got a run that {state} ({phase.reason})"
+        )
     if before.stage == 0:
-        advice = "; control starts from Phase 1 or 2, or without OOD from a run that memorises"
+        advice = "Give a run in Phase 1 or 2, or without OOD a run that memorises"
         if phase.cause == "underfit":
-            advice = ", with train --from for example, then control it"
-        raise ValueError(f"{name}: it has no phase: {phase.reason}{advice}")
+            advice = "Train the run for longer first, for example with train --from"
+        raise ValueError(f"{name}: the run must have a phase, got none: {phase.reason}. {advice}")
     return before
 
 
 def _trial(origin: _Origin, one: Intervention) -> Trial:
-    """The attempt of an intervention on the run, or the reason why it cannot be tried."""
+    """Return the attempt of an intervention on the run, or the reason why it cannot be tried."""
     run, note, changes, steps = None, "", "", 0
     try:
         run = one.applied(origin.run, str(origin.file))
         changes, steps = _in_words(one, run), run.train_config.total_steps
         check_runs([run], starts=False)
         if identity(run) == identity(origin.run):
-            raise ValueError("it is the run itself")
+            raise ValueError("the intervention must change the run, got the run itself")
     except ValueError as error:
         run, note = None, f"cannot be tried: {safe_text(error, 600)}"
     outcome = "skipped" if run is None else "planned"
@@ -213,6 +215,6 @@ def _trial(origin: _Origin, one: Intervention) -> Trial:
 
 
 def _in_words(one: Intervention, run: RunConfig) -> str:
-    """The fields that an attempt changes, with their new values."""
+    """Describe the fields that an attempt changes, with their new values."""
     values = run.model_config.to_dict() | run.train_config.to_dict()
     return ", ".join(f"{name} {values[name]}" for name in (*one.fields, *one.added))

@@ -13,13 +13,13 @@ NOT_ENDED = "-"
 
 
 def overview(control: Control) -> str:
-    """The run, its phase, and the time budget."""
+    """Describe the run, its phase, and the time budget."""
     budget = f"{control.minutes:.1f} of {control.budget:g} minutes"
     return f"{safe_text(control.path)}: {control.before.phase.label}; {budget}"
 
 
 def control_table(control: Control) -> Table:
-    """A row for the original run and for every attempt that was started; the best is emphasised."""
+    """Tabulate the original run and every attempt that was started; the best attempt is emphasised."""
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
     rows = [("original run", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
@@ -45,7 +45,7 @@ def _measured(answers: PhaseAnswers) -> tuple[TableCell | str, ...]:
 
 
 def _name(attempt: Attempt) -> tuple[TableCell, str]:
-    """What is tried, and of which weights."""
+    """Name the attempt and the weights from which it starts."""
     return TableCell(attempt.name, code=True), "initialisation" if attempt.anew else "final weights"
 
 
@@ -58,12 +58,12 @@ def _row(attempt: Attempt) -> tuple[TableCell | str, ...]:
 
 
 def _what_chose(control: Control) -> str:
-    """The accuracy by which the best is chosen: OOD, or ID for a task without it."""
+    """Name the accuracy by which the best attempt is chosen: OOD, or ID for a task without OOD."""
     return "ID" if control.before.ood is None else "OOD"
 
 
 def plan_table(control: Control) -> Table:
-    """Every attempt in the order in which it would be tried, with the reason for it."""
+    """Tabulate every attempt in the order in which it would be tried, with the reason for it."""
     rows = [
         (
             *_name(one),
@@ -79,7 +79,7 @@ def plan_table(control: Control) -> Table:
 
 
 def summary(control: Control) -> str:
-    """Which attempt helped, or that none did."""
+    """State which attempt helped, or that no attempt helped."""
     best, goal = control.best_attempt, control.goal_in_words
     if best is None or best.answers is None:
         least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
@@ -104,7 +104,7 @@ def summary(control: Control) -> str:
 
 
 def notes(control: Control) -> Iterator[str]:
-    """The comparison with retraining, the attempts not tried, and the limits of the numbers."""
+    """Yield the comparison with retraining, the attempts not tried, and the limits of the measurement."""
     baseline = next((one for one in control.attempts if one.baseline), None)
     if baseline is not None and control.tried:
         yield _beside(control, baseline)
@@ -130,7 +130,7 @@ def notes(control: Control) -> Iterator[str]:
 
 
 def _beside(control: Control, baseline: Attempt) -> str:
-    """Whether a cheaper attempt did as well as retraining."""
+    """Compare the cheaper attempts with retraining."""
     anew, minutes = f"Retraining from scratch ({safe_text(baseline.changes)})", baseline.minutes
     if baseline.answers is None or minutes is None:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
@@ -147,7 +147,7 @@ def _beside(control: Control, baseline: Attempt) -> str:
 
 
 def _reached(attempt: Attempt) -> int:
-    """The stage that an attempt reached, 0 for none."""
+    """Return the stage that an attempt reached; 0 for no stage."""
     return attempt.answers.stage if attempt.answers else 0
 
 

@@ -1,4 +1,4 @@
-"""The attempts of `control`, in the terminal."""
+"""The attempts of `control` in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_control(control: Control) -> None:
-    """Print what helped, every attempt and the original run, and how to read the numbers."""
+    """Print what helped, every attempt and the original run, and how to read the results."""
     console = Terminal()
     console.print(overview(control))
     console.print(summary(control), style="bold")

@@ -1,4 +1,4 @@
-"""Carries out the attempts of `control`: processes, time estimates and the folder of results."""
+"""The execution of the attempts of `control`: processes, time estimates and the folder of results."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from anchorlens.training.run_folder import claim, has_ended
 
 FILE, FORMAT, VERSION = "control.json", "anchorlens control", 1
 _CHOOSE, _REPORT = 0, 1
-"""The half of the left-out questions that chooses the best attempt, and the half that is reported."""
+"""The half of the OOD test inputs that chooses the best attempt, and the half that is reported."""
 
 
 class Trial(NamedTuple):
     """The configuration of an attempt, and its record."""
 
     run: RunConfig | None
-    """None where it cannot be tried."""
+    """The run of the attempt; `None` if it cannot be tried."""
     attempt: Attempt
 
 
@@ -47,15 +47,15 @@ class _Outcome(NamedTuple):
     message: str | None
     minutes: float | None
     is_new: bool
-    """Whether all of it was trained in this call."""
+    """Whether the whole attempt was trained in this call."""
     chosen_by: PhaseAnswers
     answers: PhaseAnswers
 
 
 @contextlib.contextmanager
 def folder_lock(out: Path, sha256: str) -> Iterator[None]:
-    """Lock the folder of the attempts, after checking that it belongs to this checkpoint."""
-    in_use = "in use by another control; wait for it or choose another folder"
+    """Lock the folder of the attempts, and check that it belongs to this checkpoint."""
+    in_use = "in use by another control. Wait for its end, or choose another folder"
     lock = claim(out, FILE, what="control", in_use=in_use)
     try:
         path = out / FILE
@@ -63,12 +63,12 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
             with reading(path, "is not a result of control"):
                 content = read_json(read_bytes(path))
                 if not isinstance(content, dict):
-                    raise ValueError("it holds no JSON object")
+                    raise ValueError("the file must hold a JSON object")
                 check_format(path, content, FORMAT, VERSION)
             if content.get("sha256") != sha256:
                 raise ValueError(
-                    f"{safe_text(out)} holds attempts from another checkpoint, "
-                    f"{safe_repr(content.get('path'))}; choose another folder"
+                    f"{safe_text(out)} must hold attempts from this checkpoint, got attempts from "
+                    f"{safe_repr(content.get('path'))}. Choose another folder"
                 )
         yield
     finally:
@@ -77,31 +77,31 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
 
 @dataclass
 class _Clock:
-    """Estimates the time of attempts: a time for each update, plus an overhead for each attempt."""
+    """An estimator of the time of attempts: a time for each update, plus an overhead for each attempt."""
 
     seconds_per_update: float
-    """From the run's log; used until an attempt has been trained here."""
+    """The seconds of an update in the run's log, used until an attempt has been trained here."""
     attempts: int = 0
     updates: int = 0
     training: float = 0.0
-    """Seconds of training in attempts that were trained in this call."""
+    """The seconds of training in attempts that were trained in this call."""
     beside: float = 0.0
-    """Seconds of everything else in these attempts: start, evaluation."""
+    """The seconds of everything else in these attempts: start, evaluation."""
 
     def minutes(self, steps: int) -> float:
-        """Estimated minutes of an attempt."""
+        """Estimate the minutes of an attempt."""
         each = self.training / self.updates if self.updates else self.seconds_per_update
         return (steps * each + self.beside / max(1, self.attempts)) / 60
 
     def learn(self, steps: int, training: float, whole: float) -> None:
-        """Take in an attempt that has ended."""
+        """Add the times of an attempt that has ended."""
         self.attempts, self.updates = self.attempts + 1, self.updates + steps
         self.training += training
         self.beside += max(0.0, whole - training)
 
 
 class Tries:
-    """Carries out attempts and records their outcomes."""
+    """A set of attempts that are carried out, with their outcomes."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class Tries:
 
         Args:
             found: the result so far: the run, its accuracies, the budget.
-            seconds_per_update: from the run's log; None to measure it.
+            seconds_per_update: the seconds of an update in the run's log; `None` to measure them.
             trials: the attempts, in the order in which they are tried.
-            out: the folder of the attempts; None if none is carried out.
-            began: when the call began, by the monotonic clock.
-            every: whether to try all, also after one has reached Phase 3.
+            out: the folder of the attempts; `None` if no attempt is carried out.
+            began: the time when the call began, by the monotonic clock.
+            every: whether to try all attempts, even after one has reached Phase 3.
         """
         self.found, self.out, self.began, self.every = found, out, began, every
         self.runs = [trial.run for trial in trials]
@@ -137,12 +137,12 @@ class Tries:
                 self._note(place, estimate=self.clock.minutes(run.train_config.total_steps))
 
     def result(self) -> Control:
-        """The result so far."""
+        """Return the result so far."""
         minutes = (time.monotonic() - self.began) / 60
         return replace(self.found, attempts=tuple(self.attempts), minutes=minutes)
 
     def carry_out(self, workers: int, show: Show) -> None:
-        """Try what fits into the time until one attempt reaches Phase 3; ended attempts are read first."""
+        """Read ended attempts, then try all that fit into the time until one attempt reaches Phase 3."""
         self._write()
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))
@@ -233,7 +233,7 @@ class Tries:
 
 
 def _tried(run: RunConfig, folder: Path, seed: int, halves: bool) -> _Outcome:
-    """Train, continue or read an attempt, and evaluate it on both halves of the questions."""
+    """Train, continue or read an attempt, and evaluate it on both halves of the test inputs."""
     was_there = folder.exists()
     (result,) = train_many([run], outs=[folder], resume=True, workers=1, progress=False)
     where = choose_device(run.train_config.device)

@@ -1,1 +1,1 @@
-"""Which experts of a mixture the tokens use."""
+"""Expert use: which experts of a mixture the tokens use."""

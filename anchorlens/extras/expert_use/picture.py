@@ -1,4 +1,4 @@
-"""Which expert serves which kind of input: its routing share, and the accuracy without it."""
+"""The figure of expert use: the routing share by kind of input, and the accuracy without each expert."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def expert_figure(
     accuracies: Float[np.ndarray, " kind"],
     accuracies_without: Float[np.ndarray, "layer expert kind"],
 ) -> go.Figure:
-    """Two heatmaps with a row for each expert of each layer; above them the accuracy of the whole model.
+    """Draw two heatmaps with a row for each expert of each layer; above them the accuracy of the whole model.
 
     Args:
-        title: title of the figure.
-        kinds: names of the kinds of input.
-        shares: routing shares, 0..1.
-        accuracies: accuracies of the whole model, 0..1.
-        accuracies_without: accuracies with one expert ablated, 0..1.
+        title: the title of the figure.
+        kinds: the names of the kinds of input.
+        shares: the routing shares, 0..1.
+        accuracies: the accuracies of the whole model, 0..1.
+        accuracies_without: the accuracies with one expert ablated, 0..1.
     """
     n_layers, n_kinds, n_experts = shares.shape
     experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
@@ -37,8 +37,8 @@ def expert_figure(
     by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [layer and expert, kind]
     left_out = accuracies_without.reshape(-1, n_kinds)
     panels = {
-        "share of what is routed": [[None] * n_kinds, *by_expert.tolist()],
-        "accuracy without it": [accuracies.tolist(), *left_out.tolist()],
+        "share of the routing weight": [[None] * n_kinds, *by_expert.tolist()],
+        "accuracy without the expert": [accuracies.tolist(), *left_out.tolist()],
     }
     figure = make_subplots(
         rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05

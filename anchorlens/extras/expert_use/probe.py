@@ -1,4 +1,4 @@
-"""Expert use: which expert of a mixture serves which kind of input, and the accuracy lost without it."""
+"""Expert use: the experts of a mixture for each kind of input, and the accuracy lost without each expert."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 @probe_result
 class ExpertUse(ProbeResult):
-    """Routing shares of a mixture's experts by kind of input, and accuracies with each expert ablated."""
+    """The routing shares of a mixture's experts by kind of input, and accuracies with each expert ablated."""
 
     probe: ClassVar[str] = "expert_use"
     readings: ClassVar[tuple[str, ...]] = (
@@ -40,42 +40,43 @@ class ExpertUse(ProbeResult):
         "most_lost",
     )
     kinds: tuple[str, ...]
-    """Kinds of input: those of `rules`, `broken`, `exceptions`, `unseen` that the task has."""
+    """The kinds of input of the task, out of `rules`, `broken`, `exceptions` and `unseen`."""
     shares: np.ndarray
-    """[layer, kind, expert] Share of the routing weight at the last position that goes to each expert, 0..1,
-    mean over inputs; shares sum to 1. For a top-1 router, the share of inputs routed to the expert."""
+    """[layer, kind, expert] The share of the routing weight at the last position for each expert, 0..1, mean
+    over inputs; shares sum to 1. For a top-1 router, the share of inputs routed to the expert."""
     accuracies: np.ndarray
-    """[kind] Accuracy, 0..1, on trained targets; on unseen pairs, on the composition."""
+    """[kind] The accuracy, 0..1, on trained targets; on unseen pairs, on the composition."""
     accuracies_without: np.ndarray
-    """[layer, expert, kind] The same with one expert ablated."""
+    """[layer, expert, kind] The accuracy with one expert ablated, 0..1."""
     broken_apart: float | None
-    """Distance of the shares of broken pairs from those of the rules, 0..1: half the sum of the absolute
-    differences, in the layer where it is largest; 1 = other experts serve them. None without this kind."""
+    """The distance of the shares of broken pairs from the shares of the rules, 0..1: half the sum of the
+    absolute differences, in the layer with the largest. At 1 the kinds use different experts. `None` without
+    broken pairs."""
     exceptions_apart: float | None
-    """The same for exceptions."""
+    """The distance of the shares of exceptions from the shares of the rules, 0..1."""
     unseen_apart: float | None
-    """The same for unseen pairs."""
+    """The distance of the shares of unseen pairs from the shares of the rules, 0..1."""
     largest_share: float
-    """Largest share of one expert, with all kinds weighted equally, mean over layers: 1 = each router has
-    collapsed onto one expert, 1 / number of experts = all experts are used equally."""
+    """The largest share of one expert, with all kinds weighted equally, mean over layers: 1 = each router
+    uses one expert alone, 1 / number of experts = all experts are used equally."""
     most_lost: float
-    """Mean accuracy lost on the trained kinds without the expert that matters most; below 0 if the model
-    answers better without any single expert."""
+    """The mean accuracy lost on the trained kinds without the most important expert; below 0 if the model is
+    more accurate without any single expert."""
     n_sequences: int
-    """Inputs drawn for each kind."""
+    """The number of inputs drawn for each kind."""
     seed: int
-    """Seed from which keys, positions and noise were drawn."""
+    """The seed from which keys, positions and noise were drawn."""
 
     def headline(self) -> str:
-        """How differently the kinds are routed, and what is lost without the most important expert."""
+        """State the distances between the kinds' shares, and the accuracy lost without one expert."""
         apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
         apart |= {"unseen": self.unseen_apart}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]
-        far = f"shares differ from the rules': {', '.join(words)}; " if words else ""
+        far = f"distance of shares from the rules' shares: {', '.join(words)}; " if words else ""
         return f"{far}{self.most_lost:+.2f} of the accuracy lost without one expert"
 
     def plot(self) -> go.Figure:
-        """Shares of the experts by layer and kind, and accuracies with and without each expert."""
+        """Plot the shares of the experts by layer and kind, and accuracies with and without each expert."""
         return expert_figure(
             "Experts by kind of input", self.kinds, self.shares, self.accuracies, self.accuracies_without
         )
@@ -92,24 +93,24 @@ def expert_use(
     softmax and the other weights are divided by their sum, so its inputs go to the next best expert.
 
     Limitations: The probe does not show what an expert computes. It does not detect the use of an expert at
-    other positions if the answer survives without it. After the ablation, experts get inputs and weights that
-    never occurred in training, so the lost accuracy is that of this model, not of a model trained without the
-    expert.
+    other positions if the answer does not need the expert. After the ablation, experts get inputs and weights
+    that never occurred in training, so the lost accuracy is that of this model, not of a model trained
+    without the expert.
 
     Args:
-        model: a HookedTransformer with `num_experts`; it is only read.
-        task: gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs trained on another
-            function; `exceptions`; `unseen` pairs. Keys stand at positions where they are trained.
-        n_sequences: inputs drawn for each kind, >= 1; in the other kinds, inputs that are exceptions are
-            left out.
-        seed: seed of the keys, positions and noise.
+        model: the HookedTransformer with `num_experts`; the probe does not change it.
+        task: the task that gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs
+            trained on another function; `exceptions`; and `unseen` pairs. Keys are at positions where they
+            are trained.
+        n_sequences: the number of inputs drawn for each kind, >= 1; the other kinds exclude exceptions.
+        seed: the seed of the keys, positions and noise.
 
     Returns:
-        Shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer
+        The shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer
         ablated.
 
     Raises:
-        ValueError: a dense model, one that is too small for the task, or a number out of range.
+        ValueError: If the model is dense or too small for the task, or a number is out of range.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -161,7 +162,7 @@ def _accuracies(model: HookedTransformer, kinds: dict[str, AnchorBatch]) -> Floa
 
 
 def _apart(shares: Float[np.ndarray, "layer kind expert"], kinds: tuple[str, ...], kind: str) -> float | None:
-    """Total variation distance between a kind's shares and the rules', in the layer where it is largest.
+    """Compute the total variation distance of a kind's shares from the rules' in the layer with the largest.
 
     >>> _apart(np.array([[[1.0, 0.0], [0.25, 0.75]]]), ("rules", "broken"), "broken")
     0.75

@@ -1,7 +1,7 @@
-"""Matrices that hold queries, keys and values: which rows are whose, by the module that reads them.
+"""Matrices that hold queries, keys and values: the owner of each row, by the module that reads the rows.
 
 All layouts here are groups of rows, each with queries and keys first and values last: one group in GPT-2, one
-for each head in GPT-NeoX. Those of Hugging Face are known by their class and its configuration. Any other
+for each head in GPT-NeoX. The layouts of Hugging Face are known by class and configuration. Any other
 attention of three equal parts is run: without its values, its output must not depend on its input.
 """
 
@@ -19,9 +19,9 @@ class FusedRows(NamedTuple):
     """The rows of a fused matrix, along the axis of its outputs."""
 
     groups: int
-    """Groups of queries, keys and values: 1, or as many as heads (or as heads of keys and values)."""
+    """The number of groups of queries, keys and values: 1, or the number of (key and value) heads."""
     values: int
-    """Rows of values, the last of each group."""
+    """The number of rows of values, the last of each group."""
 
 
 def _of_falcon(module: Any, rows: int) -> FusedRows:
@@ -46,14 +46,14 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any, int], FusedRows]]] = {
         lambda m, rows: FusedRows(1, m.config.num_key_value_heads * m.head_dim),
     ),
 }
-"""Class of Hugging Face's transformers -> its fused matrix, and (module, rows) -> the layout of that."""
+"""A map from a class of Hugging Face's transformers to its fused matrix and the function of its layout."""
 _LARGEST = 8
-"""An attention of one's own is run if it has at most this many times the weights of its fused matrix."""
+"""The largest ratio of an attention's weights to its fused matrix at which a custom attention is run."""
 _N_TOKENS = 4
 
 
 def is_known(attention: nn.Module | None) -> bool:
-    """Whether it is an attention of Hugging Face whose fused matrix has a known layout."""
+    """Return whether an attention is from Hugging Face and has a fused matrix of a known layout."""
     return _class_of(attention) is not None
 
 
@@ -63,13 +63,13 @@ def _class_of(attention: nn.Module | None) -> str | None:
 
 
 def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> FusedRows | None:
-    """The layout of a matrix in an attention; None for one that is not fused, or whose layout is not known.
+    """Return the layout of a matrix in an attention; `None` if it is not fused or its layout is unknown.
 
     Args:
-        attention: the module that the matrix's Linear, or the matrix itself, is in.
-        name: of the Linear, or of the matrix, in it.
+        attention: the module that contains the matrix's Linear, or the matrix itself.
+        name: the name of the Linear or the matrix in the attention.
         weight: the matrix.
-        axis: of its outputs.
+        axis: the axis of its outputs.
     """
     if attention is None:
         return None
@@ -91,7 +91,7 @@ def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int)
 
 
 def _are_the_values(attention: nn.Module, name: str, axis: int, layout: FusedRows) -> bool:
-    """Whether an attention without these rows says the same of every input, and with them does not."""
+    """Return whether the attention's output depends on its input only with these rows."""
     generator = torch.Generator(device="cpu").manual_seed(0)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -120,7 +120,7 @@ def _differ(output: Any) -> bool:
 
 
 def values_in(weight: Tensor, axis: int, layout: FusedRows) -> tuple[Tensor, Tensor]:
-    """The queries and keys of a fused matrix, and its values, as views."""
+    """Return the queries and keys of a fused matrix, and its values, as views."""
     rows = weight.shape[axis] // layout.groups
     if layout.groups > 1:
         weight, axis = weight.unflatten(axis, (layout.groups, rows)), axis + 1

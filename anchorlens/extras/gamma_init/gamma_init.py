@@ -38,47 +38,49 @@ def gamma_init_(
     fan_in: Mapping[str, int | None] | None = None,
     seed: int = 0,
 ) -> T:
-    """Draw the weights of your own model anew, in place, with std = fan_in^-gamma.
+    """Draw the weights of your own model from scratch, in place, with std = fan_in^-gamma.
 
     A larger gamma makes smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging
-    Face's GPT-2, a nanoGPT, anything made of the modules in the table of
-    `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is how many inputs each of its
+    Face's GPT-2, a nanoGPT, or any model made of the modules in the table of
+    `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is the number of inputs that each of its
     outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix of a
-    transformer, token and position embeddings included (heads that share keys and values, gated MLPs and
-    mixtures of experts too). A tied matrix is drawn once; its fan-in is d_model both as embedding and as
+    transformer, including token and position embeddings, heads that share keys and values, gated MLPs and
+    mixtures of experts. A tied matrix is drawn once; its fan-in is d_model both as embedding and as
     unembedding. All biases become 0, and so does the padding row of an embedding. LayerNorms and RMSNorms get
-    weight 1 and bias 0. Every parameter is set, frozen ones too, except
-    those that `fan_in` maps to None. Initialisation settings in the model's own configuration are
-    ignored.
+    weight 1 and bias 0. Every parameter is set, including frozen parameters, except parameters that `fan_in`
+    maps to `None`. Initialisation settings in the model's own configuration are ignored.
 
     A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the same weights as from
     `build_model` with this gamma and seed, bit for bit (rounded in half precision). Numbers are drawn on the
     CPU, so they are the same on every device and in every process, and global random state is neither read
-    nor changed. Device, dtype, `requires_grad`, training mode and weight tying stay as they are.
+    nor changed. Device, dtype, `requires_grad`, training mode and weight tying do not change.
 
     Args:
         model: a HookedTransformer or a torch module, also compiled or in a DataParallel.
-        gamma: initialization rate, -10..10.
-        gamma_embedding: gamma of the embeddings and the unembedding; None for `gamma`.
-        gamma_qk: gamma of queries and keys; None for `gamma`. A matrix that holds queries, keys and values
-            is drawn in two parts where the order of its rows is known (`anchorlens.extras.gamma_init.fused`).
-        gamma_vo: gamma of W_V and W_O; None for `gamma`.
-        gamma_mlp: gamma of the MLPs, and of a mixture's router; None for `gamma`.
-        gamma_experts: gamma of each expert in a HookedTransformer's mixture; None for `gamma_mlp`.
-        distribution: normal: N(0, std = fan_in^-gamma); uniform: U(-fan_in^-gamma, +fan_in^-gamma).
-        scale_residual_writers: divide the matrices that write to the residual stream (W_O and W_out, both of
-            GPT-2's c_proj) by the square root of their number, sqrt(2 n_layers), as GPT-2 does.
-        fan_in: name or pattern of a parameter -> its fan-in, where the module does not tell; None leaves the
-            parameter as it is: `{"pos_emb": 128, "*.router.weight": None}`.
-        seed: of the weights, an integer >= 0.
+        gamma: the initialisation rate, -10..10.
+        gamma_embedding: the gamma of the embeddings and the unembedding. Default: `gamma`.
+        gamma_qk: the gamma of queries and keys. Default: `gamma`. A matrix that holds queries, keys and
+            values is drawn in two parts if the order of its rows is known
+            (`anchorlens.extras.gamma_init.fused`).
+        gamma_vo: the gamma of W_V and W_O. Default: `gamma`.
+        gamma_mlp: the gamma of the MLPs, and of a mixture's router. Default: `gamma`.
+        gamma_experts: the gamma of each expert in a HookedTransformer's mixture. Default: `gamma_mlp`.
+        distribution: normal for N(0, std = fan_in^-gamma), or uniform for U(-fan_in^-gamma, +fan_in^-gamma).
+        scale_residual_writers: whether to divide the matrices that write to the residual stream (W_O and
+            W_out, both of GPT-2's c_proj) by the square root of their number, sqrt(2 n_layers), as GPT-2
+            does.
+        fan_in: a map from the name or pattern of a parameter to its fan-in, if the module does not define it.
+            `None` keeps the parameter unchanged: `{"pos_emb": 128, "*.router.weight": None}`.
+        seed: the seed of the weights, an integer >= 0.
 
     Returns:
-        The model itself.
+        The given model.
 
     Raises:
-        ValueError: no torch module, a TransformerBridge, weights that are quantised, sharded, or without
-            memory (meta device), a gamma, distribution or seed out of range, a parameter whose fan-in is not
-            certain, or one whose part is not known where parts differ; nothing has been drawn then.
+        ValueError: If the model is not a torch module or is a TransformerBridge, weights are quantised,
+            sharded, or without memory (meta device), a gamma, distribution or seed is out of range, the
+            fan-in of a parameter is not certain, or its part is unknown where parts differ; nothing has been
+            drawn then.
 
     Example:
         >>> from torch import nn
@@ -87,7 +89,7 @@ def gamma_init_(
         >>> round(mlp[0].weight.std().item() * 64**0.5, 1), round(mlp[2].weight.std().item() * 256**0.5, 1)
         (1.0, 1.0)
 
-    Source: the initialization rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
+    Source: the initialisation rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
     """
     gamma = exactly(gamma, float)
     check_number("gamma", gamma, **GAMMA_RANGE)
@@ -121,25 +123,25 @@ class GammaRow(Record):
     """One weight matrix of a model: its fan-in, the std of its initialisation, and its present std."""
 
     name: str
-    """Name of the parameter; `[q, k]` and `[v]` are parts of one that holds queries, keys and values."""
+    """The name of the parameter; `[q, k]` and `[v]` are parts of a matrix of queries, keys and values."""
     tied: tuple[str, ...]
-    """Its other names, where it is tied."""
+    """The other names of the parameter, if it is tied."""
     shape: tuple[int, ...]
-    """Shape as it is stored."""
+    """The shape of the stored matrix."""
     part: str | None
-    """embedding, qk, vo or mlp; None where the model does not tell."""
+    """The part: embedding, qk, vo or mlp; `None` if the model does not define it."""
     fan_in: int
-    """Inputs that each output sums; d_model for an embedding."""
+    """The number of inputs that each output sums; d_model for an embedding."""
     std: float | None
-    """Std of the initialisation, fan_in^-gamma for a normal distribution; None without a gamma."""
+    """The std of the initialisation, fan_in^-gamma for a normal distribution; `None` without a gamma."""
     measured_std: float | None
-    """Std of the present weights; None where they have no memory or are not finite."""
+    """The std of the present weights; `None` if they have no memory or are not finite."""
     measured_gamma: float | None
-    """The gamma that gives the measured std: -log(std) / log(fan_in) for a normal distribution. None where
-    std is 0 or fan-in 1."""
+    """The gamma that gives the measured std: -log(std) / log(fan_in) for a normal distribution. `None` if the
+    std is 0 or the fan-in is 1."""
 
     def texts(self) -> tuple[str, ...]:
-        """The text in each of `GammaTable.columns`."""
+        """Return the text in each of `GammaTable.columns`."""
         stds = ("none" if std is None else f"{std:.3g}" for std in (self.std, self.measured_std))
         gamma = "none" if self.measured_gamma is None else f"{self.measured_gamma:.3f}"
         shape = " x ".join(map(str, self.shape))
@@ -152,35 +154,35 @@ class GammaTable(Record):
     """The initialisation of a model by `gamma_init_` and its present weights; `print` shows a table."""
 
     columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
-    """Columns of the table; the last is the gamma of the measured std."""
+    """The columns of the table; the last is the gamma of the measured std."""
     model: str
     """The class of the model."""
     gamma: float | None
-    """The initialization rate that was asked for; None where none was given."""
+    """The requested initialisation rate; `None` if none was given."""
     rows: tuple[GammaRow, ...]
-    """A row for each weight matrix, in the order of drawing; pandas.DataFrame(table.rows) has a column for
-    each field."""
+    """The rows, one for each weight matrix, in the order of drawing; pandas.DataFrame(table.rows) has a
+    column for each field."""
     zeros: tuple[str, ...]
-    """Parameters that start at 0: biases, and the weights of norms that multiply by 1 + weight."""
+    """The parameters that start at 0: biases, and the weights of norms that multiply by 1 + weight."""
     ones: tuple[str, ...]
-    """Parameters that start at 1: weights of norms."""
+    """The parameters that start at 1: the weights of norms."""
     kept: tuple[str, ...]
-    """Parameters that are left as they are."""
+    """The parameters that are kept unchanged."""
 
     def headline(self) -> str:
-        """The number of matrices, their present gammas, and their std relative to what was asked."""
+        """State the number of matrices, their present gammas, and their std relative to the requested std."""
         found = [row.measured_gamma for row in self.rows if row.measured_gamma is not None]
         parts = [f"{len(self.rows)} weight matri{'x' if len(self.rows) == 1 else 'ces'}"]
         if found:
             parts.append(f"measured gamma {_range(found)}")
         ratios = [row.measured_std / row.std for row in self.rows if row.std and row.measured_std is not None]
         if ratios:
-            parts.append(f"std {_range(ratios)} times what {self.asked} asks")
+            parts.append(f"std {_range(ratios)} times the std of {self.asked}")
         return "; ".join(parts)
 
     @property
     def asked(self) -> str:
-        """The gamma that was asked for, in words."""
+        """The requested gamma, in words."""
         return "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
 
     def __repr__(self) -> str:
@@ -193,7 +195,7 @@ class GammaTable(Record):
         return "\n".join([*map(str.rstrip, lines), self.others()])
 
     def others(self) -> str:
-        """How many other parameters start at 0, start at 1, and stay as they are."""
+        """Count the other parameters that start at 0, start at 1, and are kept unchanged."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
         return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
 
@@ -214,31 +216,32 @@ def gamma_table(
     scale_residual_writers: bool = False,
     fan_in: Mapping[str, int | None] | None = None,
 ) -> GammaTable:
-    """Say what `gamma_init_` would do to a model with these arguments, and how large its weights are now.
+    """Report what `gamma_init_` would do to a model with these arguments, and how large its weights are now.
 
     Called before `gamma_init_`, it shows what will be drawn. Called after it, the columns std and measured
     agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the measured
-    gamma says how large the weights have become. The model is not changed, and may be on the meta device.
+    gamma shows how large the weights have become. The model is not changed, and may be on the meta device.
 
     Args:
-        model: as for `gamma_init_`.
-        gamma: initialization rate, -10..10; None to measure only.
-        gamma_embedding: as for `gamma_init_`, as are all that follow.
-        gamma_qk: gamma of queries and keys.
-        gamma_vo: gamma of W_V and W_O.
-        gamma_mlp: gamma of the MLPs.
-        gamma_experts: gamma of each expert of a mixture.
-        distribution: normal or uniform; the measured gamma of a uniform distribution is that of its
-            half-width, sqrt(3) times its std.
-        scale_residual_writers: for the matrices that write to the residual stream, the measured gamma is then
-            that before the division.
-        fan_in: fan-ins that the module does not tell.
+        model: the model, as for `gamma_init_`.
+        gamma: the initialisation rate, -10..10. Default: measure only.
+        gamma_embedding: the gamma of the embeddings, as for `gamma_init_`, like all that follow.
+        gamma_qk: the gamma of queries and keys.
+        gamma_vo: the gamma of W_V and W_O.
+        gamma_mlp: the gamma of the MLPs.
+        gamma_experts: the gamma of each expert of a mixture.
+        distribution: normal or uniform; the measured gamma of a uniform distribution uses its half-width,
+            sqrt(3) times its std.
+        scale_residual_writers: whether the measured gamma of the matrices that write to the residual stream
+            is the gamma before the division.
+        fan_in: the fan-ins that the module does not define.
 
     Returns:
-        A row for each weight matrix, and the names of the parameters that start at 0, start at 1, or stay.
+        A row for each weight matrix, and the names of the parameters that start at 0, start at 1, or stay
+        unchanged.
 
     Raises:
-        ValueError: as for `gamma_init_`, except that weights may be without memory.
+        ValueError: As for `gamma_init_`, except that weights may be without memory.
 
     Example:
         >>> from torch import nn
@@ -249,7 +252,7 @@ def gamma_table(
         1.weight  256 x 64  none       64      0.125  0.126     0.498
         other parameters at 0: 1; at 1: 0; left as they are: 0
 
-    Source: the initialization rate of arXiv 2405.05409 and 2501.08537.
+    Source: the initialisation rate of arXiv 2405.05409 and 2501.08537.
     """
     parameters = parameters_of(model, fan_in)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
@@ -271,9 +274,9 @@ class _Start:
 
     matrix: Matrix
     gamma: float | None
-    """None where no gamma was given."""
+    """The gamma of the matrix; `None` if no gamma was given."""
     divisor: float
-    """sqrt(2 n_layers) for a matrix that writes to the residual stream, where that is asked for; else 1."""
+    """The divisor: sqrt(2 n_layers) for a scaled matrix that writes to the residual stream, else 1."""
 
     @property
     def scale(self) -> float:
@@ -281,11 +284,11 @@ class _Start:
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
     def starts_like(self, other: _Start) -> bool:
-        """Whether another matrix is drawn at the same scale."""
+        """Return whether another matrix is drawn at the same scale."""
         return (self.gamma, self.divisor) == (other.gamma, other.divisor)
 
     def description(self) -> str:
-        """Its name and how it starts."""
+        """Describe the matrix and its initialisation."""
         divided = "" if self.divisor == 1 else f", divided by {self.divisor:.3g}"
         return f"{self.matrix.label} with gamma {self.gamma}{divided}"
 
@@ -297,18 +300,18 @@ def _starts(
     distribution: Distribution,
     scale_residual_writers: bool,
 ) -> list[_Start]:
-    """The initialisation of each matrix, in the order of drawing.
+    """Return the initialisation of each matrix, in the order of drawing.
 
     Raises:
-        ValueError: an option out of range, a part that is needed and not known, or two matrices in the same
-            memory with different fan-ins.
+        ValueError: If an option is out of range, a needed part is unknown, or two matrices in the same memory
+            have different fan-ins.
     """
     check_choice("distribution", distribution, ("normal", "uniform"))
     n_experts = max((m.expert + 1 for m in parameters.matrices if m.expert is not None), default=None)
     if gamma_experts is not None and n_experts is None:
         raise ValueError(
-            f"gamma_experts is for the mixture of experts of a HookedTransformer, got a {parameters.model} "
-            "without; leave it out"
+            "gamma_experts must be unset unless the model is a HookedTransformer with a mixture of experts, "
+            f"got a {parameters.model} without a mixture. Omit gamma_experts"
         )
     fields = {"num_experts": n_experts, "scale_residual_writers": scale_residual_writers}
     if gamma_experts is not None:
@@ -320,9 +323,9 @@ def _starts(
     for matrix in parameters.matrices:
         if matrix.part is None and by_part:
             raise ValueError(
-                f"{by_part[0]} asks for the part of every matrix, and that of {matrix.label} "
-                f"{list(matrix.values.shape)} is not known; leave it out, or call gamma_init_ for the "
-                "modules of the model one by one, each with its own gamma"
+                f"the part of every matrix must be known for {by_part[0]}, got {matrix.label} "
+                f"{list(matrix.values.shape)} of unknown part. Omit {by_part[0]}, or call gamma_init_ for "
+                "the modules of the model one by one, each with its own gamma"
             )
         gamma = config.gamma if matrix.part is None else getattr(config, f"gamma_{matrix.part}")
         if gamma_experts is not None and matrix.expert is not None:
@@ -335,10 +338,10 @@ def _starts(
 
 
 def _check_shared_memory(starts: Sequence[_Start]) -> None:
-    """Check that matrices in the same memory start alike: the later overwrites the earlier.
+    """Check that matrices in the same memory have one initialisation, since the later overwrites the earlier.
 
     Raises:
-        ValueError: they do not.
+        ValueError: If their initialisations differ.
     """
     spans = []
     for start in starts:
@@ -353,14 +356,14 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
         if device == other and first <= last and start.matrix.fan_in != following.matrix.fan_in:
             raise ValueError(
                 f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
-                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}; "
-                f"choose one, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
+                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}. "
+                f"Choose one, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
             )
         if device == other and first <= last and not start.starts_like(following):
             raise ValueError(
                 f"matrices in the same memory must have the same initialisation, got "
-                f"{start.description()} and {following.description()}; "
-                "give both parts one gamma and leave scale_residual_writers out, or untie them"
+                f"{start.description()} and {following.description()}. "
+                "Give both parts one gamma and omit scale_residual_writers, or untie them"
             )
 
 
@@ -388,7 +391,7 @@ def _finite(value: float) -> float | None:
 
 
 def _range(values: Sequence[float]) -> str:
-    """The smallest and the largest of some numbers, or one where they are equal.
+    """Format the smallest and the largest of some numbers, or one number if they are equal.
 
     >>> _range([0.701, 0.699]), _range([0.5, 0.71])
     ('0.70', '0.50 to 0.71')

@@ -1,4 +1,4 @@
-"""The gamma table of a model, as a notebook shows it."""
+"""The gamma table of a model in a notebook."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anchorlens.views import html
 TEMPLATE = Path(__file__).parent / "templates/gamma_table.html"
 
 MOST_ROWS = 60
-"""Largest number of matrices shown; the others are counted."""
+"""The largest number of matrices shown; the others are counted."""
 
 
 @html.register
 def gamma_table_html(table: GammaTable) -> str:
-    """A row for each weight matrix."""
+    """Render a row for each weight matrix."""
     rows = [
         (TableCell(short(name, 80), code=True), *others)
         for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])

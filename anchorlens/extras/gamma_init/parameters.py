@@ -1,6 +1,6 @@
 """Classify the parameters of any torch model: weight matrices with their fan-in, biases, norm weights.
 
-Those of a HookedTransformer are known by name (`gamma.py`), those of other models by their module:
+The parameters of a HookedTransformer are known by name (`gamma.py`), and of other models by their module:
 
 | module                        | weight                | fan-in                      |
 |-------------------------------|-----------------------|-----------------------------|
@@ -11,8 +11,8 @@ Those of a HookedTransformer are known by name (`gamma.py`), those of other mode
 | MultiheadAttention            | [3 d_model, d_model]  | d_model (kdim, vdim if own) |
 | torch's norms (BatchNorm too) | [d]                   | none: it starts at 1        |
 
-Their biases start at 0. For a custom norm, a test finds the weight that gives its output size 1. Which rows
-of a matrix are queries, keys and values is in `fused.py`.
+The biases of these modules start at 0. For a custom norm, a test finds the weight that gives its output size
+1. `fused.py` determines which rows of a matrix are queries, keys and values.
 """
 
 from __future__ import annotations
@@ -43,60 +43,60 @@ _PARTS: dict[str, Part] = {
     **dict.fromkeys(("gate_up_proj", "dense_h_to_4h", "dense_4h_to_h", "fc_in", "fc_out"), "mlp"),
     **dict.fromkeys(("lm_head", "head", "embed_out"), "embedding"),
 }
-"""Name of a Linear or Conv1D in common GPT implementations -> its part."""
+"""A map from the name of a Linear or Conv1D in common GPT implementations to its part."""
 _PARTS_OF_C_PROJ: dict[str, Part] = {"attn": "vo", "mlp": "mlp"}
-"""GPT-2 calls two matrices c_proj: the module they are in tells them apart."""
+"""The part of each GPT-2 matrix c_proj, by the module that contains it."""
 _WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj", "dense_4h_to_h", "fc_out")
-"""Names of the matrices that write to the residual stream."""
+"""The names of the matrices that write to the residual stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A weight matrix; or of one that holds queries, keys and values, either the first two or the last."""
+    """A weight matrix; of a matrix with queries, keys and values, either the first two or the last."""
 
     names: tuple[str, ...]
-    """Names of its parameter; several where it is tied."""
+    """The names of its parameter; several if it is tied."""
     parameter: Tensor
     """The whole parameter."""
     fan_in: int
-    """Inputs of the linear map (d_model for the embeddings)."""
+    """The number of inputs of the linear map (d_model for the embeddings)."""
     part: Part | None = None
-    """Embedding, qk, vo or mlp; None where the model does not tell."""
+    """The part: embedding, qk, vo or mlp; `None` if the model does not define it."""
     expert: int | None = None
-    """Index of the expert, in a HookedTransformer's mixture; else None."""
+    """The index of the expert in a HookedTransformer's mixture; else `None`."""
     writes: bool = False
-    """Whether it writes to the residual stream."""
+    """Whether the matrix writes to the residual stream."""
     within: Tensor | None = None
-    """A view of a part of the parameter; None for the whole."""
+    """A view of a part of the parameter; `None` for the whole."""
     zero_row: int | None = None
     """The padding row of an embedding, which stays 0."""
 
     @property
     def label(self) -> str:
-        """The name of its parameter, and which part of it."""
+        """The name of its parameter, and its part of the parameter."""
         part = "" if self.within is None else "[v]" if self.part == "vo" else "[q, k]"
         return self.names[0] + part
 
     @property
     def values(self) -> Tensor:
-        """What is drawn, a view of the parameter."""
+        """The values to draw, a view of the parameter."""
         return self.parameter if self.within is None else self.within
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Every parameter of a model, each in one of three groups."""
+    """The parameters of a model, each in one of three groups."""
 
     matrices: tuple[Matrix, ...]
-    """In the order of drawing."""
+    """The weight matrices, in the order of drawing."""
     constants: tuple[tuple[str, Tensor, float], ...]
-    """Biases and norm weights: name, parameter and initial value."""
+    """The biases and norm weights: name, parameter and initial value."""
     kept: tuple[str, ...]
-    """Names of the parameters that the caller wants left as they are."""
+    """The names of the parameters that the caller keeps unchanged."""
     n_writers: int
-    """Number of matrices that write to the residual stream, 2 n_layers in a GPT."""
+    """The number of matrices that write to the residual stream, 2 n_layers in a GPT."""
     model: str
-    """Name of the model's class."""
+    """The name of the model's class."""
 
 
 def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None) -> Parameters:
@@ -104,11 +104,12 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
 
     Args:
         model: a HookedTransformer or any torch module, also compiled or in a DataParallel.
-        fan_in: name or pattern (`*.sinks`) of parameters -> their fan-in, or None to leave them as they are.
+        fan_in: a map from names or patterns (`*.sinks`) of parameters to their fan-in, or `None` to keep
+            them.
 
     Raises:
-        ValueError: an unknown model, quantised or sharded weights, a name without a match, or a parameter
-            whose fan-in is not certain.
+        ValueError: If the model is unknown, weights are quantised or sharded, a name has no match, or the
+            fan-in of a parameter is not certain.
     """
     from anchorlens.models.library import HookedTransformer
 
@@ -118,7 +119,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     modules = dict(model.named_modules(remove_duplicate=False))
     for path, module in modules.items():
         if type(module).__module__.startswith("torch.ao.nn.quantized"):
-            raise ValueError(f"model must not be quantised, got {path} ({type(module).__name__}); {_BEFORE}")
+            raise ValueError(f"model must not be quantised, got {path} ({type(module).__name__}). {_BEFORE}")
         for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             name = f"{path}.{own}".removeprefix(".")
             owners.setdefault(id(parameter), []).append((name, module, own))
@@ -160,43 +161,43 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
 
 
 def check_memory(parameters: Parameters) -> None:
-    """Check that every parameter has memory of its own that can be written to.
+    """Check that every parameter has its own writable memory.
 
     Raises:
-        ValueError: a parameter is on the meta device, expanded, or made in inference mode.
+        ValueError: If a parameter is on the meta device, expanded, or made in inference mode.
     """
     every = [(matrix.label, matrix.parameter) for matrix in parameters.matrices]
     for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
         if parameter.is_meta:
             raise ValueError(
-                f"every parameter must have memory, got {name} on the meta device; "
-                "call model.to_empty(device=...) first, and fill the buffers of the model"
+                f"every parameter must have memory, got {name} on the meta device. "
+                "Call model.to_empty(device=...) first, and fill the buffers of the model"
             )
         steps = zip(parameter.shape, parameter.stride(), strict=True)
         expanded = any(size > 1 and stride == 0 for size, stride in steps)
         if expanded or (parameter.is_inference() and not torch.is_inference_mode_enabled()):
             what = "an expanded tensor" if expanded else "a tensor made in inference mode"
             raise ValueError(
-                f"every parameter must be one that can be written to, got {name}, {what}; give it memory of "
-                "its own: parameter.data = parameter.clone()"
+                f"every parameter must be writable, got {name}, {what}. Give it separate memory: "
+                "parameter.data = parameter.clone()"
             )
 
 
-_BEFORE = "draw its weights before it is quantised or sharded"
+_BEFORE = "Draw its weights before it is quantised or sharded"
 
 
 def _drawable(model: object) -> nn.Module:
-    """The model within wrappers that compute the same.
+    """Return the model within wrappers that do not change its output.
 
     Raises:
-        ValueError: no torch module, or a TransformerBridge, which keeps further copies of fused weights.
+        ValueError: If it is not a torch module, or a TransformerBridge, which keeps copies of fused weights.
     """
     model = unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a HookedTransformer or a torch module, got {type(model).__name__}")
     if any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__):
         raise ValueError(
-            "model must be a HookedTransformer or a torch module, got a TransformerBridge; draw the model "
+            "model must be a HookedTransformer or a torch module, got a TransformerBridge. Draw the model "
             "that it wraps, before it is wrapped"
         )
     return model
@@ -206,25 +207,25 @@ def _check_tensor(name: str, parameter: Tensor) -> None:
     """Check that a parameter is an ordinary tensor of floating point.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If it is not.
     """
     if isinstance(parameter, nn.UninitializedParameter):
-        raise ValueError(f"every parameter must have a shape, got {name} of a lazy module; run a batch first")
+        raise ValueError(f"every parameter must have a shape, got {name} of a lazy module. Run a batch first")
     wraps_others = hasattr(parameter, "__tensor_flatten__")  # a DTensor, or one of torchao
     ordinary = parameter.layout == torch.strided and not wraps_others
     if not ordinary or parameter.dtype not in _DTYPES:
         what = "" if ordinary else f" ({type(parameter.data).__name__}, {parameter.layout})"
         raise ValueError(
             "every parameter must be an ordinary tensor of float16, bfloat16, float32 or float64, "
-            f"got {name} of {parameter.dtype}{what}; {_BEFORE}"
+            f"got {name} of {parameter.dtype}{what}. {_BEFORE}"
         )
 
 
 def _fan_ins(fan_in: Mapping[str, int | None], names: list[str]) -> dict[str, int | None]:
-    """Parameter name -> what the caller gives for it; of several patterns that match, the last counts.
+    """Return the fan-in that the caller gives for each parameter; the last matching pattern counts.
 
     Raises:
-        ValueError: a name that matches nothing, or a value that is no fan-in.
+        ValueError: If a name matches nothing, or a value is not a fan-in.
     """
     if not isinstance(fan_in, Mapping):
         raise ValueError(f"fan_in must be a dict of names and numbers, got {safe_repr(fan_in)}")
@@ -248,7 +249,7 @@ def _role(
     parameter: Tensor,
     hooked: Mapping[str, tuple[Part, tuple[int, ...]]],
 ) -> Matrix | float | None:
-    """A matrix, or the initial value of a bias or norm; None where neither is known."""
+    """Classify a parameter as a matrix, or a bias or norm with its initial value; `None` if uncertain."""
     shape = parameter.shape
     if name in hooked:
         part, axes = hooked[name]
@@ -283,16 +284,16 @@ def _role(
 
 
 _BIASES_OF_SCORES = re.compile(r"(relative|rel_pos|rel_attn|bias)[^.]*(\.weight)?$")
-"""Names of tables that add to attention scores, [distances, heads]: no fan-in, as for biases."""
+"""The names of tables that add to attention scores, [distances, heads]: no fan-in, as for biases."""
 _PARAMETRISED = re.compile(r"\.parametrizations\.|\bweight_(g|v|orig)$")
-"""Names that weight_norm and spectral_norm give what a weight is made of."""
+"""The names that weight_norm and spectral_norm give to the components of a weight."""
 
 
 def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str:
-    """What to do about a parameter that is neither a known matrix nor a known constant.
+    """Advise on a parameter that is neither a known matrix nor a known constant.
 
-    A number is offered for a matrix alone: a vector, a table of biases, and what a weight is made of have no
-    fan-in.
+    A fan-in is suggested for a matrix alone: a vector, a table of biases, and the components of a weight have
+    no fan-in.
     """
     pattern = re.sub(r"\.\d+\.", ".*.", name)
     got = f"the fan-in of every matrix must be certain, got {name} {list(shape)} of a {type(module).__name__}"
@@ -300,22 +301,22 @@ def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str
     is_matrix = sum(size > 1 for size in shape) == 2 and shape[-1] > 1
     if is_matrix and not made_of and not _BIASES_OF_SCORES.search(name):
         return (
-            f"{got}; give it, fan_in={ {pattern: shape[-1]} } for example, or None in the number's place to "
-            "leave that parameter as it is"
+            f"{got}. Give it, for example fan_in={ {pattern: shape[-1]} }, or map the name to None to keep "
+            "that parameter unchanged"
         )
-    first = "draw the weights before they are parametrised, or " if made_of else ""
-    return f"{got}; {first}leave that parameter as it is, fan_in={ {pattern: None} }"
+    first = "Draw the weights before they are parametrised, or keep" if made_of else "Keep"
+    return f"{got}. {first} that parameter unchanged, fan_in={ {pattern: None} }"
 
 
 def _is_conv1d(module: nn.Module) -> bool:
-    """Whether it is Hugging Face's Linear with a weight of [in, out], or a copy of it."""
+    """Return whether a module is Hugging Face's Linear with a weight of [in, out], or a copy of it."""
     weight = getattr(module, "weight", None)
     named = any(cls.__name__ == "Conv1D" for cls in type(module).__mro__)
     return named and isinstance(weight, Tensor) and getattr(module, "nf", None) == weight.shape[-1]
 
 
 def _part(path: str) -> Part | None:
-    """The part of a Linear, by its name and that of the module around it.
+    """Return the part of a Linear, by its name and the name of the module around it.
 
     >>> _part("h.0.attn.c_proj"), _part("h.0.mlp.c_proj"), _part("layers.1.self_attn.q_proj"), _part("x")
     ('vo', 'mlp', 'qk', None)
@@ -325,10 +326,10 @@ def _part(path: str) -> Part | None:
 
 
 def _start_of_own_norm(module: nn.Module, own: str) -> float | None:
-    """The initial value of a parameter of a custom norm; None where the module is no norm.
+    """Find the initial value of a parameter of a custom norm; `None` if the module is not a norm.
 
-    nanoGPT and Llama multiply by the weight, Gemma by 1 + weight. So the norm is tested: with weight 1 (or
-    else 0) and bias 0, its output vectors must have root mean square 1.
+    nanoGPT and Llama multiply by the weight, Gemma by 1 + weight. So the norm is tested: with weight 1 (else
+    0) and bias 0, its output vectors must have root mean square 1.
     """
     parameters = dict(module.named_parameters(recurse=False))
     weights = [name for name in parameters if name in _WEIGHTS_OF_NORMS]
@@ -355,16 +356,16 @@ def _start_of_own_norm(module: nn.Module, own: str) -> float | None:
 
 
 def _agreeing(roles: list[Matrix]) -> Matrix:
-    """One of the roles of a tied matrix, the embedding if there is one; all must have the same fan-in.
+    """Return one of the roles of a tied matrix, preferably the embedding; all must have the same fan-in.
 
     Raises:
-        ValueError: they differ.
+        ValueError: If the fan-ins differ.
     """
     first = next((role for role in roles if role.part == "embedding"), roles[0])
     if other := [role for role in roles if role.fan_in != first.fan_in]:
         raise ValueError(
             f"tied matrices must have one fan-in, got {first.fan_in} and {other[0].fan_in} of "
-            f"{' and '.join(first.names)}; choose one, for example fan_in={{{first.names[0]!r}: "
+            f"{' and '.join(first.names)}. Choose one, for example fan_in={{{first.names[0]!r}: "
             f"{first.fan_in}}}"
         )
     return replace(first, writes=any(role.writes for role in roles))
@@ -373,7 +374,7 @@ def _agreeing(roles: list[Matrix]) -> Matrix:
 def _split(matrix: Matrix, modules: Mapping[str, nn.Module]) -> Iterator[Matrix]:
     """Split a matrix that holds queries, keys and values in a known layout; yield others.
 
-    The matrix in which such an attention of Hugging Face ends, `dense`, gets its part.
+    The last matrix of such an attention of Hugging Face, `dense`, gets its part.
     """
     path, _, own = matrix.names[0].rpartition(".")
     linear = modules.get(path)

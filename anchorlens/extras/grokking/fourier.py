@@ -1,4 +1,4 @@
-"""Fourier: how much of a model's answers a few frequencies explain, and how it combines two numbers."""
+"""Fourier: the share of a model's answers that a few frequencies explain, and its circuit."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 N_TRIPLES = 100
-"""Number of triples (a, b, c) whose gradients are compared."""
+"""The number of triples (a, b, c) whose gradients are compared."""
 AXES = {
     "add": ("a + b", "a − b"),
     "subtract": ("a − b", "a + b"),
     "multiply": ("log a + log b", "log a − log b"),
     "divide": ("log a − log b", "log a + log b"),
 }
-"""Operation -> what the sum and the difference of two exponents are."""
+"""A map from each operation to the sum and the difference of two exponents, in words."""
 
 
 @probe_result
 class Fourier(ProbeResult):
-    """Shares of frequencies in the logits over all pairs, losses with and without five of them, and circuits.
+    """The frequencies in the logits over all pairs, losses with and without five of them, and circuits.
 
     Only `answer_share` and `loss` are defined for an operation that is not addition of exponents.
     """
@@ -76,46 +76,47 @@ class Fourier(ProbeResult):
         "embedding_gini",
     )
     operation: str
-    """The task's operation."""
+    """The operation of the task."""
     n_pairs: int
-    """Number of measured pairs: all that have an answer. Multiplication and division leave out 0."""
+    """The number of measured pairs: all pairs with an answer. Multiplication and division exclude 0."""
     explained: float | None
-    """Share of the variance of centred logits that the five key frequencies explain, 0..1: 1 in a model that
-    computes with them alone, below 0.001 at a random start. None where the logits do not vary."""
+    """The share of the variance of centred logits that the five key frequencies explain, 0..1: 1 in a model
+    that computes with them alone, below 0.001 at a random start. `None` if the logits do not vary."""
     frequencies: float | None
-    """Number of frequencies that take part, >= 1: 1 / sum of squares of `shares`, scaled to sum to 1."""
+    """The effective number of frequencies, >= 1: 1 / sum of squares of `shares`, scaled to sum to 1."""
     answer_share: float | None
-    """Share of the variance of centred logits between the classes of pairs with equal answers, 0..1. It needs
-    no frequencies, and is at least `explained`."""
+    """The share of the variance of centred logits between the classes of pairs with equal answers, 0..1. It
+    needs no frequencies, and is at least `explained`."""
     restricted_loss: float | None
-    """Mean cross-entropy over the pairs of the key frequencies alone, in nats."""
+    """The mean cross-entropy over the pairs of the key frequencies alone, in nats."""
     excluded_loss: float | None
-    """Mean cross-entropy over the pairs of the logits without the key frequencies, in nats."""
+    """The mean cross-entropy over the pairs of the logits without the key frequencies, in nats."""
     loss: float
-    """Mean cross-entropy over the pairs, in nats, among the answers that the operation has."""
+    """The mean cross-entropy over the pairs, in nats, among the answers that the operation has."""
     distance_irrelevance: float | None
-    """How little the right answer's logit depends on the difference a - b, 0..1: 0 in an exact pizza, 1 in an
-    exact clock. The mean over differences of its standard deviation over sums, divided by that of all."""
+    """The independence of the correct answer's logit from the difference a - b, 0..1: 0 in an exact pizza, 1
+    in an exact clock. The mean over differences of its standard deviation over sums, divided by that of
+    all."""
     gradient_symmetry: float | None
-    """Mean cosine, -1..1, of the gradients of a logit with respect to the embeddings of a and of b, over
-    random triples (a, b, c). 1 in an exact pizza. None where the operation does not commute."""
+    """The mean cosine, -1..1, of the gradients of a logit with respect to the embeddings of a and of b, over
+    random triples (a, b, c). 1 in an exact pizza. `None` if the operation does not commute."""
     embedding_gini: float | None
-    """Gini of the embedding's power over frequencies, 0..1; near 1 where a few frequencies have all of it."""
+    """The Gini coefficient of the embedding's power over frequencies, 0..1; near 1 for a few frequencies."""
     shares: np.ndarray | None
-    """[frequency] Share of the variance of centred logits that frequency 1, 2, ... explains, 0..1."""
+    """[frequency] The share of the variance of centred logits that frequency 1, 2, ... explains, 0..1."""
     key_frequencies: tuple[int, ...]
     """The five frequencies with the largest shares, ascending; in terms of exponents for multiplication and
     division."""
     embedding_power: np.ndarray | None
-    """[frequency] Squared length of the embedding's components at each frequency."""
+    """[frequency] The squared length of the embedding's components at each frequency."""
     right_logits: np.ndarray | None
-    """[difference, sum] Logit of the right answer by the difference and the sum of the two exponents (of a
-    and b themselves for addition). In a group of even order a column has two neighbouring sums."""
+    """[difference, sum] The logit of the correct answer by the difference and the sum of the two exponents
+    (for addition, of a and b). In a group of even order a column has two neighbouring sums."""
     seed: int
-    """Seed of the triples."""
+    """The seed of the triples."""
 
     def headline(self) -> str:
-        """What five frequencies explain, the two numbers of the circuit, and the loss without them."""
+        """State what five frequencies explain, the two readings of the circuit, and the loss without them."""
         if self.shares is None:
             share = "none" if self.answer_share is None else f"{self.answer_share:.2f}"
             return (
@@ -135,7 +136,7 @@ class Fourier(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Shares of the frequencies, the three losses, and the right answer's logit by sum and difference."""
+        """Plot frequency shares, the three losses, and the correct answer's logit by sum and difference."""
         if self.shares is None or self.embedding_power is None or self.right_logits is None:
             return answer_figure("Variance of the logits between answers", self.answer_share or 0.0)
         bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
@@ -158,25 +159,25 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     multiplication and division by a prime, a number stands for its discrete logarithm. Logits are centred
     over pairs and over answers, since softmax ignores a constant of a pair.
 
-    A low loss of many frequencies says little: a table of 30% of the pairs, restricted to all its
+    A low loss of many frequencies is weak evidence: a table of 30% of the pairs, restricted to all its
     frequencies, seems to generalise. The number of key frequencies is therefore always five. A pizza has a
-    distance irrelevance near 0 and a gradient symmetry near 1, a clock the reverse; between 0.3 and 0.7
-    neither name is justified. A memorising model has a distance irrelevance near 1 too, so these two numbers
-    tell of a circuit only where `explained` is high.
+    distance irrelevance near 0 and a gradient symmetry near 1, a clock the reverse; values between 0.3 and
+    0.7 justify neither class. A memorising model has a distance irrelevance near 1 too, so these two readings
+    identify a circuit only if `explained` is high.
 
     Limitations: The probe does not show which pairs were trained. It does not detect frequencies of an
     operation that is not addition of exponents: it then measures `answer_share` and `loss` alone.
 
     Args:
-        model: any HookedTransformer with the task's tokens; it is only read.
+        model: any HookedTransformer with the task's tokens; the probe does not change it.
         task: a ModularTask, which gives the pairs, their format and their answers.
-        seed: seed of the triples whose gradients are compared.
+        seed: the seed of the triples whose gradients are compared.
 
     Returns:
-        Shares, losses in nats, distance irrelevance, gradient symmetry and the embedding's power.
+        The shares, losses in nats, distance irrelevance, gradient symmetry and the embedding's power.
 
     Raises:
-        ValueError: another task, or a model that is too small for it.
+        ValueError: If the task is another one, or the model is too small for it.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -228,7 +229,7 @@ fourier.task_kind = "modular"
 
 
 def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> Fourier:
-    """The two readings that need no frequencies."""
+    """Measure the two readings that need no frequencies."""
     answers = task.answers[task.pairs]
     logits = _logits(model, task, task.pairs)
     return Fourier(
@@ -254,7 +255,7 @@ def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> 
 def _logits(
     model: HookedTransformer, task: ModularTask, pairs: Int[np.ndarray, " pair"]
 ) -> Float[np.ndarray, "pair answer"]:
-    """Logits of the p numbers at the last position; other outputs are never an answer."""
+    """Compute the logits of the p numbers at the last position; other outputs are never an answer."""
     p = task.modulus
     logits = last_logits(model, task.sequences(pairs).tokens)[:, :p].double().cpu().numpy()
     if logits.shape[1] < p:
@@ -263,7 +264,7 @@ def _logits(
 
 
 def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order, seed: int) -> float | None:
-    """Mean cosine of the gradients of a logit with respect to the two numbers' embeddings."""
+    """Compute the mean cosine of the gradients of a logit with respect to the two numbers' embeddings."""
     if not task.commutes:
         return None
     n = len(order.answer)

@@ -14,13 +14,13 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 N_KEY = 5
-"""Number of frequencies that are kept or removed. It is fixed, because the losses depend on it."""
+"""The number of frequencies that are kept or removed. It is fixed, because the losses depend on it."""
 _CONSTANT = 1e-5
-"""Relative spread below which correct logits count as equal: float32 rounds off about 1e-7."""
+"""The relative spread below which correct logits count as equal: float32 rounds off about 1e-7."""
 
 
 class Order(NamedTuple):
-    """Numbers below p in the order of a cyclic group's exponents."""
+    """The numbers below p in the order of a cyclic group's exponents."""
 
     first: Int[np.ndarray, " n"]
     """The number a of each exponent."""
@@ -31,7 +31,7 @@ class Order(NamedTuple):
 
 
 def in_order(operation: str, p: int) -> Order | None:
-    """The order in which an operation modulo p is addition of exponents; None where it has no such order.
+    """Return the order in which an operation modulo p is addition of exponents; `None` without such an order.
 
     Addition and subtraction have all p numbers. Multiplication and division by a prime p > 2 have the p - 1
     numbers without 0, in the order of their discrete logarithms.
@@ -52,7 +52,7 @@ def in_order(operation: str, p: int) -> Order | None:
 
 
 def _generator(p: int) -> int | None:
-    """The smallest number whose powers are 1..p-1 modulo p; None where p is 2 or not prime.
+    """Find the smallest number whose powers are 1..p-1 modulo p; `None` if p is 2 or not prime.
 
     >>> [_generator(p) for p in (2, 7, 9, 59, 113)]
     [None, 3, None, 2, 3]
@@ -67,16 +67,16 @@ def _generator(p: int) -> int | None:
 
 
 def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*pairs answer"]:
-    """Logits minus their mean over pairs and their mean over answers."""
+    """Subtract from logits their mean over pairs and their mean over answers."""
     over_answers = logits - logits.mean(axis=-1, keepdims=True)
     return over_answers - over_answers.mean(axis=tuple(range(logits.ndim - 1)))
 
 
 def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
-    """Share of the variance of centred logits that lies between the classes of pairs with equal answers.
+    """Compute the share of the variance of centred logits between the classes of pairs with equal answers.
 
-    It is 1 where a pair's logits depend on its answer alone. It needs no group and no frequencies. NaN where
-    the logits do not vary.
+    The share is 1 if a pair's logits depend on its answer alone. It needs no group and no frequencies. It is
+    NaN if the logits do not vary.
 
     >>> round(answer_share(np.array([[1.0, 0], [1, 0], [0, 1], [1, 0]]), np.array([0, 0, 1, 1])), 3)
     0.333
@@ -90,11 +90,11 @@ def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarr
 
 
 def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, " frequency"]:
-    """Share of the variance of centred logits that cos(w_k (i + j - c)) explains, for k = 1..n // 2.
+    """Compute the share of variance of centred logits that cos(w_k (i + j - c)) explains, for k = 1..n // 2.
 
-    The kernel is the mean logit of an answer by its distance d from the right one. Its cosine coefficients
-    give the shares, with the memory of the cube alone. The total is the variance of all centred logits, so
-    the shares sum to at most 1. They are NaN where the logits do not vary.
+    The kernel is the mean logit of an answer by its distance d from the correct answer. Its cosine
+    coefficients give the shares, with the memory of the cube alone. The total is the variance of all centred
+    logits, so the shares sum to at most 1. They are NaN if the logits do not vary.
     """
     n = len(cube)
     values = centred(cube)
@@ -107,12 +107,12 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
 
 def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
-    """The five frequencies with the largest shares, ascending; all where there are fewer."""
+    """Return the five frequencies with the largest shares, ascending; all if there are fewer."""
     return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
 
 
 def participation(shares: Float[np.ndarray, " frequency"]) -> float:
-    """The number of frequencies that take part: 1 / sum of squares of the shares, scaled to sum to 1.
+    """Compute the effective number of frequencies: 1 / sum of squares of the shares, scaled to sum to 1.
 
     >>> participation(np.array([0.2, 0.2, 0, 0, 0.2, 0.2]))
     4.0
@@ -121,18 +121,18 @@ def participation(shares: Float[np.ndarray, " frequency"]) -> float:
 
 
 class Losses(NamedTuple):
-    """Mean cross-entropies over all pairs, in nats."""
+    """The mean cross-entropies over all pairs, in nats."""
 
     whole: float
-    """Of the logits."""
+    """The loss of the logits."""
     restricted: float
-    """Of the key frequencies alone."""
+    """The loss of the key frequencies alone."""
     excluded: float
-    """Of the logits without the key frequencies."""
+    """The loss of the logits without the key frequencies."""
 
 
 def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray, " key"]) -> Losses:
-    """Mean cross-entropies over all pairs: whole, restricted to key frequencies, and without them.
+    """Compute mean cross-entropies over all pairs: whole, restricted to key frequencies, and without them.
 
     The restricted logits of an answer c are its mean over pairs, plus the projections of its logits on
     cos(w_k (i + j)) and sin(w_k (i + j)) for the key k. The excluded logits are all logits minus these
@@ -153,20 +153,20 @@ def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray,
 
 
 def cross_entropy(logits: Float[np.ndarray, "*pairs answer"], answers: Int[np.ndarray, "*pairs"]) -> float:
-    """Mean cross-entropy in nats."""
+    """Compute the mean cross-entropy in nats."""
     right = np.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
     return float((logsumexp(logits, axis=-1) - right).mean())
 
 
 def right_logits(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "difference second"]:
-    """The right answer's logit, with a row for each difference i - j and a column for each j."""
+    """Return the correct answer's logit, with a row for each difference i - j and a column for each j."""
     second = np.arange(len(cube))
     first = _answers(len(cube))  # row i - j, column j
     return cube[first, second, (first + second) % len(cube)]
 
 
 def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "difference sum"]:
-    """Right logits with a column for each sum i + j; in an even group for every two, of which a row has one.
+    """Arrange correct logits with a column for each sum i + j; in an even group a column holds two sums.
 
     >>> by_sum(np.array([[0.0, 2, 4], [1, 3, 5], [2, 4, 6]])).tolist()
     [[0.0, 4.0, 2.0], [3.0, 1.0, 5.0], [6.0, 4.0, 2.0]]
@@ -181,10 +181,11 @@ def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "
 
 
 def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
-    """Spread of the right answer's logit at one difference i - j, relative to its spread over all pairs.
+    """Compute the spread of the correct answer's logit at one difference i - j, relative to all pairs.
 
-    The mean over differences of the standard deviation over sums, divided by that of all values: 1 where the
-    difference does not matter (also where all logits are equal), 0 where nothing else matters.
+    The mean over differences of the standard deviation over sums is divided by the standard deviation of all
+    values. The result is 1 if the difference does not matter (also if all logits are equal), and 0 if nothing
+    else matters.
     """
     spread = right.std()
     if spread <= _CONSTANT * np.abs(right).mean():
@@ -193,14 +194,14 @@ def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
 
 
 def power(rows: Float[np.ndarray, "element feature"]) -> Float[np.ndarray, " frequency"]:
-    """Squared length of the cosine and sine components of rows along the group, for k = 1..n // 2."""
+    """Compute the squared length of the cosine and sine components of rows along the group, k = 1..n // 2."""
     n = len(rows)
     squared = np.square(np.abs(np.fft.rfft(rows, axis=0))).sum(axis=1)[1:]
     return squared * np.where(2 * np.arange(1, n // 2 + 1) == n, 1.0, 2.0) / n
 
 
 def gini(values: Float[np.ndarray, " value"]) -> float:
-    """How unequal values >= 0 are: 0 where all are equal, near 1 where one has all.
+    """Compute the inequality of values >= 0: 0 if all are equal, near 1 if one has the whole sum.
 
     >>> gini(np.array([1.0, 1, 1])), gini(np.array([0, 0, 0, 1.0]))
     (0.0, 0.75)
@@ -215,7 +216,7 @@ def _answers(n: int) -> Int[np.ndarray, "first second"]:
 
 
 def _by_answer(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "right answer"]:
-    """Mean over the n pairs of each right answer."""
+    """Compute the mean over the n pairs of each correct answer."""
     n = len(cube)
     second = np.arange(n)
     return np.stack([cube[(right - second) % n, second].mean(axis=0) for right in range(n)])

@@ -1,4 +1,4 @@
-"""The picture of Fourier measures: shares of frequencies, three losses, and the right answer's logit."""
+"""The picture of Fourier measures: shares of frequencies, three losses, and the correct answer's logit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from anchorlens.show.figures import BLUE, GREY, ORANGE, styled
 
 SMALLEST_LOSS = 1e-16
-"""Height of a bar whose loss is smaller: float64 knows no smaller difference from a probability of 1."""
+"""The height of a bar whose loss is smaller: float64 has no smaller difference from a probability of 1."""
 
 
 def fourier_figure(
@@ -24,16 +24,16 @@ def fourier_figure(
     right: Float[np.ndarray, "difference sum"],
     axes: tuple[str, str],
 ) -> go.Figure:
-    """Bars of shares with a line of the embedding's, bars of losses, and a map of the right answer's logit.
+    """Draw bars of shares with the embedding's line, bars of losses, and a map of the correct answer's logit.
 
     Args:
-        title: title of the figure.
-        shares: share of the logits' variance at frequency 1, 2, ...
-        keys: frequencies whose bars are coloured.
-        embedding: share of the embedding's power at each frequency.
-        losses: name of a bar -> loss in nats.
-        right: logit of the right answer; a column may have two sums.
-        axes: what the sums and the differences are.
+        title: the title of the figure.
+        shares: the share of the logits' variance at frequency 1, 2, ...
+        keys: the frequencies whose bars are coloured.
+        embedding: the share of the embedding's power at each frequency.
+        losses: a map from the name of a bar to its loss in nats.
+        right: the logit of the correct answer; a column may have two sums.
+        axes: the names of the sums and the differences.
     """
     figure = make_subplots(
         rows=2,
@@ -99,7 +99,7 @@ def fourier_figure(
 
 
 def answer_figure(title: str, answer_share: float) -> go.Figure:
-    """One bar: the share of the logits' variance between answers, and the rest."""
+    """Draw one bar: the share of the logits' variance between answers, and the rest."""
     parts = {"between answers": (BLUE, answer_share), "within an answer": (GREY, 1 - answer_share)}
     figure = go.Figure()
     for name, (colour, value) in parts.items():

@@ -1,7 +1,7 @@
-"""Runs of modular arithmetic that others saved: a run in one file, a folder of step files, bare weights.
+"""Runs of modular arithmetic from other software: a run in one file, a folder of step files, bare weights.
 
-`layouts` finds what a file holds, and `networks` makes a HookedTransformer of its weights. No file says its
-operation in a way that can be relied on, so its last weights are asked.
+`layouts` finds the content of a file, and `networks` makes a HookedTransformer of its weights. No file states
+its operation reliably, so the operation is inferred from the answers of its last weights.
 """
 
 from __future__ import annotations
@@ -40,31 +40,32 @@ KIND = "run of modular arithmetic"
 
 _ASKED = tuple(name for name in OPERATIONS if name not in ("table", "random"))
 _NAMES_IN_CONFIGS = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
-"""What a configuration calls an operation -> the operation."""
+"""A map from the names of operations in configurations to the operations."""
 _CLEAR = 2
-"""An operation is found if it is this many times as often right as every other one."""
+"""The ratio of its accuracy to every other operation's from which an operation is found."""
 _LEAST, _RIGHT = 0.1, 0.9
-"""... and if at least the first share of the pairs is right; or if it alone has the second share."""
+"""The least accuracy of the found operation, and the accuracy that suffices if no other reaches it."""
 _ACTIVATION = ("act_type", "act_fn")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """The last of the files of a folder whose names are steps, such as `step_100.pt` and `200.pth`."""
+    """Return the last of the files of a folder whose names are steps, such as `step_100.pt` and `200.pth`."""
     return next(reversed(layouts.step_files(folder).values()), None)
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Whether a file holds weights with the names of TransformerLens, and what marks a run of this kind."""
+    """Return whether a file holds weights with TransformerLens' names and marks of a run of this kind."""
     run = layouts.run_in(content)
     return run is not None and run.is_modular
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a run, ask its last weights for the operation, and give its trajectory.
+    """Read a run, infer the operation from its last weights, and return its trajectory.
 
     Raises:
-        CheckpointError: a configuration next to it cannot be read, or does not describe these weights.
-        ValueError: another network than a HookedTransformer, another p, no such pairs, or no operation.
+        CheckpointError: If a configuration next to it cannot be read, or does not describe these weights.
+        ValueError: If the network is not a HookedTransformer, p or pairs do not fit, or no operation is
+            found.
     """
     run = layouts.run_in(source.content)
     assert run is not None
@@ -72,7 +73,7 @@ def read(source: Source) -> Imported | ImportedModel:
     weights = hooked(run.weights, config)
     given = source.task if source.config is None else source.config.task() or source.task
     if given is not None and not isinstance(given, ModularTask):
-        raise ValueError(f"its task must be of the kind modular, got {given.kind}. Leave it out.")
+        raise ValueError(f"the task must be of the kind modular, got {given.kind}. Omit the task.")
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
         fields = {**config, **table}
@@ -100,7 +101,7 @@ def read(source: Source) -> Imported | ImportedModel:
         task = replace(task, operation=operation)
         notes.append(note)
     if split is None:
-        notes.append("its training pairs are not given: those of the task's own split are assumed")
+        notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
     if isinstance(found, ImportedModel):
         return found._replace(task=task, notes=tuple(notes))
     checkpoint = replace(
@@ -111,7 +112,7 @@ def read(source: Source) -> Imported | ImportedModel:
 
 
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
-    """The settings of file, JSON and caller; the caller's table `model`; a path for errors."""
+    """Return the settings of file, JSON and caller; the caller's table `model`; a path for errors."""
     config, path = run.config, source.file
     if not config and (settings := layouts.beside(source.file)) is not None:
         config, path = settings.values, settings.path
@@ -125,7 +126,7 @@ def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping
 
 
 def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> ModularTask:
-    """The task that weights of these sizes can have, its operation still to be found."""
+    """Return the task that weights of these sizes can have, without its operation."""
     n_tokens, n_positions = len(weights["embed.W_E"]), len(weights["pos_embed.W_pos"])
     tokens: Any = ("a b", "a b =", "a op b =")[n_positions - 2]
     n_numbers = n_tokens - (n_positions - 2)
@@ -141,7 +142,7 @@ def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any])
 
 
 def _answered(found: Imported | ImportedModel, task: ModularTask) -> Int[np.ndarray, " pair"]:
-    """[p * p] What the last weights answer for each pair."""
+    """[p * p] Compute the answer of the last weights for each pair."""
     model = found.model if isinstance(found, ImportedModel) else found.checkpoint.fast_model()
     return Evaluator(model, task, 4096).answers(task.sequences(np.arange(task.modulus**2)).tokens)
 
@@ -149,10 +150,10 @@ def _answered(found: Imported | ImportedModel, task: ModularTask) -> Int[np.ndar
 def _operation(
     answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, config: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """The operation under which answers are right, and a note on it.
+    """Find the operation for which the answers are correct, and a note on it.
 
     Raises:
-        ValueError: there is none, and the configuration names none.
+        ValueError: If no operation fits, and the configuration names none.
     """
     pairs = np.arange(p * p) if split is None else np.unique(split)
     of = f"of {'all' if split is None else 'its'} {len(pairs):,} {'' if split is None else 'trained '}pairs"
@@ -172,22 +173,22 @@ def _operation(
     ]
     if named is None and not fits:
         raise ValueError(
-            f"the operation is unknown: the last weights answer at most {shares[first]:.4f} {of} correctly "
-            f"under any operation. Set it in --config: the task's kind (modular), modulus {p}, operation."
+            f"the operation must be known, got last weights with at most {shares[first]:.4f} {of} "
+            f"correct. Set it in --config: the task's kind (modular), modulus {p}, operation."
         )
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"
     right = ", ".join(f"{name} {shares[name]:.4f}" for name in fits or [first])
     return (
         chosen,
-        f"operation {chosen}, {why}: it cannot be determined from the answers (right {of}: {right})",
+        f"operation {chosen}, {why}: it cannot be determined from the answers (correct {of}: {right})",
     )
 
 
 def _share(
     operation: str, answered: Int[np.ndarray, " pair"], p: int, pairs: Int[np.ndarray, " some"]
 ) -> float:
-    """The share of some pairs that are answered right; 0 for an operation that is not defined for p."""
+    """Compute the fraction of pairs that are answered correctly; 0 for an operation not defined for p."""
     try:
         right = answers(operation, p)[pairs]
     except ValueError:
@@ -205,7 +206,7 @@ def _training_data(task: ModularTask, split: list[int] | None) -> Any:
 def _entries(
     path: Path, run: Run, config: Mapping[str, Any], checkpoint: Checkpoint
 ) -> tuple[dict[int, Callable[[], Checkpoint]], list[str]]:
-    """Step -> what makes its checkpoint; and notes on entries that are left out."""
+    """Return the function that makes the checkpoint of each step, and notes on omitted entries."""
     entries: dict[int, Callable[[], Checkpoint]] = {}
     notes = []
 
@@ -224,7 +225,7 @@ def _entries(
 
     for step, name, table in run.along:
         if problem := _damage(table, run.weights):
-            notes.append(f"{name} (step {step:,}) is left out: {problem}")
+            notes.append(f"{name} (step {step:,}) is omitted: {problem}")
         else:
             entries[step] = partial(at, step, table)
     if path.is_dir():
@@ -235,7 +236,7 @@ def _entries(
 
 
 def _damage(weights: object, last: Mapping[str, Tensor]) -> str | None:
-    """Why an entry does not hold weights like the last ones; None if it does."""
+    """Explain why an entry does not hold weights like the last weights; `None` if it does."""
     if not isinstance(weights, Mapping):
         return f"it must be a state dict, got {type(weights).__name__}"
     for name, tensor in last.items():

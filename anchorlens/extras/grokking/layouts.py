@@ -1,9 +1,9 @@
-"""What published runs of modular arithmetic hold: weights, configuration, steps, losses, trained pairs.
+"""The content of published runs of modular arithmetic: weights, configuration, steps, losses, trained pairs.
 
 The layouts are those of TransformerLens' Grokking_Demo (`model, config, checkpoints, checkpoint_epochs,
 train_losses, test_losses, train_indices`), of ARENA (`state_dicts`), of Grokfast (`net`, `net_its`), of
 progress-measures-paper (`model`, `config` as a dict, `epoch`), and of pizza and rep_theory (bare weights, and
-JSON beside them).
+a JSON file next to them).
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from anchorlens.texts import safe_repr
 _WEIGHTS = ("model", "model_state_dict", "model_state", "state_dict")
 _CONFIGS = ("config", "model_config", "cfg", "args", "metadata", "run_config")
 _TRAJECTORIES = {"checkpoints": "checkpoint_epochs", "state_dicts": "", "net": "net_its"}
-"""List of weights -> list of their steps."""
+"""A map from the key of a list of weights to the key of its steps."""
 _STEPS = ("epoch", "epochs_done", "step", "global_step")
 _MODULI = ("p", "P", "modulus", "mod", "prime", "C", "group_parameter")
-"""Fields that say p."""
+"""The configuration fields that hold p."""
 _LOGGED = {
     **{"train_losses": "loss", "train_loss": "loss", "test_losses": "test_loss", "val_loss": "test_loss"},
     **{"train_accs": "train_accuracy", "train_acc": "train_accuracy"},
     **{"test_accs": "id_accuracy", "val_acc": "id_accuracy"},
 }
-"""List of numbers, one for each step -> its name in a log."""
+"""A map from lists with one number for each step to their names in a log."""
 _STEP_FILE = re.compile(r"(?:[A-Za-z_]*?(?:step|epoch|ep|checkpoint)_?)?(\d{1,12})\.(?:pt|pth)")
 
 
 class Run(NamedTuple):
-    """A run as a file holds it."""
+    """A run in a file."""
 
     weights: Mapping[str, Tensor]
     """The last weights, by the names and in the orientation of the file."""
     config: Mapping[str, Any]
-    """Its configuration; empty where it has none."""
+    """The configuration of the run; empty if it has none."""
     along: tuple[tuple[int, str, Any], ...]
-    """Step, name and content of each entry of the trajectory, in the order of the file."""
+    """The step, name and content of each entry of the trajectory, in the order of the file."""
     content: Mapping[str, Any]
-    """The whole file."""
+    """The content of the whole file."""
 
     @property
     def is_modular(self) -> bool:
-        """Whether it reads two to four tokens, and something marks it as modular arithmetic."""
+        """Whether the run reads two to four tokens, and something marks it as modular arithmetic."""
         return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
             self.along
             or "train_indices" in self.content
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The step of the last weights: as the file says, that of its last loss, or of its last entry."""
+        """The step of the last weights: from the file, from its last loss, or from its last entry."""
         last = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
         losses = self.content.get("train_losses")
         if last is None and isinstance(losses, list) and losses:
@@ -70,7 +70,7 @@ class Run(NamedTuple):
 
     @property
     def has_steps(self) -> bool:
-        """Whether the file says after which steps the entries of its trajectory were saved."""
+        """Whether the file states after which steps the entries of its trajectory were saved."""
         return any(
             key in self.content and self.content.get(steps) is not None
             for key, steps in _TRAJECTORIES.items()
@@ -78,7 +78,7 @@ class Run(NamedTuple):
 
     @property
     def log(self) -> tuple[Mapping[str, Any], ...]:
-        """Its losses and accuracies as lines of a log; a shorter list is of every k-th step."""
+        """The losses and accuracies as lines of a log; a shorter list is of every k-th step."""
         lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}
         n_steps = max(map(len, lists.values()), default=0)
         lines: dict[int, dict[str, Any]] = {}
@@ -92,10 +92,10 @@ class Run(NamedTuple):
 
 
 def run_in(content: Mapping[str, Any]) -> Run | None:
-    """The run in a file; None where its weights do not have the names of TransformerLens.
+    """Return the run in a file; `None` if its weights do not have the names of TransformerLens.
 
     Raises:
-        ValueError: a trajectory and its steps do not have the same length.
+        ValueError: If a trajectory and its steps do not have the same length.
     """
     config = next((content[name] for name in _CONFIGS if type(content.get(name)) is dict), {})
     lists = {key: content[key] for key in _TRAJECTORIES if isinstance(content.get(key), list)}
@@ -131,21 +131,21 @@ def _is_step(value: object) -> bool:
 
 
 def modulus_field(config: Mapping[str, Any]) -> tuple[str, int] | None:
-    """The field of a configuration that says p, and p."""
+    """Return the field of a configuration that holds p, and p."""
     return next(((name, config[name]) for name in _MODULI if type(config.get(name)) is int), None)
 
 
 def is_transposed(weights: Mapping[str, Tensor]) -> bool:
-    """Whether matrices are stored [out, in] with heads merged, as Nanda's, ARENA's and Zhong's are."""
+    """Return whether matrices are stored [out, in] with heads merged, as by Nanda, ARENA and Zhong."""
     output = weights.get("blocks.0.attn.W_O")
     return output is not None and output.ndim == 2
 
 
 def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
-    """The indices a * p + b of the trained pairs that a file names; None where it names none.
+    """Return the indices a * p + b of the trained pairs in a file; `None` if it has none.
 
     Raises:
-        ValueError: they are no such indices.
+        ValueError: If the indices are invalid.
     """
     if "train_indices" not in content:
         return None
@@ -157,16 +157,16 @@ def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
         if not 0 <= index < p * p:
             raise ValueError(
                 f"train_indices must be indices a * p + b of pairs, 0..{p * p - 1:,} for p {p}, got "
-                f"{index:,}. Give the file of the run that they belong to."
+                f"{index:,}. Give the file of the run to which they belong."
             )
     return indices
 
 
 def step_files(folder: Path) -> dict[int, Path]:
-    """Step -> the file of weights of that step in a folder, ascending.
+    """Return the file of weights of each step in a folder, ascending.
 
     Raises:
-        ValueError: a link leads out of it.
+        ValueError: If a link leads out of the folder.
     """
     found = {}
     for file in folder.iterdir():
@@ -177,10 +177,10 @@ def step_files(folder: Path) -> dict[int, Path]:
 
 
 def beside(file: Path) -> Settings | None:
-    """The JSON with the configuration of a file of weights, in its folder; None where there is none.
+    """Return the JSON with the configuration of a file of weights, in its folder; `None` if not found.
 
     Raises:
-        CheckpointError: it cannot be read, or a link leads out of the folder.
+        CheckpointError: If it cannot be read, or a link leads out of the folder.
     """
     own = (file.stem, file.stem.replace("model", "config", 1))
     for name in dict.fromkeys(f"{stem}.json" for stem in (*own, "config", "cfg", "run")):

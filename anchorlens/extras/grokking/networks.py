@@ -1,6 +1,6 @@
-"""Networks of published runs as a HookedTransformer without LayerNorm has them, exactly.
+"""The exact conversion of published networks to a HookedTransformer without LayerNorm.
 
-Nanda's, ARENA's and Zhong's matrices are stored transposed under the same names, and may have no biases.
+The matrices of Nanda, ARENA and Zhong are stored transposed under the same names, and may have no biases.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _WITH_BIAS = ("attn.W_Q", "attn.W_K", "attn.W_V", "attn.W_O", "mlp.W_in", "mlp.W
 
 
 def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Weights as TransformerLens stores them, with biases of zero where the network has none.
+    """Return weights as TransformerLens stores them, with biases of zero if the network has none.
 
     Args:
-        weights: by TransformerLens' names, in either orientation.
+        weights: the weights by TransformerLens' names, in either orientation.
         config: the configuration; `attn_coeff` is the part of attention that is a softmax.
 
     Raises:
-        ValueError: no HookedTransformer computes the same.
+        ValueError: If no HookedTransformer computes the same function.
     """
     found = {name: weight for name, weight in weights.items() if not name.endswith((".mask", ".IGNORE"))}
     for name in ("x_embed", "y_embed"):  # rep_theory stores the embedding again for each number
         if name in found and not torch.equal(found.pop(name), found["embed.W_E"]):
-            raise ValueError(f"{name} must be embed.W_E, got another embedding; {_INSTEAD}")
+            raise ValueError(f"{name} must be embed.W_E, got another embedding. {_INSTEAD}")
     if is_transposed(weights):
         n_heads = len(found["blocks.0.attn.W_Q"])
         found = {name: _turned(name, weight, n_heads) for name, weight in found.items()}
@@ -48,7 +48,7 @@ def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str
     return found
 
 
-_INSTEAD = "give the model itself: fourier(model, task), evaluate(model, task)"
+_INSTEAD = "Give the model itself: fourier(model, task), evaluate(model, task)"
 
 
 def _turned(name: str, weight: Tensor, n_heads: int) -> Tensor:
@@ -63,15 +63,15 @@ def _turned(name: str, weight: Tensor, n_heads: int) -> Tensor:
 
 
 def _without_mask(weights: dict[str, Tensor], rate: Any) -> dict[str, Tensor]:
-    """Attention of `rate` times a softmax, and 1 - rate for every position, as pizza has it without a mask.
+    """Convert attention of `rate` times a softmax plus 1 - rate everywhere, as in pizza without a mask.
 
-    As many heads again attend evenly, which is the constant divided by the number of positions. At the last
-    position of one layer that is exact.
+    The same number of additional heads attends evenly, which is the constant divided by the number of
+    positions. At the last position of one layer that is exact.
     """
     check_number("attn_coeff", rate, minimum=0, maximum=1)
     if any(name.startswith("blocks.1.") for name in weights):
         raise ValueError(
-            f"a network with attn_coeff {rate:g}, which has no mask, must have one layer, got more; "
+            f"a network with attn_coeff {rate:g}, which has no mask, must have one layer, got more. "
             f"{_INSTEAD}"
         )
     if rate == 1:

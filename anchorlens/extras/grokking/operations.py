@@ -21,29 +21,29 @@ Operation = Literal[
     "add", "subtract", "multiply", "divide", "x2xyy2", "x3xy", "permutations", "table", "random"
 ]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-"""Names of the operations."""
+"""The names of the operations."""
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-"""Operation -> its sign between two numbers; the others have a name alone."""
+"""A map from each operation to its sign between two numbers; the others have only a name."""
 _PERMUTATIONS = {math.factorial(n): n for n in (3, 4, 5)}
-"""Number of permutations -> number of things."""
+"""A map from the number of permutations to the number of permuted things."""
 
 
 def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.ndarray, " pair"]:
-    """The answer to every pair (a, b) of numbers below p.
+    """Return the answer to every pair (a, b) of numbers below p.
 
     Args:
         operation: one of `OPERATIONS`.
         p: the modulus, or the order of the group, >= 2.
-        seed: of the answers of `random`.
-        table: for `table` the answers themselves, p rows of p numbers: spaces or commas between numbers,
-            semicolons or line ends between rows.
+        seed: the seed of the answers of `random`.
+        table: the answers for `table`, p rows of p numbers: spaces or commas between numbers, semicolons or
+            line ends between rows.
 
     Returns:
-        [p * p] The answer at a * p + b, 0..p-1; -1 where it is not defined, which is division by zero.
+        [p * p] The answer at a * p + b, 0..p-1; -1 if it is not defined, which is division by zero.
 
     Raises:
-        ValueError: `divide` for a p that is not prime; `permutations` for a p other than 6, 24 and 120; a
-            table that is not p rows of p numbers below p.
+        ValueError: If p is not prime for `divide`, p is not 6, 24 or 120 for `permutations`, or a table is
+            not p rows of p numbers below p.
 
     >>> answers("subtract", 3).reshape(3, 3)
     array([[0, 2, 1],
@@ -75,12 +75,12 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
 
 
 def is_prime(n: int) -> bool:
-    """Whether an integer above 1 is prime."""
+    """Return whether an integer above 1 is prime."""
     return all(n % k for k in range(2, math.isqrt(n) + 1))
 
 
 def _permutations(p: int) -> Int[np.ndarray, " pair"]:
-    """Composition in the symmetric group: first b, then a, permutations in lexicographic order."""
+    """Compute the composition in the symmetric group: first b, then a, in lexicographic order."""
     if p not in _PERMUTATIONS:
         raise ValueError(
             f"modulus must be 6, 24 or 120 for the operation permutations, got {p}. These are the numbers of "

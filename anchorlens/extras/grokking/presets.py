@@ -1,6 +1,7 @@
-"""Presets of modular arithmetic.
+"""The presets of modular arithmetic.
 
-Sources: arXiv 2301.05217 and the demonstration of TransformerLens (`grokking`); the two quick ones are ours.
+Sources: arXiv 2301.05217 and the demonstration of TransformerLens (`grokking`); the two quick presets are
+ours.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ _RECIPE = {"beta2": 0.98, "clip_norm": 0, "warmup_steps": 10, "lr_end_factor": 1
 
 
 def _preset(p: int, share: float, **recipe: Any) -> dict[str, dict[str, Any]]:
-    """A run on addition modulo p, in which every trained pair is one sample."""
+    """Make a preset of addition modulo p, in which every trained pair is one sample."""
     return {
         "task": {"kind": "modular", "modulus": p, "trained_share": share},
         "model": _NETWORK | {"d_vocab": p + 1, "d_vocab_out": p},

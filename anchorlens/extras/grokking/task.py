@@ -1,4 +1,4 @@
-"""ModularTask: a binary operation on 0..p-1, of which a random share of the pairs is trained.
+"""ModularTask: a binary operation on 0..p-1, with a random fraction of the pairs trained.
 
 Sources: the task of Power et al., arXiv 2201.02177, in the form of Nanda et al., arXiv 2301.05217.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Layout = Literal["a b =", "a op b =", "a b", "a B =", "a B"]
 _AT_ONCE = 4096
 _TRAINED = 0.25
-"""What marks a trained pair in the plane, between 0 (wrong) and 1 (right)."""
+"""The mark of a trained pair in the plane, between 0 (wrong) and 1 (correct)."""
 _LARGEST = 499
 _IN_WORDS = {
     **{name: f"a {sign} b" for name, sign in SIGNS.items()},
@@ -45,7 +45,7 @@ _IN_WORDS = {
     "table": "the entry of a table in row a, column b",
     "random": "a random answer for each pair",
 }
-"""Operation -> what is computed; modulo p where that makes sense."""
+"""A map from each operation to its formula in words, modulo p if applicable."""
 
 METRICS = (
     Metric(
@@ -90,13 +90,13 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class ModularTask(TaskConfig):
-    """A binary operation modulo p, or by a table, with a random share of all pairs trained.
+    """A binary operation modulo p, or by a table, with a random fraction of all pairs trained.
 
     A pair (a, b) has the index a p + b. A model answers after the last token, with one of p numbers. If the
-    training set of a model is given, every other pair is held out, whatever `trained_share` says.
+    training set of a model is given, every other pair is held out, for any `trained_share`.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected, what came and what to do.
+        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
 
     Example:
         >>> task = ModularTask(modulus=7)
@@ -112,54 +112,55 @@ class ModularTask(TaskConfig):
     presets = PRESETS
 
     modulus: int = number(59, minimum=2, maximum=_LARGEST)
-    """p: numbers and answers are 0..p-1. For a table it is the number of rows."""
+    """The modulus p: numbers and answers are 0..p-1. For a table it is the number of rows."""
     operation: Operation = "add"
     """The operation that gives the answer: add, subtract, multiply, divide (p a prime, b not 0), x2xyy2
     (a^2 + ab + b^2), x3xy (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p
     6, 24 or 120. random: a random answer for each pair, as a control. table: see `table`."""
     tokens: Layout = "a b ="
-    """What a model reads: `a b =`, `a op b =`, or `a b` alone. With `B` the second number has tokens of its
-    own, p..2p-1."""
+    """The tokens that a model reads: `a b =`, `a op b =`, or `a b` alone. With `B` the second number has
+    separate tokens, p..2p-1."""
     trained_share: float = number(0.4, above=0, maximum=0.99)
-    """Share of all pairs that is trained, at random."""
+    """The fraction of all pairs that is trained, at random."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the trained pairs, and of random answers."""
+    """The seed of the trained pairs, and of random answers."""
     table: str | None = None
-    """For the operation `table`: p rows of p numbers 0..p-1, such as the Cayley table of a group, with `;` or
-    a line break between rows: `0 1;1 0`. On the command line, `--table "$(cat rows.txt)"` gives a file."""
+    """The table for the operation `table`: p rows of p numbers 0..p-1, such as the Cayley table of a group,
+    with `;` or a line break between rows: `0 1;1 0`. On the command line, `--table "$(cat rows.txt)"` gives a
+    file."""
 
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""
         if (self.table is None) != (self.operation != "table"):
             raise ValueError(
                 f"operation table and table must be given together, got operation {self.operation} and "
-                f"{'no table' if self.table is None else 'a table'}; set both or neither"
+                f"{'no table' if self.table is None else 'a table'}. Set both or neither"
             )
         super().__post_init__()
         if not 0 < self.n_trained < len(self.pairs):
             raise ValueError(
                 f"trained_share must leave a pair to train and one to hold out of {len(self.pairs)} pairs, "
-                f"got {self.trained_share}; take a larger modulus or another share"
+                f"got {self.trained_share}. Use a larger modulus or another share"
             )
 
     @cached_property
     def answers(self) -> Int[np.ndarray, " pair"]:
-        """[p * p] The answer of each pair, 0..p-1; -1 where there is none (a divided by 0)."""
+        """The answer of each pair, [p * p], 0..p-1; -1 if it has none (a divided by 0)."""
         return answers(self.operation, self.modulus, self.split_seed, self.table or "")
 
     @cached_property
     def pairs(self) -> Int[np.ndarray, " pair"]:
-        """Indices of all pairs that have an answer, ascending."""
+        """The indices of all pairs that have an answer, ascending."""
         return np.flatnonzero(self.answers != -1)
 
     @property
     def n_trained(self) -> int:
-        """Number of pairs in the task's own split that are trained."""
+        """The number of pairs in the task's own split that are trained."""
         return round(self.trained_share * len(self.pairs))
 
     @cached_property
     def trained(self) -> Bool[np.ndarray, " pair"]:
-        """[p * p] Whether each pair is trained in the task's own split."""
+        """Whether each pair is trained in the task's own split, [p * p]."""
         return self._mask(generator(self.split_seed, "data", 1).permutation(self.pairs)[: self.n_trained])
 
     def _mask(self, pairs: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " pair"]:
@@ -169,38 +170,38 @@ class ModularTask(TaskConfig):
 
     @property
     def d_vocab(self) -> int:
-        """Tokens: the numbers 0..p-1 (twice with `B`), then `=`, then the operator, where it reads them."""
+        """The number of tokens: 0..p-1 (twice with `B`), `=`, and the operator, if the model reads them."""
         return self._n_numbers + len({"=", "op"} & {*self.tokens.split()})
 
     @property
     def _n_numbers(self) -> int:
-        """Tokens that are numbers."""
+        """The number of tokens that are numbers."""
         return 2 * self.modulus if "B" in self.tokens else self.modulus
 
     @property
     def d_vocab_out(self) -> int:
-        """p: an answer is a number."""
+        """The number of answers, p."""
         return self.modulus
 
     @property
     def seq_len(self) -> int:
-        """Tokens of a sequence: 2 to 4."""
+        """The number of tokens of a sequence, 2 to 4."""
         return len(self.tokens.split())
 
     @property
     def commutes(self) -> bool:
-        """Whether a pair and its mirror have the same answer everywhere."""
+        """Whether a pair and its reversed pair have the same answer everywhere."""
         plane = self.answers.reshape(self.modulus, self.modulus)
         return bool((plane == plane.T).all())
 
     def sequences(self, pairs: Int[np.ndarray, " some"]) -> TokenBatch:
-        """Pairs as sequences.
+        """Make pairs into sequences.
 
         Args:
-            pairs: indices a p + b of pairs that have an answer.
+            pairs: the indices a p + b of pairs that have an answer.
 
         Returns:
-            Tokens [some, 2..4] and targets [some].
+            The tokens [some, 2..4] and targets [some].
         """
         import torch
 
@@ -216,7 +217,7 @@ class ModularTask(TaskConfig):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers[pairs].astype(np.int64)))
 
     def pairs_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        """The index of the pair in each sequence; -1 for a sequence that is not of this task."""
+        """Return the index of the pair in each sequence; -1 for a sequence that is not of this task."""
         rows = tokens.numpy().astype(np.int64)
         column = dict(zip(self.tokens.split(), rows.T, strict=True))
         a, b = column["a"], column["b"] if "b" in column else column["B"] - self.modulus
@@ -227,7 +228,7 @@ class ModularTask(TaskConfig):
         return np.where(known, a * self.modulus + b, -1)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The answer of each sequence; -1 for a sequence that is not of this task."""
+        """Return the answer of each sequence; -1 for a sequence that is not of this task."""
         import torch
 
         pairs = self.pairs_of(tokens)
@@ -240,7 +241,7 @@ class ModularTask(TaskConfig):
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=False)
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """`n` sequences: the trained pairs in random order, each as often as the others or once more."""
+        """Return `n` sequences: the trained pairs in random order, with counts that differ by at most one."""
         pairs = np.flatnonzero(self.trained)
         return self.sequences(pairs[in_rounds(len(pairs), n, generator(seed, "data"))])
 
@@ -256,15 +257,15 @@ class ModularTask(TaskConfig):
         """Evaluate every pair that has an answer.
 
         Args:
-            model: a HookedTransformer, or anything that gives logits.
-            training_set: what it was trained on, (tokens, targets); every other pair is then held out.
-                Without it the pairs of the task's own split are taken.
-            seed: is stored; nothing is drawn at random.
-            quick: whether pictures are left out, for a line of the log.
-            batch_size: most sequences per forward pass; None for 4,096.
+            model: a HookedTransformer, or any model that returns logits.
+            training_set: the training data of the model, (tokens, targets); every other pair is then held
+                out. Default: the trained pairs of the task's own split.
+            seed: a seed that is stored; nothing is drawn at random.
+            quick: whether to omit pictures, for a line of the log.
+            batch_size: the largest number of sequences per forward pass. Default: 4,096.
 
         Raises:
-            ValueError: an unusable option, or a model that does not fit the task.
+            ValueError: If an option is invalid, or the model does not fit the task.
         """
         batch_size = _AT_ONCE if batch_size is None else batch_size
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
@@ -293,10 +294,10 @@ class ModularTask(TaskConfig):
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
-        """Metric -> [p * p] whether it is measured on each pair.
+        """Return for each metric whether it is measured on each pair, [p * p].
 
         Args:
-            trained: [p * p] whether each pair was trained.
+            trained: whether each pair was trained, [p * p].
         """
         held_out = ~trained & (self.answers != -1)
         mirror = trained.reshape(self.modulus, self.modulus).T.ravel()
@@ -309,10 +310,10 @@ class ModularTask(TaskConfig):
         groups: Mapping[str, Bool[np.ndarray, " pair"]],
         measures: Mapping[str, Accuracy],
     ) -> tuple[FigureSpec, ...]:
-        """Every held-out pair as a point of a plane, and accuracy by whether the mirror was trained."""
+        """Draw every held-out pair as a point of a plane, and accuracy by training of the reversed pair."""
         plane = pair_plane(
             np.select([groups["id"], groups["train"]], [right, _TRAINED], np.nan).reshape(-1, self.modulus),
-            title="Held-out pairs answered right",
+            title="Held-out pairs answered correctly",
             caption="Dark pairs are held out and answered correctly, white pairs are held out and wrong, "
             "and pale pairs were trained. A model that knows only that the order does not matter is dark at "
             "the reverses of the pale pairs.",
@@ -320,7 +321,7 @@ class ModularTask(TaskConfig):
         titles = {metric.name: metric.title for metric in METRICS}
         bars = Bars(
             title="Accuracy by what was trained",
-            caption="Trained pairs, and held-out pairs by whether the pair in the other order was trained.",
+            caption="Accuracy on trained pairs, and on held-out pairs with and without a trained reverse.",
             x_title="accuracy",
             y={titles[name]: one.value for name, one in measures.items() if name != "id"},
         )
@@ -328,20 +329,20 @@ class ModularTask(TaskConfig):
 
     @property
     def held_out(self) -> str:
-        """What is left out of training, in words."""
+        """The pairs that training never shows, in words."""
         return f"{len(self.pairs) - self.n_trained:,} of {len(self.pairs):,} pairs, by seed {self.split_seed}"
 
     @property
     def table_size(self) -> int:
-        """Numbers in the table of answers."""
+        """The number of entries in the table of answers."""
         return self.modulus**2
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Sequences that `evaluate` and `measure` run a model on: all pairs."""
+        """Return the number of sequences on which `evaluate` and `measure` run a model: all pairs."""
         return len(self.pairs)
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words the trained and the held-out pairs."""
         modulo = "" if self.operation in ("permutations", "table", "random") else f" modulo {self.modulus}"
         return (
             f"{_IN_WORDS[self.operation]}{modulo} for a and b in 0..{self.modulus - 1}, read as "

@@ -1,7 +1,7 @@
-"""Invented ontologies with a question each: the official generator's, and one without its shortcut.
+"""Invented ontologies with a question each: the official ones, and balanced ones without the shortcut.
 
-Source: Saparov & He, arXiv 2210.01240 (fictional ontologies, modus ponens, a linear chain); the balanced one
-is our own.
+Source: Saparov & He, arXiv 2210.01240 (fictional ontologies, modus ponens, a linear chain); the balanced
+ontology is ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAMILIES = (
     ("hot", "cold", "temperate"),
     ("kind", "mean", "angry", "amenable", "aggressive"),
 )
-"""Properties; a concept has at most one of each family."""
+"""The properties; a concept has at most one of each family."""
 NAMES = ("fae", "rex", "sally", "max", "alex", "sam", "polly", "stella", "wren")
 WORDS = (
     *("a", "an", "are", "each", "every", "is", "not", "or", ":", ".", "true", "false"),
@@ -35,19 +35,19 @@ WORDS = (
     *itertools.chain.from_iterable(FAMILIES),
     *NAMES,
 )
-"""All 74 words, in lower case."""
+"""The 74 words, in lower case."""
 MOST_HOPS = {"official": 5, "balanced": 4}
-"""Ontology -> the most steps of a deduction."""
+"""The most steps of a deduction for each ontology."""
 LONGEST_PROMPT = 17 * 6 + 5 + 9
-"""Words of the longest prompt: rules, the sentence that names the entity, and the query."""
+"""The number of words of the longest prompt: rules, the sentence that names the entity, and the query."""
 _LONGEST_FACT, _LONGEST_STEP = 5, 6 + 5
-"""Most words of a deduction: for what the entity is, and for each step (its rule and its conclusion)."""
+"""The most words of a deduction: for the entity, and for each step (its rule and its conclusion)."""
 
 Order = Literal["postorder", "preorder", "random"]
 
 _P_NEGATED = 1 / 3
 _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
-"""Relative probabilities of the next step from a concept, when a question is drawn."""
+"""The relative probabilities of the next step from a concept, when a question is drawn."""
 
 
 class Node(NamedTuple):
@@ -55,37 +55,37 @@ class Node(NamedTuple):
 
     concept: str
     property: str = ""
-    """Empty for the root."""
+    """The property; empty for the root."""
     negated: bool = False
-    """Whether the rule says that it does not have the property."""
+    """Whether the rule states that the concept does not have the property."""
 
 
 class Item(NamedTuple):
     """A question: facts and rules, the statement that is true or false, and the deduction of its answer."""
 
     prompt: str
-    """Rules, what the entity is, and `true or false : ...`; lower case, every mark a word of its own."""
+    """The rules, the entity, and `true or false : ...`; lower case, every mark is a separate word."""
     answer: str
-    """`true` or `false`."""
+    """The answer, `true` or `false`."""
     hops: int
-    """Steps of the deduction: from concept to parent, and the last to the property."""
+    """The number of steps of the deduction: from concept to parent, and the last to the property."""
 
 
 def most_words(ontology: str, *, with_deduction: bool) -> int:
-    """Words of the longest prompt of an ontology, with its longest deduction if that is wanted."""
+    """Return the number of words of an ontology's longest prompt, with its longest deduction if wanted."""
     return LONGEST_PROMPT + (_LONGEST_FACT + _LONGEST_STEP * MOST_HOPS[ontology]) * with_deduction
 
 
 def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
-    """A question of the official generator with its default options.
+    """Draw a question of the official generator with its default options.
 
     Args:
-        hops: steps of the deduction, 1..5.
-        rng: source of all random choices.
-        order: of the rules: from the entity's end of the chain to its root, the reverse, or at random.
+        hops: the number of steps of the deduction, 1..5.
+        rng: the source of all random choices.
+        order: the order of the rules: from the entity's end of the chain to its root, the reverse, or random.
 
     Raises:
-        ValueError: another number of steps, or another order.
+        ValueError: If the number of steps or the order is invalid.
     """
     check_number("hops", hops, minimum=1, maximum=MOST_HOPS["official"], integer=True)
     check_choice("order", order, get_args(Order))
@@ -106,17 +106,17 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
 
 
 def balanced(hops: int, rng: random.Random) -> Item:
-    """A question that can be decided only by what is reachable from the entity.
+    """Draw a question that can be decided only by what is reachable from the entity.
 
     There are two chains of five concepts. The property in the query is at the same height in both, with
-    opposite polarity. The rules are in random order, because a fixed order would tell the chains apart.
+    opposite polarity. The rules are in random order, because a fixed order would distinguish the chains.
 
     Args:
-        hops: steps of the deduction, 1..4.
-        rng: source of all random choices.
+        hops: the number of steps of the deduction, 1..4.
+        rng: the source of all random choices.
 
     Raises:
-        ValueError: another number of steps.
+        ValueError: If the number of steps is invalid.
     """
     check_number("hops", hops, minimum=1, maximum=MOST_HOPS["balanced"], integer=True)
     concepts = rng.sample(CONCEPTS, len(CONCEPTS))
@@ -140,7 +140,7 @@ def balanced(hops: int, rng: random.Random) -> Item:
 
 
 def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]:
-    """A chain of concepts, its root last."""
+    """Draw a chain of concepts, its root last."""
     stop = 1 / (hops + 2) / 2
     families, nodes = list(FAMILIES), [Node(concepts[0])]
     for concept in concepts[1:]:
@@ -152,7 +152,7 @@ def _chain(concepts: Sequence[str], hops: int, rng: random.Random) -> list[Node]
 
 
 def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] | None:
-    """Where the entity starts, and the concept whose property is queried; None for another length."""
+    """Draw the entity's concept and the concept whose property is queried; `None` for another length."""
     n_starts = len(chain) - hops  # deep enough: `hops` steps below the root
     if n_starts < 1:
         return None
@@ -168,7 +168,7 @@ def _walk(chain: list[Node], hops: int, rng: random.Random) -> tuple[int, Node] 
 
 
 def _rules(chain: list[Node], rng: random.Random) -> list[str]:
-    """Two rules for every concept but the root (its parent, its property), from the entity's end on."""
+    """Write two rules for every concept but the root (its parent, its property), from the entity's end on."""
     return [
         _is(node.concept, *said, rng)
         for node, parent in itertools.pairwise(chain)
@@ -177,7 +177,7 @@ def _rules(chain: list[Node], rng: random.Random) -> list[str]:
 
 
 def _is(concept: str, parent: str, property: str, negated: bool, rng: random.Random) -> str:
-    """A rule in words: `wumpuses are ...`, or `each wumpus is ...`, or `every wumpus is ...`."""
+    """Write a rule: `wumpuses are ...`, or `each wumpus is ...`, or `every wumpus is ...`."""
     no = " not" if negated else ""
     if rng.random() < 0.5:
         return f"{concept}es are{no} {f'{parent}es' if parent else property} ."

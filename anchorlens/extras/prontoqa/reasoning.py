@@ -1,4 +1,4 @@
-"""Ways to answer the questions without a network: forward chaining, its deduction in words, and shortcuts."""
+"""Answers to the questions without a network: forward chaining, its deduction in words, and shortcuts."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _QUERY = re.compile(r"^(?:true or false :|is the following statement true or fal
 
 
 class Statement(NamedTuple):
-    """A sentence: something is, or is not, something."""
+    """A sentence of the form: something is, or is not, something."""
 
     subject: str
     negated: bool
     predicate: str
     of_all: bool
-    """Whether it is about all members of a concept, not about an entity."""
+    """Whether the statement is about all members of a concept, instead of an entity."""
 
 
 class Question(NamedTuple):
     """A parsed prompt."""
 
     rules: tuple[Statement, ...]
-    """Statements about concepts."""
+    """The statements about concepts."""
     facts: tuple[Statement, ...]
-    """Statements about the entity."""
+    """The statements about the entity."""
     query: Statement
     """The statement to judge."""
 
 
 def normalised(text: str) -> str:
-    """A published question as this task writes them: lower case, every mark a word of its own."""
+    """Convert a published question to this task's format: lower case, every mark is a separate word."""
     return " ".join(re.findall(r"[a-z]+|[.:?]", text.lower()))
 
 
 def read_question(prompt: str) -> Question:
-    """Read a prompt.
+    """Parse a prompt.
 
     Raises:
-        ValueError: a sentence of another form.
+        ValueError: If a sentence has another form.
     """
     statements, asked = _read(prompt)
     rules, facts = (tuple(s for _, s in statements if s.of_all == of_all) for of_all in (True, False))
@@ -51,15 +51,16 @@ def read_question(prompt: str) -> Question:
 
 
 def deduction(prompt: str) -> str:
-    """The chain of thought of an answer: what the entity is, then rule and conclusion in turns.
+    """Write the chain of thought of an answer: the entity's concept, then rules and conclusions in turns.
 
-    Rules are written as in the prompt. On the samples of the official generator it is its `chain_of_thought`.
+    Rules are written as in the prompt. On the samples of the official generator, the result is their
+    `chain_of_thought`.
 
     Args:
         prompt: a prompt in which the query or its opposite follows from the rules.
 
     Raises:
-        ValueError: nothing follows, or a sentence of another form.
+        ValueError: If nothing follows, or a sentence has another form.
 
     >>> deduction("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     'rex is a wumpus . each wumpus is shy . rex is shy .'
@@ -71,7 +72,7 @@ def deduction(prompt: str) -> str:
 
 
 def n_steps(prompt: str) -> int | None:
-    """How many rules the deduction needs; None if nothing follows, or the text is no prompt.
+    """Count the rules that the deduction needs; `None` if nothing follows, or the text is not a prompt.
 
     >>> n_steps("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     1
@@ -89,7 +90,7 @@ def _of(entity: str, rule: Statement) -> str:
 
 
 def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
-    """Each sentence of a prompt with what it says, and the statement to judge."""
+    """Return each sentence of a prompt with its statement, and the statement to judge."""
     *context, query = (sentence.strip() for sentence in prompt.strip(" .").split(" . "))
     match = _QUERY.match(query)
     if match is None:
@@ -112,13 +113,13 @@ def _singular(word: str) -> str:
 
 
 def by_chaining(prompt: str) -> bool | None:
-    """Whether the query is true by the rules; None where neither it nor its opposite follows."""
+    """Return whether the query is true by the rules; `None` if neither it nor its opposite follows."""
     chain = _deduced(prompt)
     return None if chain is None else _statement(chain[-1]).negated == read_question(prompt).query.negated
 
 
 def _deduced(prompt: str) -> list[str] | None:
-    """The sentences by which the query or its opposite follows, the conclusion last; None if neither does."""
+    """Return the sentences that prove the query or its opposite, conclusion last; `None` if neither."""
     sentences, asked = _read(prompt)
     statements = dict(sentences)
     chains = {  # (predicate, negated) -> sentences
@@ -139,7 +140,7 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """A shortcut: of the rules about the property, trust the one whose subject is in more rules."""
+    """Apply a shortcut: of the rules about the property, trust the rule whose subject is in more rules."""
     question = read_question(prompt)
     spoken_of = Counter(word for rule in question.rules for word in (rule.subject, rule.predicate))
     about = [rule for rule in question.rules if rule.predicate == question.query.predicate]
@@ -150,5 +151,5 @@ def by_degree(prompt: str) -> bool:
 
 
 def by_polarity(prompt: str) -> bool:
-    """A shortcut: a query without `not` is true."""
+    """Apply a shortcut: a query without `not` is true."""
     return not read_question(prompt).query.negated

@@ -1,4 +1,4 @@
-"""PrOntoQATask: true or false, by rules of an invented ontology; more steps than were trained are OOD.
+"""PrOntoQATask: true or false, by rules of an invented ontology; OOD has more steps than training.
 
 Source: figure 7E of Zhang et al., arXiv 2501.08537; the questions are those of arXiv 2210.01240.
 """
@@ -28,7 +28,7 @@ from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
 _MOST_READ = 2_000
-"""Training questions whose steps are counted."""
+"""The number of training questions whose steps are counted."""
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
     *phase_metrics(
@@ -57,15 +57,15 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class PrOntoQATask(WordTask):
-    """PrOntoQA: is a statement about an entity true, by the rules in the prompt?
+    """PrOntoQA: decide whether a statement about an entity is true, by the rules in the prompt.
 
     Questions of the official generator can be answered by a shortcut at any number of steps: of the two rules
-    about the property, the one whose subject is in more rules is right. So high accuracy there is no evidence
-    of deduction; `balanced` ontologies rule the shortcut out. The accuracies of the shortcuts and of a solver
-    are reported next to the model's.
+    about the property, the rule whose subject is in more rules is correct. So high accuracy on these
+    questions is not evidence of deduction; `balanced` ontologies rule the shortcut out. The accuracies of the
+    shortcuts and of a solver are reported next to the model's.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected, what came and what to do.
+        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
 
     Example:
         >>> task = PrOntoQATask(most_hops=2)
@@ -83,61 +83,61 @@ class PrOntoQATask(WordTask):
 
     ontology: Literal["official", "balanced"] = "balanced"
     """The concepts of a question. `official`: one chain, and a concept that misleads, as published.
-    `balanced`: two chains of the same height that say the opposite, so that only reachability decides."""
+    `balanced`: two chains of the same height with opposite statements, so that only reachability decides."""
     order: Order = "random"
     """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
     from the root to the entity. Rules of a balanced ontology are always in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """Most steps of a trained deduction. OOD needs more: up to 5 (official) or 4 (balanced)."""
+    """The most steps of a trained deduction. OOD needs more: up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
-    """Fewest steps of a trained deduction."""
+    """The fewest steps of a trained deduction."""
     loss_on: Literal["label", "sequence"] = "label"
-    """What training scores: the answer alone, or every word of the prompt too."""
+    """The scored words in training: the answer alone, or every word of the prompt too."""
     says: Literal["label", "deduction"] = "label"
-    """What the model answers. `label`: `true` or `false`. `deduction`: first the deduction, as the chain of
-    thought of the published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). It is
-    right only if every word is right, so a shortcut to the label is not enough."""
+    """The answer of the model. `label`: `true` or `false`. `deduction`: first the deduction, as the chain of
+    thought of the published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). A deduction
+    is correct only if every word is, so a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
-    """Fresh questions in each test. Each number of steps has equally many."""
+    """The number of fresh questions in each test, equally many for each number of steps."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the tests. A training question that is also in a test is drawn again."""
+    """The seed of the tests. A training question that is also in a test is drawn again."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
     it."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """74 words after the special tokens."""
+        """The 74 words after the special tokens."""
         return Vocabulary(WORDS, self.bos)
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest question and its answer."""
+        """The number of tokens that a model reads of the longest question and its answer."""
         return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
     def chance(self) -> float:
-        """.5 for one of two labels; 0 for a deduction, which is hardly ever right by chance."""
+        """The chance level: 0.5 for one of two labels; 0 for a deduction, which chance rarely solves."""
         return 0.5 if self.says == "label" else 0.0
 
     @property
     def training_width(self) -> int:
-        """Tokens of the longest possible question."""
+        """The number of tokens of the longest possible question."""
         return self.seq_len
 
     @property
     def trained_hops(self) -> Sequence[int]:
-        """Numbers of steps that are trained."""
+        """The numbers of steps that are trained."""
         return range(self.least_hops, self.most_hops + 1)
 
     @property
     def longer_hops(self) -> Sequence[int]:
-        """Numbers of steps in OOD."""
+        """The numbers of steps in OOD."""
         return range(self.most_hops + 1, MOST_HOPS[self.ontology] + 1)
 
     @cached_property
     def _tests(self) -> Mapping[str, Sequence[Item]]:
-        """`id`, `ood`, `other` and, as `train`, a sample of what is trained; all in equal parts by steps."""
+        """The questions of `id`, `ood`, `other` and a sample of `train`, all in equal parts by steps."""
         others = "official" if self.ontology == "balanced" else "balanced"
         hops = [n for n in self.trained_hops if n <= MOST_HOPS[others]]
         return {
@@ -156,7 +156,7 @@ class PrOntoQATask(WordTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """`id` and `ood`; `train`, a sample of what may be trained; `other`, the other kind of ontology."""
+        """The examples of `id` and `ood`; `train`, a sample of training; `other`, the other ontology."""
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:
@@ -165,11 +165,11 @@ class PrOntoQATask(WordTask):
         return Examples([item.prompt for item in items], answers)
 
     def there_are(self, split: str) -> int:
-        """A very large number: the splits are samples of all possible questions."""
+        """Return a very large number: the splits are samples of all possible questions."""
         return 10**12
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` different training questions, none of which is in a test."""
+        """Draw `n` different training questions that are in no test."""
         choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
@@ -181,14 +181,14 @@ class PrOntoQATask(WordTask):
         return self._examples(items)
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """`n` sequences, padded to the longest that there may be."""
+        """Draw `n` sequences, padded to the longest possible sequence."""
         batch = super().training_set(n, seed)
         return batch if self.loss_on == "label" else _every_word(batch)
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """The training questions that are in a test, or have more steps than are trained.
+        """Count the training questions that are in a test, or have more steps than are trained.
 
-        Steps are counted for the first 2,000; if some of these have too many, only these 2,000 are counted.
+        Steps are counted for the first 2,000 questions; if some have too many, only these 2,000 are counted.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))
         prompts = map(self.vocabulary.prompt, some.tokens.tolist())
@@ -197,21 +197,21 @@ class PrOntoQATask(WordTask):
         return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Training sequences with only the answer scored."""
+        """Return training sequences with only the answer scored."""
         from torch import from_numpy
 
         answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Accuracy of the shortcuts and of the solver on the same questions."""
+        """Compute the accuracy of the shortcuts and of the solver on the same questions."""
         truth = np.mean([item.answer == "true" for item in self._tests["id"]])
         measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
         return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}
 
     @cached_property
     def _by_shortcut(self) -> Mapping[str, Mapping[str, np.ndarray]]:
-        """Test -> shortcut, or the solver -> whether it answers each question right."""
+        """Whether each shortcut and the solver answer each question of each test correctly."""
         ways = {**_SHORTCUTS, "solver": by_chaining}
         return {
             name: {
@@ -222,7 +222,7 @@ class PrOntoQATask(WordTask):
         }
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Accuracy against the steps of the deduction, with that of the shortcuts."""
+        """Draw accuracy against the steps of the deduction, with the accuracy of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
         ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
         compared = "The shortcuts need no model. A model that is not better may have learnt one."
@@ -243,7 +243,7 @@ class PrOntoQATask(WordTask):
         return (lines,)
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words the trained and the held-out questions."""
         kinds = {
             "official": "a chain of concepts, and one more that misleads (a shortcut answers it)",
             "balanced": "two chains that say the opposite at the same height",

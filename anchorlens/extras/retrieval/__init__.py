@@ -1,4 +1,4 @@
-"""Retrieval: a model that looks up answers to questions it has seen, and computes all other answers."""
+"""Retrieval: a model that looks up answers to training inputs, and computes all other answers."""
 
 from anchorlens.extras.retrieval.beside import LookedUp, RetrievingModel, with_retrieval
 from anchorlens.extras.retrieval.places import HOOKS, Place

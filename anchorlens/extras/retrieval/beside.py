@@ -1,4 +1,4 @@
-"""A model that looks up the stored answer if a question was seen in training, and else computes it."""
+"""A model that looks up the stored answer of a training input, and computes other answers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MOST_STORED = 1_000_000
 @documented
 @dataclass(frozen=True)
 class LookedUp:
-    """Share of questions that are looked up, 0..1, by kind; None where the task has no such question."""
+    """The fraction of inputs that are looked up, 0..1, by kind; `None` if the task has no such input."""
 
     rules: float | None
-    """Trained pairs at held-out (key, position), without exceptions."""
+    """The fraction for trained pairs at held-out (key, position), without exceptions."""
     exceptions: float | None
-    """Exceptions at trained positions."""
+    """The fraction for exceptions at trained positions."""
     unseen: float | None
-    """Pairs that are never trained."""
+    """The fraction for pairs that are never trained."""
 
 
 class RetrievingModel:
@@ -48,10 +48,10 @@ class RetrievingModel:
 
     Attributes:
         model: the HookedTransformer, which is not changed.
-        task: its task.
-        place: where activations are stored, and the threshold.
-        places: every place that was tried.
-        n_stored: number of stored training sequences.
+        task: the task of the model.
+        place: the location of the stored activations, and the threshold.
+        places: every location that was tried.
+        n_stored: the number of stored training sequences.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class RetrievingModel:
         activations: Float[np.ndarray, "stored d"],
         answers: Int[np.ndarray, " stored"],
     ) -> None:
-        """Store activations and answers; called by `with_retrieval`."""
+        """Store activations and answers; `with_retrieval` makes the call."""
         self.model, self.task, self.place, self.places = model, task, place, places
         self.n_stored = len(answers)
         self.cfg = model.cfg  # `evaluate` checks that vocabulary and context fit the task
         self._index, self._answers = neighbours(activations), answers
 
     def __call__(self, tokens: Int[Tensor, "batch pos"], /) -> Float[Tensor, "batch one d_vocab"]:
-        """The model's logits at the last position, [batch, 1, d_vocab].
+        """Compute the model's logits at the last position, [batch, 1, d_vocab].
 
         If the nearest stored activation is within the threshold, the logit of its answer is set to the
         largest logit plus 1.
@@ -82,19 +82,19 @@ class RetrievingModel:
         return logits
 
     def is_looked_up(self, tokens: Int[Tensor, "batch pos"]) -> Bool[np.ndarray, " batch"]:
-        """Whether the answer to each sequence is looked up."""
+        """Return whether the answer to each sequence is looked up."""
         parts = [self._asked(chunk)[1] for chunk in tokens.split(1024)]
         return np.concatenate(parts)
 
     def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
-        """Share of questions that are looked up, by kind; each question is asked once.
+        """Measure the fraction of inputs that are looked up, by kind, with each input once.
 
         Args:
-            seed: seed of the noise, and of the choice if there are more than `max_trials` questions.
-            max_trials: largest number of questions of each kind, >= 1.
+            seed: the seed of the noise, and of the choice if there are more than `max_trials` inputs.
+            max_trials: the largest number of inputs of each kind, >= 1.
 
         Raises:
-            ValueError: an unusable option.
+            ValueError: If an option is invalid.
         """
         check_number("seed", seed, minimum=0, integer=True)
         check_number("max_trials", max_trials, minimum=1, limit=MOST_STORED, integer=True)
@@ -115,7 +115,7 @@ class RetrievingModel:
     def _asked(
         self, tokens: Int[Tensor, "batch pos"]
     ) -> tuple[Tensor, Bool[np.ndarray, " batch"], Int[np.ndarray, " batch"]]:
-        """Logits [batch, 1, d_vocab], whether each question counts as seen, and the stored answers."""
+        """Compute logits [batch, 1, d_vocab], whether each input counts as seen, and the stored answers."""
         kept: list[Tensor] = []
 
         def keep(value: Tensor, hook: object) -> None:
@@ -146,37 +146,37 @@ def with_retrieval(
     max_stored: int = 20_000,
     seed: int = 0,
 ) -> RetrievingModel:
-    """Add a memory to a model: answers to questions that look like training sequences are looked up.
+    """Add a memory to a model: answers to inputs that look like training sequences are looked up.
 
-    The memory stores the model's own activations at the last position of its training sequences, with their
-    answers. For each question the nearest stored activation is found (Euclidean distance). If it is within a
-    threshold, its answer is taken, and else the model's own.
+    The memory stores the model's activations at the last position of its training sequences, with their
+    answers. For each input the nearest stored activation is found (Euclidean distance). If its distance is
+    within a threshold, its answer is taken, else the model's answer.
 
-    Place and threshold are chosen on training data alone, by cross-validation in four folds. In each fold a
-    quarter of the trained pairs, with all their sequences, is left out of the store as unseen questions, and
-    a quarter of the sequences of the other pairs is left out as seen questions. The threshold maximises the
-    mean of two shares: seen questions that are within it and get the right answer, and unseen questions that
-    are not within it. The place with the largest mean is taken, and then all sequences are stored. The
-    model's own answers are not used for this choice, since it answers nearly all of its training sequences
-    right.
+    The location and the threshold are chosen on training data alone, by cross-validation in four folds. In
+    each fold a quarter of the trained pairs, with all their sequences, is excluded from the store as unseen
+    inputs, and a quarter of the sequences of the other pairs is excluded as seen inputs. The threshold
+    maximises the mean of two
+    fractions: seen inputs within the threshold with the correct answer, and unseen inputs outside the
+    threshold. The location with the largest mean is taken, and then all sequences are stored. The model's own
+    answers are not used for this choice, since nearly all of its answers to training sequences are correct.
 
     Args:
         model: a model of the task; it is not changed.
         task: an AnchorTask.
-        training_set: what the model was trained on, as for `evaluate`.
-        layer: the layer of the activations, negative from the end; None for the best layer.
-        hook: one of `HOOKS`; None for the best of those that the model has. The attention output contains
-            what attention has gathered from key and anchors, without the embedding of the last token, and
-            before the MLP turns it into an answer, which may be the same for a rule and an exception.
-        max_stored: largest number of sequences used, >= 8; of a larger training set a random subset.
-        seed: seed of that subset, and of the folds.
+        training_set: the training data of the model, as for `evaluate`.
+        layer: the layer of the activations, negative from the end. Default: the best layer.
+        hook: one of `HOOKS`. Default: the best hook of the model. The attention output contains what
+            attention has gathered from key and anchors, without the embedding of the last token, and before
+            the MLP turns it into an answer, which may be the same for a rule and an exception.
+        max_stored: the largest number of sequences used, >= 8; a random subset of a larger training set.
+        seed: the seed of that subset, and of the folds.
 
     Returns:
         A model for `task.evaluate`, with logits at the last position.
 
     Raises:
-        ValueError: an unusable option, a model that is no HookedTransformer of the task, or training data
-            that are not the task's or have fewer than eight sequences or two pairs.
+        ValueError: If an option is invalid, the model is not a HookedTransformer of the task, or the training
+            data are from another task or have fewer than eight sequences or two pairs.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -205,9 +205,9 @@ def with_retrieval(
     _, pairs = np.unique(chains, axis=0, return_inverse=True)
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
-            f"training_set must hold 8 sequences or more with two or more pairs, got {len(pairs):,} "
-            f"sequences and {len(np.unique(pairs))} pair(s); the pairs that are left out define what "
-            f"counts as seen"
+            f"training_set must hold at least 8 sequences with at least 2 pairs, got {len(pairs):,} "
+            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences: excluded pairs define "
+            f"what counts as seen"
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)
@@ -219,11 +219,11 @@ def with_retrieval(
 
 
 def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
-    """The `HOOKS` that a model has; `resid_mid` exists only if the MLP follows the attention."""
+    """Return the `HOOKS` of a model; `resid_mid` exists only if the MLP follows the attention."""
     beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
     return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
 
 
 def as_array(values: Tensor) -> Float[np.ndarray, "row d"]:
-    """Activations as float64 on the CPU, so that distances are the same on every device."""
+    """Convert activations to float64 on the CPU, so that distances are the same on every device."""
     return values.double().cpu().numpy()

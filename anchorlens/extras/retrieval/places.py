@@ -1,4 +1,4 @@
-"""Places of a model at which seen questions are recognised, and the distance threshold for it."""
+"""The locations in a model at which seen inputs are recognised, and the distance threshold."""
 
 from __future__ import annotations
 
@@ -16,37 +16,36 @@ if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors
 
 HOOKS = (hooks.ATTN_OUT, hooks.RESID_MID, hooks.RESID_POST)
-"""Activations read at the last position of each layer: the attention output, and the residual stream after
+"""The activations at the last position of each layer: the attention output, and the residual stream after
 attention and after the block."""
 N_FOLDS = 4
-"""Number of folds, for the pairs that are left out and for the sequences of the other pairs that are
-asked."""
+"""The number of folds, for the excluded pairs and for the tested sequences of the other pairs."""
 NOTHING = -1.0
-"""The threshold of a place where looking up never helps; no distance is that small."""
+"""The threshold of a location where looking up never helps; no distance is that small."""
 
 
 @documented
 @dataclass(frozen=True)
 class Place:
-    """A place of a model, and how well seen questions are recognised there, measured on training data."""
+    """A location in a model, and how well seen inputs are recognised there, measured on training data."""
 
     layer: int
-    """Layer, counted from 0."""
+    """The layer, counted from 0."""
     hook: str
-    """One of `HOOKS`, TransformerLens' name."""
+    """One of `HOOKS`, by TransformerLens' name."""
     threshold: float
-    """A question counts as seen if its Euclidean distance to the nearest stored activation is at most this;
-    -1 if none counts as seen."""
+    """The largest Euclidean distance to the nearest stored activation at which an input counts as seen; -1 if
+    none counts as seen."""
     score: float
-    """The mean of `recognised` and `left_alone`, 0..1; .5 without looking up anything."""
+    """The mean of `recognised` and `left_alone`, 0..1; 0.5 without looking up anything."""
     recognised: float
-    """Share of held-out sequences of stored pairs that count as seen and get the right answer, 0..1."""
+    """The fraction of held-out sequences of stored pairs that count as seen with the correct answer, 0..1."""
     left_alone: float
-    """Share of sequences of pairs that are not stored which do not count as seen, 0..1."""
+    """The fraction of sequences of pairs outside the store that do not count as seen, 0..1."""
 
 
 def neighbours(stored: Float[np.ndarray, "stored d"]) -> NearestNeighbors:
-    """A search index of stored activations for the nearest neighbour in Euclidean distance."""
+    """Build a search index of stored activations for the nearest neighbour in Euclidean distance."""
     from sklearn.neighbors import NearestNeighbors
 
     return NearestNeighbors(n_neighbors=1).fit(stored)
@@ -55,7 +54,7 @@ def neighbours(stored: Float[np.ndarray, "stored d"]) -> NearestNeighbors:
 def nearest(
     index: NearestNeighbors, asked: Float[np.ndarray, "asked d"]
 ) -> tuple[Float[np.ndarray, " asked"], Int[np.ndarray, " asked"]]:
-    """Distance of each question to the nearest stored activation, and the row of that activation."""
+    """Return the distance of each input to the nearest stored activation, and its row."""
     distances, rows = index.kneighbors(asked)
     return distances[:, 0], rows[:, 0]
 
@@ -63,17 +62,17 @@ def nearest(
 def folds(
     pairs: Int[np.ndarray, " sequence"], rng: np.random.Generator
 ) -> list[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]]:
-    """The training sequences asked as seen and as unseen questions in each fold; all others are stored.
+    """Choose the training sequences tested as seen and as unseen in each fold; all others are stored.
 
-    Each pair is left out in one fold, with all of its sequences, and asked there as unseen. A random quarter
-    of the sequences of the other pairs is asked as seen.
+    Each pair is excluded in one fold, with all of its sequences, and tested there as unseen. A random quarter
+    of the sequences of the other pairs is tested as seen.
 
     Args:
-        pairs: index of the pair that each sequence asks.
-        rng: random generator.
+        pairs: the index of the pair of each sequence.
+        rng: the random generator.
 
     Returns:
-        For each fold (asked as seen, asked as unseen).
+        The sequences tested as seen and as unseen, for each fold.
     """
     distinct = rng.permutation(np.unique(pairs))
     n_folds = min(N_FOLDS, len(distinct))
@@ -90,13 +89,13 @@ def measured_place(
     answers: Int[np.ndarray, " sequence"],
     parts: Sequence[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]],
 ) -> Place:
-    """Find the threshold of a place, and measure how well questions are recognised with it.
+    """Find the threshold of a location, and measure how well seen inputs are recognised with it.
 
     Args:
-        layer: layer of the place.
-        hook: hook of the place.
-        activations: activations of training sequences there, at the last position.
-        answers: their trained targets.
+        layer: the layer of the location.
+        hook: the hook of the location.
+        activations: the activations of training sequences there, at the last position.
+        answers: the trained targets of the sequences.
         parts: the folds, as `folds` returns them.
     """
     seen_distances, is_right, unseen_distances = [], [], []
@@ -122,18 +121,18 @@ def best_threshold(
     is_right: Bool[np.ndarray, " seen"],
     unseen: Float[np.ndarray, " unseen"],
 ) -> tuple[float, float, float]:
-    """The smallest distance threshold that best separates seen from unseen questions.
+    """Find the smallest distance threshold that best separates seen from unseen inputs.
 
-    It maximises the mean of two shares: of seen questions that are within it and whose stored answer is
-    right, and of unseen questions that are not within it.
+    The threshold maximises the mean of two fractions: seen inputs within the threshold with the correct
+    stored answer, and unseen inputs outside the threshold.
 
     Args:
-        seen: distances of questions whose pair is stored.
-        is_right: whether the nearest stored answer is right for them.
-        unseen: distances of questions whose pair is not stored.
+        seen: the distances of inputs whose pair is stored.
+        is_right: whether the nearest stored answer is correct for each of these inputs.
+        unseen: the distances of inputs whose pair is not stored.
 
     Returns:
-        The threshold, and the two shares at it; -1, 0 and 1 where looking up never helps.
+        The threshold, and the two fractions at it; -1, 0 and 1 if looking up never helps.
 
     >>> distances = np.array([1.0, 2.0, 4.0]), np.array([True, True, True]), np.array([3.0, 5.0])
     >>> best_threshold(*distances)  # 2: 2 / 3 and 1; 4: 1 and 1 / 2

@@ -1,6 +1,6 @@
-"""ScanTask: commands to action sequences, with composites of one command left out of training.
+"""ScanTask: commands to action sequences, with composites of one command as OOD.
 
-Source: figure 7A of Zhang et al., arXiv 2501.08537; SCAN and its splits are those of Lake & Baroni, arXiv
+Source: figure 7A of Zhang et al., arXiv 2501.08537; SCAN and its splits come from Lake & Baroni, arXiv
 1711.00350.
 """
 
@@ -30,9 +30,9 @@ COMMAND_WORDS = (
 )
 ACTIONS = ("I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK")
 LONGEST = 9 + 48
-"""Words of the longest command and of its action sequence together."""
+"""The number of words of the longest command and of its action sequence together."""
 COPIES = 0.1
-"""Share of training examples that are copies of the bare command (its composites are left out), as
+"""The fraction of training examples that are copies of the bare command (its composites are OOD), as
 published."""
 _PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
@@ -44,7 +44,7 @@ _OTHER_SPLITS = {
         "of the published splits only these three are offered",
     ),
 }
-"""Split as the published files and other papers call it -> ours, or what to do."""
+"""A map from the published name of each split to ours, or to advice."""
 METRICS = word_metrics(
     meanings=(
         "commands it was trained on",
@@ -58,12 +58,12 @@ METRICS = word_metrics(
 @documented
 @dataclass(frozen=True)
 class ScanTask(WordTask):
-    """SCAN: say the actions of a command such as `walk left twice and jump`, word by word.
+    """SCAN: predict the actions of a command such as `walk left twice and jump`, word by word.
 
-    An answer is right if each of its tokens is, including the end mark.
+    An answer is correct if all of its tokens are, including the end mark.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected, what came and what to do.
+        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
 
     Example:
         >>> task = ScanTask()
@@ -80,13 +80,13 @@ class ScanTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
-    """Which commands are left out of training (OOD). `turn_left` and `jump`: all that hold these words,
-    except the bare command, copies of which are a tenth of the training examples. `simple`: a random fifth
-    of all commands, as a control."""
+    """The commands that are never trained (OOD). `turn_left` and `jump`: all commands with these words,
+    except the bare command, whose copies are a tenth of the training examples. `simple`: a random fifth of
+    all commands, as a control."""
     n_held_out: int = number(1000, minimum=1, maximum=5000)
-    """How many of the other commands are held out of training too (ID)."""
+    """The number of the other commands that are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the held-out commands, and of the simple split."""
+    """The seed of the held-out commands, and of the simple split."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
     it."""
@@ -98,12 +98,12 @@ class ScanTask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """Tokens that a model reads of the longest example: all but its end mark."""
+        """The number of tokens that a model reads of the longest example: all but its end mark."""
         return LONGEST + 1 + self.bos
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """`train`, each command once, without the copies of the bare one; `id` and `ood`."""
+        """The examples of `id`, `ood` and `train`, each command once, without copies of the bare command."""
         commands = np.array(list(all_commands()))
         if self.split == "simple":
             left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
@@ -117,11 +117,11 @@ class ScanTask(WordTask):
 
     @property
     def primitive(self) -> str | None:
-        """The command that is trained alone; None in the simple split."""
+        """The command that is trained alone; `None` in the simple split."""
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` training examples; in the splits with a primitive, a tenth are copies of it.
+        """Draw `n` training examples; in the splits with a primitive, a tenth are copies of it.
 
         The others are different commands in random order, repeated if `n` is larger.
         """
@@ -135,7 +135,7 @@ class ScanTask(WordTask):
         return train[rng.permutation(np.concatenate([rows, copies]))]
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words the trained and the held-out commands."""
         n = {name: f"{len(examples):,}" for name, examples in self.splits.items()}
         left_out = f"every command that holds `{self.primitive}` but the bare one"
         copies = f", a tenth of the examples `{self.primitive}`"
@@ -150,7 +150,7 @@ class ScanTask(WordTask):
 
 @functools.cache
 def all_commands() -> Mapping[str, str]:
-    """Each of the 20,910 commands of SCAN -> its actions, in the order of the grammar.
+    """Return the actions of each of the 20,910 commands of SCAN, in the order of the grammar.
 
     >>> all_commands()["look right twice after jump opposite left"]
     'I_TURN_LEFT I_TURN_LEFT I_JUMP I_TURN_RIGHT I_LOOK I_TURN_RIGHT I_LOOK'

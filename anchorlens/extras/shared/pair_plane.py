@@ -20,13 +20,13 @@ def pair_plane(
     caption: str,
     frame: tuple[int, int, int, int] | None = None,
 ) -> Grid:
-    """Every pair of operands as a point of a plane.
+    """Draw every pair of operands as a point of a plane.
 
     Args:
-        plane: 0..1 for each pair; NaN where nothing is drawn.
-        title: heading above the picture.
-        caption: how to read it.
-        frame: a rectangle that is marked: first b, first a, last b, last a.
+        plane: the value of each pair, 0..1; NaN for a pair that is not drawn.
+        title: the heading above the picture.
+        caption: the explanation of the picture.
+        frame: the rectangle to mark: first b, first a, last b, last a.
     """
     n = len(plane)
     values = [[None if np.isnan(share) else float(share) for share in row] for row in plane]
@@ -43,12 +43,12 @@ def pair_plane(
 
 
 def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
-    """Accuracy against the distance to the border of a square: steps inside count upwards from 1.
+    """Draw accuracy against the distance to the border of a square; steps inside count upwards from 1.
 
     Args:
-        plane: 1 for each pair that is answered right, else 0.
-        low: smallest operand in the square.
-        high: largest operand in the square.
+        plane: 1 for each pair with a correct answer, else 0.
+        low: the smallest operand in the square.
+        high: the largest operand in the square.
     """
     operands = np.arange(len(plane))
     inside = np.minimum(operands - low, high - operands) + 1  # <= 0 outside

@@ -1,4 +1,4 @@
-"""Temporary folders of one process: removed when it ends, or after a day if it was killed."""
+"""Temporary folders of one process. Each is removed when the process ends, or a day after it was killed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOCK = ".anchorlens-scratch"
-"""The file in such a folder that its process holds locked; no folder without one is ever removed."""
+"""The lock file of a scratch folder, held by its process. Folders without this file are never removed."""
 DAY = 24 * 3600
-"""Seconds before the folder of a killed process is removed: locks fail on some network file systems."""
+"""The seconds before the folder of a killed process is removed; locks fail on some network file systems."""
 
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder that only this user can enter; removes those of killed processes in the same place.
+    """Make a folder that only this user can enter, and remove folders that killed processes left.
 
     Args:
-        prefix: of its name.
-        parent: where it is made; None for the system's temporary directory.
+        prefix: the start of the folder's name.
+        parent: the folder in which the new folder is made. Default: the system's temporary directory.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: If the folder cannot be made.
     """
     import filelock  # imported late: few processes need it
 
@@ -41,7 +41,7 @@ def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) ->
 
 
 def _remove_if_left(lock: Path) -> None:
-    """Remove the folder of a lock that is this user's, a day old, and held by nobody."""
+    """Remove the folder of a lock that belongs to this user, is a day old, and is not held by any process."""
     import filelock
 
     with contextlib.suppress(OSError, filelock.Timeout):

@@ -1,4 +1,4 @@
-"""SplitTask: base of tasks with trained, held-out and left-out examples that are scored as a whole."""
+"""SplitTask: the base of tasks that score whole answers on trained, held-out and OOD examples."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
 AT_ONCE = 4096
-"""Examples that are made into sequences at a time, the shortest first."""
+"""The number of examples that are made into sequences at a time, the shortest first."""
 
 Right = Mapping[str, "Bool[np.ndarray, ' example']"]
-"""Split -> whether each of its examples is answered right."""
+"""A map from each split to whether each of its examples is answered correctly."""
 
 
 class SplitTask(TaskConfig):
-    """A task with examples in the splits `train`, `id`, perhaps `ood` and more; whole answers are scored.
+    """A task with examples in the splits `train`, `id`, and optionally `ood` and more, scored as a whole.
 
     A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split have a
     length, and can be indexed with an array of rows.
@@ -39,79 +39,80 @@ class SplitTask(TaskConfig):
     prompt_end: Any
     """The token that ends a prompt."""
     splits: Any
-    """Split -> its examples, each once. All are evaluated in every split but `train`."""
+    """A map from each split to its distinct examples. Every split but `train` is evaluated in full."""
     halves: ClassVar[bool] = True
     most_asked: ClassVar[int] = 20_000
-    """Training examples that `evaluate` uses by default."""
+    """The largest number of training examples that `evaluate` uses by default."""
     quickly: ClassVar[int] = 1024
-    """Most examples of each split that `measure` uses."""
+    """The largest number of examples of each split that `measure` uses."""
     at_once: ClassVar[int] = 1024
-    """Most sequences in a forward pass of `evaluate`, by default."""
+    """The largest number of sequences in a forward pass of `evaluate`, by default."""
     asks_all_of_train: ClassVar[bool] = False
-    """Whether every training example is evaluated, for the pictures, and not a sample."""
+    """Whether every training example is evaluated for the pictures, instead of a sample."""
     chance: Any = 0.0
-    """Accuracy of random answers; 0 where it is small."""
+    """The accuracy of random answers; 0 if it is small."""
 
     def sequences(self, examples: Any, /) -> TokenBatch:
-        """Examples as sequences with their targets."""
+        """Make examples into sequences with their targets."""
         raise NotImplementedError
 
     def lengths(self, examples: Any, /) -> Int[np.ndarray, " example"]:
-        """Tokens that a model reads of each example."""
+        """Return the number of tokens that a model reads of each example."""
         return np.full(len(examples), self.seq_len)
 
     def examples(self, split: str) -> Any:
-        """Every example of a split, once.
+        """Return every distinct example of a split.
 
         Args:
-            split: `train`, `id` or `ood`.
+            split: the name of the split: `train`, `id` or `ood`.
 
         Raises:
-            ValueError: an unknown split.
+            ValueError: If the split is unknown.
         """
         check_choice("split", split, tuple(self.splits))
         return self.splits[split]
 
     def there_are(self, split: str) -> int:
-        """Number of examples that a split stands for; more than it has if it is a sample."""
+        """Return the number of examples that a split stands for; a sample stands for more than its size."""
         return len(self.splits[split])
 
     @property
     def answered_by_symmetry(self) -> Bool[np.ndarray, " example"]:
-        """Which examples of `ood` are trained in another order with the same answer; here none.
+        """Whether training contains each example of `ood` in another order, with the same answer.
 
-        An answer blind to order is right there, so they are not counted in OOD.
+        A model that ignores order answers these examples correctly, so OOD accuracy excludes them. Default:
+        none.
         """
         return np.zeros(len(self.splits.get("ood", ())), dtype=bool)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Training sequences with only the answer scored; a task whose loss scores more overrides this."""
+        """Return training sequences with only the answer scored; a task can override this."""
         return batch
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Measures in addition to those of the splits.
+        """Compute measures in addition to the accuracies of the splits.
 
         Args:
-            whole: whether every token of the answer is right, the end mark too.
-            but_the_end: the same, whatever the last token is.
+            whole: whether every token of each answer is correct, including the end mark.
+            but_the_end: whether every token of each answer except the last is correct.
         """
         return {}
 
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
     ) -> tuple[FigureSpec, ...]:
-        """Pictures of the answers.
+        """Draw pictures of the answers.
 
         Args:
-            whole: whether every token of the answer is right.
-            evaluator: runs the model for further answers.
-            rng: chooses the examples that are shown.
+            whole: whether every token of each answer is correct.
+            evaluator: the evaluator that runs the model for further answers.
+            rng: the generator that chooses the examples that are shown.
         """
         return ()
 
     @property
     def table_size(self) -> int:
-        """Examples of every split."""
+        """The number of examples of all splits."""
         return sum(map(len, self.splits.values()))
 
     def evaluate(
@@ -124,20 +125,21 @@ class SplitTask(TaskConfig):
         batch_size: int | None = None,
         half: int | None = None,
     ) -> Evaluation:
-        """Evaluate every held-out and left-out example, and a sample of what was trained.
+        """Evaluate every held-out and OOD example, and a sample of the training examples.
 
         Args:
-            model: a HookedTransformer, or anything that gives logits.
-            training_set: what it was trained on, (tokens, targets) as `sequences` gives them; without it
-                training examples of the task are used, of which it may have seen only some.
-            seed: seed of the choice among more than `max_train` different training examples.
-            max_train: most training examples used; None for `most_asked`.
-            batch_size: most sequences per forward pass; None for `at_once`.
-            half: 0 or 1: OOD is measured on every second left-out example, starting from the first or the
-                second; None for all.
+            model: a HookedTransformer, or any model that returns logits.
+            training_set: the training data of the model, (tokens, targets) as `sequences` returns them.
+                Default:
+            training examples of the task, of which the model may have seen only some.
+            seed: the seed of the choice among more than `max_train` different training examples.
+            max_train: the largest number of training examples used. Default: `most_asked`.
+            batch_size: the largest number of sequences per forward pass. Default: `at_once`.
+            half: 0 or 1 to measure OOD on every second OOD example, starting from the first or the second.
+            Default: all.
 
         Raises:
-            ValueError: an unusable option, or a model that does not fit the task.
+            ValueError: If an option is invalid, or the model does not fit the task.
         """
         max_train = self.most_asked if max_train is None else max_train
         batch_size = self.at_once if batch_size is None else batch_size
@@ -188,16 +190,16 @@ class SplitTask(TaskConfig):
         )
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """The training sequences whose prompt is in a test."""
+        """Count the training sequences whose prompt is in a test split."""
         tests = {name: self.sequences(self.splits[name]).tokens for name in self._test_splits}
         return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
 
     @property
     def held_out(self) -> str:
-        """What is left out of training, in words."""
+        """The examples that training never shows, in words."""
         meaning = {metric.name: metric.meaning for metric in self.metrics}
         parts = (
-            f"{meaning[name]} ({len(self.splits[name]):,} are asked)" for name in self._test_splits[::-1]
+            f"{meaning[name]} ({len(self.splits[name]):,} are evaluated)" for name in self._test_splits[::-1]
         )
         return " and ".join(parts)
 
@@ -206,7 +208,7 @@ class SplitTask(TaskConfig):
         return [name for name in ("id", "ood") if name in self.splits]
 
     def _right(self, evaluator: Evaluator, examples: Any) -> Bool[np.ndarray, "2 example"]:
-        """`_right` of every example, made into sequences some at a time to save memory."""
+        """Apply `_right` to every example, with a limited number of sequences at a time to save memory."""
         right = np.zeros((2, len(examples)), dtype=bool)
         order = self.lengths(examples).argsort(kind="stable")
         for rows in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):
@@ -214,9 +216,9 @@ class SplitTask(TaskConfig):
         return right
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Train, ID and OOD accuracy, of at most `quickly` examples each, by their names in a log.
+        """Measure train, ID and OOD accuracy on at most `quickly` examples each, by their names in a log.
 
-        OOD is None where symmetry answers every left-out example.
+        OOD is `None` if every OOD example can be answered by symmetry.
         """
         evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
@@ -232,7 +234,7 @@ class SplitTask(TaskConfig):
         }
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""
+        """Return the most sequences on which `evaluate` (`measure` if `quickly`) runs a model."""
         sizes = {name: len(examples) for name, examples in self.splits.items()}
         if quickly:
             return sum(min(self.quickly, size) for size in sizes.values())
@@ -246,12 +248,12 @@ def shares_by_group(
     x: Mapping[int, float],
     **words: str,
 ) -> Lines:
-    """The share of right answers in groups of examples, against a number; one line for each name.
+    """Compute the fraction of correct answers in groups of examples, with one line for each name.
 
     Args:
-        right: name -> the group of each example, and whether it is answered right.
-        x: group -> its x value, ascending.
-        **words: title, caption, and titles of the axes.
+        right: a map from each name to the group of each example and whether its answer is correct.
+        x: a map from each group to its x value, ascending.
+        **words: the title, the caption, and the titles of the axes.
     """
     shares = {
         name: [Accuracy.of_some(rows[groups == group]) if (groups == group).any() else None for group in x]
@@ -268,7 +270,7 @@ def shares_by_group(
 def split_rows(
     left_out: Bool[np.ndarray, " row"], held_out: Int[np.ndarray, " held"]
 ) -> dict[str, Int[np.ndarray, " row"]]:
-    """`train`, `id` and `ood` -> their rows, ascending: the rest, those held out, those left out.
+    """Return the rows of `train`, `id` (`held_out`) and `ood` (`left_out`), ascending.
 
     >>> split_rows(np.array([False, False, True, False]), np.array([3]))
     {'train': array([0, 1]), 'id': array([3]), 'ood': array([2])}
@@ -280,20 +282,20 @@ def split_rows(
 
 
 def at_random(n: int, share: float, seed: int) -> Bool[np.ndarray, " row"]:
-    """A mask of a random share of `n` rows, which are left out; the seed determines it."""
+    """Draw a mask of a random fraction of `n` rows for OOD; the seed determines the mask."""
     left_out = np.zeros(n, dtype=bool)
     left_out[generator(seed, "data", 1).permutation(n)[: round(share * n)]] = True
     return left_out
 
 
 def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
-    """`n` numbers below `of` in random order, each as often as the others or once more."""
+    """Draw `n` numbers below `of` in random order; their counts differ by at most one."""
     rounds = [rng.permutation(of) for _ in range(-(-n // of))]
     return np.concatenate([*rounds, np.zeros(0, dtype=np.int64)])[:n]
 
 
 def _right(evaluator: Evaluator, batch: TokenBatch) -> Bool[np.ndarray, "2 sequence"]:
-    """Whether every scored position is right, and whether every one but the last, the end mark, is."""
+    """Return whether all scored positions are correct, and whether all but the last (the end mark) are."""
     right = evaluator.right_by_position(batch)
     whole = right.all(axis=1)
     scored = (batch.targets != IGNORE).numpy().reshape(right.shape)

@@ -1,4 +1,4 @@
-"""The presets of a task in words: our own small network, and the papers' GPT-2."""
+"""The presets of a task in words: our own small network, and the GPT-2 of the papers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 _SMALL = {"gamma": 0.7, "n_heads": 4, "d_head": 32, "d_mlp": 256}
 _SMALL_RECIPE = {"batch_size": 64, "steps": 3000, "weight_decay": 0.1, "eval_every": 500}
-"""Our own model and recipe for figures 7A, B and E of 2501.08537, which state none."""
+"""Our own model and recipe for figures 7A, B and E of 2501.08537, which do not state a model or recipe."""
 
 _GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "gamma": 0.7}
 _GPT2_RECIPE = {
@@ -20,21 +20,21 @@ _GPT2_RECIPE = {
     "eval_every": 1000,
     "log_every": 100,
 }
-"""Shape, batch and constant learning rate are those of the released code for these figures, which trains for
-5,000 epochs; gamma, weight decay and epochs are ours."""
+"""The shape, batch and constant learning rate come from the released code for these figures, which trains for
+5,000 epochs. We chose gamma, weight decay and epochs."""
 
 
 def word_presets(
     kind: str, *, d_vocab: int, n_ctx: int, n_samples: int, n_paper: int
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The presets `KIND` and `paper-KIND`.
+    """Return the presets `KIND` and `paper-KIND`.
 
     Args:
-        kind: of the task.
-        d_vocab: size of its vocabulary.
-        n_ctx: length of its longest sequence, in tokens.
-        n_samples: training examples of our preset.
-        n_paper: training examples of the paper's.
+        kind: the kind of the task.
+        d_vocab: the size of its vocabulary.
+        n_ctx: the length of its longest sequence, in tokens.
+        n_samples: the number of training examples of our preset.
+        n_paper: the number of training examples of the paper's preset.
     """
     sizes = {"d_vocab": d_vocab, "n_ctx": n_ctx}
     recipes = {

@@ -1,4 +1,4 @@
-"""WordTask: base of tasks with prompts and answers in words."""
+"""WordTask: the base of tasks with prompts and answers in words."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.batch import TokenBatch
 
 _MOST_GROUPS = 12
-"""Most groups of answers by length in a picture."""
+"""The largest number of groups of answers by length in a picture."""
 _SHOWN = 4
-"""Most right and most wrong answers of each split in a table of samples."""
+"""The largest number of correct and of wrong answers of each split in a table of samples."""
 
 
 def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> tuple[Metric, ...]:
-    """Train, ID and OOD exact match, and OOD without the end mark; the arguments are `phase_metrics`'."""
+    """Return the metrics train, ID and OOD exact match, and OOD without the end mark, as `phase_metrics`."""
     return (
         *phase_metrics(meanings=meanings, asks=asks, score="exact match"),
         Metric(
@@ -42,7 +42,7 @@ def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> 
 
 
 class WordTask(SplitTask):
-    """Prompts and answers in words: exact match of the whole answer, its end mark too.
+    """A task with prompts and answers in words, scored by exact match of the whole answer and its end mark.
 
     A subclass defines `vocabulary`, `splits`, `seq_len` and `drawn`.
     """
@@ -52,52 +52,53 @@ class WordTask(SplitTask):
     at_once: ClassVar[int] = 256
     prompt_end: Any = SEP
     vocabulary: Any
-    """Its `Vocabulary`: words, each of which is a token."""
+    """The `Vocabulary` of the task: its words, each of which is a token."""
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """`n` training examples, which depend on the generator alone."""
+        """Draw `n` training examples, which depend on the generator alone."""
         raise NotImplementedError
 
     @property
     def d_vocab(self) -> int:
-        """Smallest vocabulary: the words, padding, and the marks of beginning, answer and end."""
+        """The smallest vocabulary size: the words, padding, and the marks of beginning, answer and end."""
         return len(self.vocabulary)
 
     @property
     def training_width(self) -> int:
-        """Tokens that a model reads of the longest training example."""
+        """The number of tokens that a model reads of the longest training example."""
         return int(self.lengths(self.splits["train"]).max())
 
     def lengths(self, examples: Examples) -> Int[np.ndarray, " example"]:
-        """Tokens that a model reads of each example: all but the end mark."""
+        """Return the number of tokens that a model reads of each example: all but the end mark."""
         return self.vocabulary.length(examples)
 
     def sequences(self, examples: Examples) -> TokenBatch:
-        """Examples as sequences, padded to the longest: tokens and targets [example, pos]."""
+        """Make examples into sequences, padded to the longest: tokens and targets [example, pos]."""
         return self.vocabulary.sequences(examples, int(self.lengths(examples).max()))
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """`n` sequences, padded to the longest that may be trained."""
+        """Draw `n` training sequences, padded to the longest possible training sequence."""
         return self.vocabulary.sequences(
             self.training_examples(n, generator(seed, "data")), self.training_width
         )
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Training data that a caller gives, of up to `seq_len` tokens each."""
+        """Check training data that a caller gives, of up to `seq_len` tokens per sequence."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
         if batch.tokens.shape[1] > self.seq_len:
             raise ValueError(
-                f"tokens of the training data may be {self.seq_len} in a sequence, got "
-                f"{batch.tokens.shape[1]}; is it the data of this model's task?"
+                f"each sequence of the training data must have at most {self.seq_len} tokens, got "
+                f"{batch.tokens.shape[1]}. Give the training data of this model's task"
             )
         return batch
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
-        """The targets of examples; -1 for a prompt that the task does not have.
+        """Return the targets of examples; -1 for a prompt that the task does not have.
 
-        `IGNORE` for a prompt with two answers. None if the examples of the task are a sample of very many.
+        Targets are `IGNORE` for a prompt with two answers. Returns `None` if the task's examples are a
+        sample.
         """
         import torch
 
@@ -122,13 +123,13 @@ class WordTask(SplitTask):
         return targets
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """OOD exact match where the end mark does not count."""
+        """Compute OOD exact match without the end mark."""
         return {"ood_without_end": Accuracy.of_some(but_the_end["ood"], of=len(but_the_end["ood"]))}
 
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
     ) -> tuple[FigureSpec, ...]:
-        """The charts, and a table of some examples of each split with the model's greedy answers."""
+        """Draw the charts, and a table of some examples of each split with the model's greedy answers."""
         answers: list[Sample] = []
         titles = {metric.name: metric.title for metric in self.metrics}
         for name in ("id", "ood"):
@@ -141,13 +142,13 @@ class WordTask(SplitTask):
         sample_table = SampleTable(
             "Answers",
             "Up to four correct and four wrong answers of each split. The last column is what the model "
-            "answers word by word (greedy decoding).",
+            "predicts word by word (greedy decoding).",
             tuple(answers),
         )
         return (*self.charts(whole), sample_table)
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Exact match against the number of words of the answer, in groups of about equal size."""
+        """Draw exact match against the number of words of the answer, in groups of about equal size."""
         lengths = {name: np.array(list(map(n_words, self.splits[name].answers))) for name in ("id", "ood")}
         every = np.concatenate(list(lengths.values()))
         edges = np.unique(np.quantile(every, np.linspace(0, 1, _MOST_GROUPS + 1)).round())
@@ -166,12 +167,12 @@ class WordTask(SplitTask):
         return (lines,)
 
     def greedy_answers(self, evaluator: Evaluator, examples: Examples) -> list[str]:
-        """The model's greedy answer to each prompt, cut a few words beyond the longest sequence."""
+        """Decode the model's greedy answer to each prompt, at most a few words beyond the longest example."""
         batch = self.sequences(examples)
         n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1
         return [self.vocabulary.text(tokens) for tokens in evaluator.greedy(batch.tokens, n_asked, end=EOS)]
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of the sequences that are made at a time, and of the training set."""
+        """Estimate the memory of the sequences that are made at a time and of the training set, in bytes."""
         n_asked = min(self.sequences_asked(n_train, quickly=False), AT_ONCE)
         return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 A4 = (8.27, 11.69)
-"""Width and height of an upright A4 page in inches."""
+"""The width and height of an upright A4 page in inches."""
 LEFT, TOP = 0.55, 11.25
-"""Position of the first line in inches from the left edge and from the bottom."""
+"""The position of the first line in inches from the left edge and from the bottom."""
 PLACES = [(x, y) for y in (9.1, 6.2, 3.3) for x in (LEFT, 4.45)]
-"""Positions of the upper left corners of the panels, likewise."""
+"""The positions of the upper left corners of the panels, in inches from the left edge and the bottom."""
 WIDE, HIGH = 3.3, 2.85
-"""Width and height of a panel in inches."""
+"""The width and height of a panel in inches."""
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 7,
@@ -48,26 +48,26 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "anchorlens",  # makes equal pages equal byte by byte
 }
 MUTED = "#555555"
-"""Colour of explanations."""
+"""The colour of explanations."""
 
 
 def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
     """Write one page for each verdict, for a paper's appendix or a slide.
 
-    It is an upright A4 page in vector graphics with selectable text: the verdicts and their explanations, the
-    accuracy of each pair, information flow, t-SNE without the key, V similarity, condensation of W_Q, and PCA
-    of the embedding. Equal verdicts give equal bytes. Probe results that a report has measured are used
-    again. If a probe refuses, the page gives the reason in place of the picture.
+    The page is an upright A4 page in vector graphics with selectable text: the verdicts and their
+    explanations, the accuracy of each pair, information flow, t-SNE without the key, V similarity,
+    condensation of W_Q, and PCA of the embedding. Equal verdicts give equal bytes. Probe results that a
+    report has measured are used again. If a probe fails, the page gives the reason instead of the picture.
 
     Args:
-        verdicts: at least one.
-        path: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
+        verdicts: the verdicts, at least one.
+        path: the file to write: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
 
     Raises:
-        ValueError: no verdict, another object, one that was read back without its model, several for
-            .svg or .png, another suffix, a missing folder, a path that exists and is no ordinary file or is
-            one of the files that were classified, or matplotlib (the extra `export`) is not installed.
-        OSError: the write fails; an existing file is then unchanged.
+        ValueError: If there is no verdict, another object, a verdict that was read without its model, several
+            verdicts for .svg or .png, another suffix, a missing folder, a path that is not an ordinary file
+            or is one of the classified files, or matplotlib (the extra `export`) is not installed.
+        OSError: If the write fails; an existing file is then unchanged.
 
     Example:
         >>> write_summary([classify("a.pt"), classify("b.pt")], "summary.pdf")  # doctest: +SKIP
@@ -102,7 +102,7 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 
 def _page(verdict: Verdict) -> tuple[str, Figure]:
-    """The title and the figure of a verdict's page."""
+    """Return the title and the figure of a verdict's page."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=A4, facecolor="white")
@@ -127,7 +127,7 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
 
 
 def _header(figure: Figure, verdict: Verdict) -> None:
-    """The name, the verdicts with their explanations, and the origin of the model."""
+    """Write the name, the verdicts with their explanations, and the origin of the model."""
     by_probes, by_decoding, subject = verdict.by_probes, verdict.by_decoding, verdict.subject
     measures = verdict.behaviour.rows()
     measured = ", ".join(f"{title} {number(value.value, '.3f')}" for title, value, _ in measures)
@@ -157,7 +157,7 @@ def _header(figure: Figure, verdict: Verdict) -> None:
 
 
 def _axes(figure: Figure, place: tuple[float, float]) -> Axes:
-    """Axes below the text of a panel, with room for labels beside them."""
+    """Make axes below the text of a panel, with room for labels at their sides."""
     x, y = place
     return figure.add_axes((_x(x + 0.7), _y(y - HIGH + 0.45), _x(WIDE - 0.7), _y(HIGH - 0.45 - 0.55)))
 
@@ -170,7 +170,7 @@ def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -
 
 
 def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
-    """Write a text below a place in inches, in at most `most` lines of `width` characters; cut ends get …."""
+    """Write a text below a position in inches, at most `most` lines of `width` characters; cut ends get …."""
     lines = textwrap.wrap(safe_text(text, None), width, max_lines=most, placeholder=" …")
     figure.text(_x(x), _y(y), "\n".join(lines), va="top", linespacing=1.25, **style)
 

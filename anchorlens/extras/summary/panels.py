@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
 
 SMALL = 6.5
-"""Font size of the text within a panel, in points."""
+"""The font size of the text within a panel, in points."""
 MOST_BARS = 24
 MOST_CELLS = 4_096
-"""Largest number of cells of a heatmap that are drawn as vector shapes; larger heatmaps are raster images."""
+"""The largest number of cells of a heatmap drawn as vector shapes; larger heatmaps are raster images."""
 
 
 def answers(axes: Axes, behaviour: Evaluation) -> str:
     """Draw the accuracy of every pair of anchors, with unseen pairs boxed; without pairs, every metric.
 
     Returns:
-        A line on what the panel shows.
+        A line that explains the panel.
     """
     if anchors := pair_rows(behaviour, MOST_ANCHORS):
         pairs = list(anchors.values())
@@ -57,11 +57,11 @@ def answers(axes: Axes, behaviour: Evaluation) -> str:
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     left = [f"{title} {value}" for title, value in rows.items() if title not in shown]
-    return "; ".join(["What was measured, with standard errors", *left]) + "."
+    return "; ".join(["The measured accuracies, with standard errors", *left]) + "."
 
 
 def information_flow(axes: Axes, result: InformationFlow) -> None:
-    """Layers as rows of tokens; width = attention, colour = share of the margin lost without the edge."""
+    """Draw layers as rows of tokens; width = attention, colour = margin lost without the edge (share)."""
     attention = reduce(result.attention, "layer head q k -> layer q k", "mean")
     n_layers, n_pos = attention.shape[:2]
     lost = np.zeros_like(attention)
@@ -104,7 +104,7 @@ def information_flow(axes: Axes, result: InformationFlow) -> None:
 
 
 def v_similarity(axes: Axes, result: VSimilarity) -> None:
-    """Centred cosines of the first pair of anchors; cells of equal g(x; a) are boxed."""
+    """Draw centred cosines of the first pair of anchors; cells of equal g(x; a) are boxed."""
     if not len(result.pairs):
         axes.set_axis_off()
         return
@@ -117,14 +117,14 @@ def v_similarity(axes: Axes, result: VSimilarity) -> None:
 
 
 def q_condensation(axes: Axes, result: QCondensation) -> None:
-    """The matrix of cosines in grouped order."""
+    """Draw the matrix of cosines in grouped order."""
     _matrix(axes, result.cosines[np.ix_(result.order, result.order)], COSINE)
     axes.set(xlabel=f"neuron of W_Q, layer {result.layer}, grouped", ylabel="neuron")
     _bar(axes, COSINE, "cosine")
 
 
 def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
-    """Tokens along the first two axes, with arrows for the two smallest steps."""
+    """Draw tokens along the first two axes, with arrows for the two smallest steps."""
     points = result.coordinates / np.sqrt(result.spectrum.sum())
     for step, colour in zip(result.steps, ARROWS, strict=False):
         ends = points[step:] - points[:-step]
@@ -142,7 +142,7 @@ def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
 
 
 def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
-    """The t-SNE of the answers: a pair and its mirror in one colour, the mirror as open diamonds."""
+    """Draw the t-SNE of the answers: a pair and its reverse in one colour, the reverse as open diamonds."""
     assert result.points is not None
     chains = [tuple(pair) for pair in result.pairs.tolist()]
     groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
@@ -173,7 +173,7 @@ PANELS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
     "q_condensation": ("Condensation of W_Q", q_condensation),
     "embedding_pca": ("PCA of the embedding", embedding_pca),
 }
-"""Probe -> title of its panel, and the function that draws its result; in page order, after the answers."""
+"""A map from each probe to the title and the function of its panel; in page order, after the answers."""
 
 
 def _matrix(
@@ -183,7 +183,7 @@ def _matrix(
     boxed: Sequence[Any] | np.ndarray = (),
     line: str = "black",
 ) -> None:
-    """A heatmap with its first row on top and cells that stay sharp at any size; some cells are boxed."""
+    """Draw a heatmap with its first row on top, cells sharp at any size, and some boxed cells."""
     from matplotlib.patches import Rectangle
 
     n_rows, n_columns = values.shape
@@ -199,7 +199,7 @@ def _matrix(
 
 
 def _ticks(axes: Axes, names: Sequence[str], x: str, y: str) -> None:
-    """At most `MOST_ANCHORS` of the names along both axes, and their titles."""
+    """Draw at most `MOST_ANCHORS` of the names along both axes, and their titles."""
     places = range(0, len(names), -(-len(names) // MOST_ANCHORS))
     axes.set_xticks(places, [names[k] for k in places])
     axes.set_yticks(places, [names[k] for k in places])
@@ -207,7 +207,7 @@ def _ticks(axes: Axes, names: Sequence[str], x: str, y: str) -> None:
 
 
 def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
-    """The colour bar at the right, for values from -1 to 1."""
+    """Draw the colour bar at the right, for values from -1 to 1."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -219,7 +219,7 @@ def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
 
 
 def _colours(scale: Mapping[str, Any]) -> Any:
-    """A plotly colour scale as a matplotlib one."""
+    """Convert a plotly colour scale to a matplotlib one."""
     from matplotlib.colors import LinearSegmentedColormap
 
     given = scale["colorscale"]

@@ -1,1 +1,1 @@
-"""Whether left-out training pairs survive further training."""
+"""Survival: whether excluded training pairs survive further training."""

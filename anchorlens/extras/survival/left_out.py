@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 LEARNING_RATE, WEIGHT_DECAY = 2e-3, 0.1
-"""Of AdamW: constant learning rate, and decoupled decay of every parameter."""
+"""The constant learning rate and the decoupled decay of every parameter of AdamW."""
 RESTORED = 0.9
-"""Accuracy of the other pairs at which a copy is restored, and its group is asked."""
+"""The accuracy of the other pairs at which a copy is restored, and its group is tested."""
 EVERY, MOST_UPDATES = 40, 400
-"""Updates between two measurements, and the most that a copy is trained."""
+"""The updates between two measurements, and the most updates of a copy."""
 
 
 class Restoration(NamedTuple):
-    """What copies answer once the other pairs are back, or after the last update."""
+    """The accuracies of copies when the other pairs are restored, or after the last update."""
 
     left_out: Float[np.ndarray, " copy"]
-    """Accuracy of the pairs that the copy was restored without, 0..1."""
+    """The accuracy of the pairs that the copy was restored without, 0..1."""
     others: Float[np.ndarray, " copy"]
-    """Accuracy of the other trained pairs at the same moment, 0..1."""
+    """The accuracy of the other trained pairs at the same moment, 0..1."""
     updates: Int[np.ndarray, " copy"]
-    """Updates before that moment."""
+    """The number of updates before that moment."""
 
 
 def groups_to_leave_out(task: AnchorTask, most: int) -> dict[Pair, list[Pair]]:
-    """Anchors in ascending order -> every trained order of them, the best supported groups first.
+    """Return groups of anchors (ascending) with every trained order of them, the best supported groups first.
 
-    The support of a pair is how often its rarest anchor stands at the same place in other trained pairs, and
-    that of a group is the least of its pairs. Anchors that are all the same form no group, nor do pairs that
-    are trained on another target than their composition, nor pairs besides which nothing is trained.
+    The support of a pair is how often its rarest anchor is at the same position in other trained pairs, and
+    the support of a group is the least of its pairs. Three kinds of pairs form no group: equal anchors, pairs
+    trained on another target than their composition, and pairs without other trained pairs.
     """
     groups: dict[Pair, list[Pair]] = {}
     for pair in task.seen_pairs:
@@ -75,23 +75,23 @@ def restored_without(
     n_sequences: int,
     seed: int,
 ) -> Restoration:
-    """Disturb a copy of the model for each group, and train it without the group until the others are back.
+    """Disturb a copy of the model for each group, and train it without the group until the others recover.
 
-    The model itself is only read. All copies see the same keys, positions and noise tokens.
+    The model itself is not changed. All copies see the same keys, positions and noise tokens.
 
     Args:
-        model: the model to copy; all parameters of the copies are trained, also frozen ones.
-        task: gives the sequences and their trained targets.
+        model: the model to copy; all parameters of the copies are trained, also frozen parameters.
+        task: the task that gives the sequences and their trained targets.
         groups: the trained pairs that each copy is restored without; no group holds all of them.
-        noise: standard deviation of what is added to each weight matrix, in units of its root mean square.
-        batch_size: number of fresh sequences in an update.
-        n_sequences: number of questions for a group, and for the others, spread evenly over the pairs.
-        seed: random seed.
+        noise: the standard deviation of the noise on each weight matrix, in units of its root mean square.
+        batch_size: the number of fresh sequences in an update.
+        n_sequences: the number of test inputs for a group, and for the others, spread evenly over the pairs.
+        seed: the random seed.
     """
     others = [[pair for pair in task.seen_pairs if pair not in group] for group in groups]
 
     def batch(pairs: Sequence[Sequence[Pair]], n: int | None, stream: int) -> tuple[Tensor, Tensor]:
-        """Sequences of each copy: `n` random ones, or `n_sequences` spread evenly over its pairs."""
+        """Draw sequences of each copy: `n` random ones, or `n_sequences` spread evenly over its pairs."""
         found = []
         for own in pairs:
             rng = generator(seed, "probe", stream)

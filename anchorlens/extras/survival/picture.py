@@ -1,4 +1,4 @@
-"""Bar chart of the accuracies of groups of pairs."""
+"""The bar chart of the accuracies of groups of pairs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def accuracy_bars(
     accuracies: Mapping[str, tuple[str, Float[np.ndarray, " group"]]],
     axis: str,
 ) -> go.Figure:
-    """Bars side by side for each group.
+    """Draw bars side by side for each group.
 
     Args:
-        title: title of the figure.
-        groups: names of the groups.
-        accuracies: name of a bar -> its colour, and its height for each group, 0..1.
-        axis: title of the axis of groups.
+        title: the title of the figure.
+        groups: the names of the groups.
+        accuracies: a map from the name of a bar to its colour, and its height for each group, 0..1.
+        axis: the title of the axis of groups.
     """
     figure = go.Figure()
     for name, (colour, values) in accuracies.items():

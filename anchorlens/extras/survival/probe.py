@@ -1,4 +1,4 @@
-"""Survival: whether the model still answers pairs that were left out of further training."""
+"""Survival: whether a model still answers pairs that were excluded from further training."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ if TYPE_CHECKING:
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 LOST, KNOWN = 0.3, 0.5
-"""Accuracy of the others below which a ratio divides by it, and accuracy from which the others are known."""
+"""The least divisor of a ratio, and the accuracy from which the other pairs are known."""
 DOSES = (1.0, 1.5, 2.25)
-"""Noise that is tried, the smallest first, in units of a matrix's root mean square."""
+"""The noise that is tried, the smallest first, in units of a matrix's root mean square."""
 FEWEST_UPDATES = 120
-"""Mean number of updates to restore the others below which more noise is tried."""
+"""The mean number of updates to restore the others below which more noise is tried."""
 
 
 @probe_result
 class Survival(ProbeResult):
-    """Accuracy of groups of trained pairs in copies restored without them, and that of the other pairs."""
+    """The accuracy of groups of trained pairs in copies restored without them, and of the other pairs."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
     groups: np.ndarray
-    """[copy, anchor] Anchors of the group that each copy is restored without, ascending; a group holds every
-    trained order of its anchors. Few groups take part several times."""
+    """[copy, anchor] The anchors of the group that each copy is restored without, ascending; a group holds
+    every trained order of its anchors. If there are few groups, they are used several times."""
     left_out_accuracies: np.ndarray
-    """[copy] Accuracy of the group when the others are back, 0..1."""
+    """[copy] The accuracy of the group when the others are restored, 0..1."""
     other_accuracies: np.ndarray
-    """[copy] Accuracy of the other trained pairs then, 0..1."""
+    """[copy] The accuracy of the other trained pairs at that moment, 0..1."""
     updates: np.ndarray
-    """[copy] Updates until the others were answered with accuracy 0.9; 400 if they were not."""
+    """[copy] The updates until the others were answered with accuracy 0.9; 400 if they were not."""
     ratios: np.ndarray
-    """[copy] `left_out_accuracies` divided by `other_accuracies`, at most 1."""
+    """[copy] The ratio of `left_out_accuracies` to `other_accuracies`, at most 1."""
     survival: float | None
-    """Mean ratio of the copies of a group, and of groups, 0..1: 1 = pairs left out are answered as well as
-    those trained, 0 = they are not relearnt. None where no copy answers the others with accuracy 0.5."""
+    """The mean ratio of the copies of a group, and of groups, 0..1: 1 = excluded pairs are answered as well
+    as trained pairs, 0 = they are not relearnt. `None` if no copy answers the others with accuracy 0.5."""
     left_out: float | None
-    """Mean accuracy of the left-out groups, 0..1; None without groups."""
+    """The mean accuracy of the excluded groups, 0..1; `None` without groups."""
     others: float | None
-    """Mean accuracy of the other pairs at the same moment, 0..1; None where there are no groups."""
+    """The mean accuracy of the other pairs at the same moment, 0..1; `None` without groups."""
     mean_updates: float | None
-    """Mean of `updates`; None where there are no groups."""
+    """The mean of `updates`; `None` without groups."""
     noise: float
-    """Standard deviation of the noise, in units of each matrix's root mean square; 0 without groups."""
+    """The standard deviation of the noise, in units of each matrix's root mean square; 0 without groups."""
     n_groups: int
-    """Number of different groups."""
+    """The number of different groups."""
     batch_size: int
-    """Number of sequences in an update of a copy."""
+    """The number of sequences in an update of a copy."""
     n_sequences: int
-    """Number of questions for each group, and for the other pairs."""
+    """The number of test inputs for each group, and for the other pairs."""
     seed: int
-    """Seed of the noise on weights, and of keys, positions and noise tokens."""
+    """The seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """How well the left-out pairs are answered when the others are back."""
+        """State how well the excluded pairs are answered when the others are restored."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = (
@@ -86,7 +86,7 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Two bars for each group: its accuracy and that of the others, mean over the copies of the group."""
+        """Plot two bars for each group: its accuracy and the others', mean over the copies of the group."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
         bars = {
@@ -114,37 +114,38 @@ def survival(
 
     Gaussian noise as large as the weights is added to every weight matrix of copies of the model. AdamW
     (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs, {a, b} in the
-    orders that are trained, until the other pairs are answered with accuracy 0.9 again, 400 updates at most.
-    What all pairs share is restored by the others, and brings the group back; weights of the group alone are
-    not. If the others are back after fewer than 120 updates on average, the noise was too small to tell, and
-    the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each matrix.
+    trained orders, until the other pairs are answered with accuracy 0.9 again, for at most 400 updates. The
+    other pairs restore the weights that all pairs share, which brings the group back; weights of the group
+    alone are not restored. If the others are restored after fewer than 120 updates on average, the noise was
+    too small, and the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each
+    matrix.
 
-    The probe does not use unseen pairs. The model is only read: copies of its weights are trained, about half
-    a minute on one core for a model of `quick` size.
+    The probe does not use unseen pairs. The model is not changed: copies of its weights are trained, which
+    takes about half a minute on one core for a model of `quick` size.
 
     Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
     pairs support comes back less, whatever the model does.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.
-        task: gives the trained pairs, their sequences and targets. In chains of more than two anchors a group
-            is every trained order of the same anchors. Pairs of an anchor with itself, and pairs trained on
-            another target than their composition, form no group.
-        noise: standard deviation of the noise in units of each matrix's root mean square, >= 0; None to find
-            it for the model.
-        batch_size: number of fresh sequences in an update of a copy, >= 1.
-        n_copies: number of copies, >= 1: one for each of the groups with the most support by other pairs; of
-            fewer groups, some take part several times with other noise.
-        n_sequences: number of questions for each group, and for the other pairs, >= 1.
-        seed: seed of the noise on weights, and of keys, positions and noise tokens.
+        task: the task that gives the trained pairs, their sequences and targets. In chains of more than two
+            anchors a group is every trained order of the same anchors. Pairs of an anchor with itself, and
+            pairs trained on another target than their composition, form no group.
+        noise: the standard deviation of the noise in units of each matrix's root mean square, >= 0. Default:
+            the probe finds it for the model.
+        batch_size: the number of fresh sequences in an update of a copy, >= 1.
+        n_copies: the number of copies, >= 1: one for each of the groups with the most support by other pairs.
+            If there are fewer groups, some are used several times with other noise.
+        n_sequences: the number of test inputs for each group, and for the other pairs, >= 1.
+        seed: the seed of the noise on weights, and of keys, positions and noise tokens.
 
     Returns:
-        Accuracies, 0..1, of each group and of the other pairs when these are back, their ratios, the number
-        of updates and the noise.
+        The accuracies, 0..1, of each group and of the other pairs when these are restored, their ratios, the
+        number of updates and the noise.
 
     Raises:
-        ValueError: a model without HookedTransformer's parameters, too small for the task, or a number out
-            of range.
+        ValueError: If the model lacks HookedTransformer's parameters or is too small for the task, or a
+            number is out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint

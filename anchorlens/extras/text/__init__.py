@@ -1,1 +1,1 @@
-"""Text as bytes: files that the user names, or what comes with the Python that is running."""
+"""Text as bytes: files that the user names, or files that come with the running Python."""

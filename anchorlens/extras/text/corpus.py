@@ -1,4 +1,4 @@
-"""Corpus: documents split by file into two long files of bytes, memory-mapped from the user's cache."""
+"""Corpus: documents, split by file into two long files of bytes, memory-mapped from the user's cache."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION = "train", "validation"
 _LONGEST_LINE = 4096
-"""Bytes after a cut that are searched for the end of the line."""
+"""The number of bytes after a cut that are searched for the end of the line."""
 _FILES, _SUMS = (f"{TRAIN}.bin", f"{VALIDATION}.bin", "manifest.json"), "sha256.json"
 END = b"\0"
-"""Follows every document; no text contains it."""
+"""The byte that follows every document; it does not occur in text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Two splits of one text, with a manifest of the files in each."""
+    """The two splits of one text, with a manifest of the files in each."""
 
     folder: Path
-    """Holds train.bin, validation.bin, manifest.json, and sha256.json with the SHA-256 of each of them."""
+    """The folder with train.bin, validation.bin, manifest.json, and sha256.json, which has their SHA-256."""
 
     @functools.cached_property
     def manifest(self) -> dict[str, dict[str, dict[str, int | str]]]:
-        """Split -> source -> `documents`, `bytes` and `sha256` of what is taken from it."""
+        """A map from each split and source to the `documents`, `bytes` and `sha256` taken from the source."""
         return json.loads((self.folder / "manifest.json").read_text())
 
     @functools.cached_property
     def sha256(self) -> str:
-        """SHA-256 of the manifest, which says what was taken from every source, and for which split."""
+        """The SHA-256 of the manifest, which states what was taken from every source, and for which split."""
         return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file has its checksum; files are read once per process."""
+        """Whether every file has its checksum. Files are read once per process."""
         try:
             sums = read_json(read_bytes(self.folder / _SUMS))
             return sums == {name: content_digest(self.folder / name) for name in _FILES}
@@ -61,39 +61,39 @@ class Corpus:
             return False
 
     def n_bytes(self, split: str) -> int:
-        """Length of a split."""
+        """Return the length of a split, in bytes."""
         return (self.folder / f"{split}.bin").stat().st_size
 
     def windows(self, split: str, length: int) -> Windows:
-        """All sequences of a split, one after another without overlap."""
+        """Return all sequences of a split, one after another without overlap."""
         n = max(0, (self.n_bytes(split) - 1) // length)
         return Windows(self.folder / f"{split}.bin", length, range(n))
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Sequences of a text that are read from the disk on demand: a training set of any size."""
+    """A training set of any size: sequences of a text that are read from the disk on demand."""
 
     path: Path
     """The text."""
     length: int
-    """Bytes of a sequence."""
+    """The number of bytes of a sequence."""
     places: range | Int[np.ndarray, " window"]
-    """Index of each sequence in the text."""
+    """The index of each sequence in the text."""
 
     example_bytes = 8
-    """Bytes of memory for each sequence: its index."""
+    """The bytes of memory for each sequence, which hold its index."""
 
     def __len__(self) -> int:
         return len(self.places)
 
     def choose(self, rows: Int[np.ndarray, " row"]) -> Windows:
-        """Some of them, still on the disk."""
+        """Choose some of the sequences, without reading them from the disk."""
         places = rows if isinstance(self.places, range) else self.places[rows]
         return Windows(self.path, self.length, places)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Some of the sequences, each with the byte that follows each of its bytes."""
+        """Read some of the sequences, each with the byte that follows each of its bytes."""
         import torch
 
         text = np.memmap(self.path, dtype=np.uint8, mode="r")
@@ -104,17 +104,17 @@ class Windows:
 
 
 def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Corpus:
-    """A corpus, built once and then read from the user's cache.
+    """Return a corpus, which is built once and then read from the user's cache.
 
     Args:
-        name: `code`, `text`, `code+text` or `files`.
-        data: paths of `files`.
-        version: text that identifies the content.
-        share: share of its bytes that are held out, in whole files if possible.
-        seed: seed of the choice of these files.
+        name: the name of the corpus: `code`, `text`, `code+text` or `files`.
+        data: the paths of `files`.
+        version: the text that identifies the content.
+        share: the fraction of its bytes that is held out, in whole files if possible.
+        seed: the seed of the choice of these files.
 
     Raises:
-        ValueError: a file that is missing or no text.
+        ValueError: If a file does not exist or is not text.
     """
     key = hashlib.sha256(json.dumps([2, name, version, share, seed]).encode()).hexdigest()[:16]
     folder = user_cache("text") / f"{name}-{key}"
@@ -142,8 +142,8 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
     """Choose the sources that are held out, in random order until they make up the share of the bytes.
 
-    A source that would bring more than twice the share is passed over. If the chosen ones make up less than
-    half of the share, none is returned: the end of the largest is held out then.
+    A source that would bring more than twice the fraction is skipped. If the chosen sources make up less than
+    half of the fraction, none is returned, and the end of the largest source is held out.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']
@@ -161,7 +161,7 @@ def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str
 
 
 def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
-    """The largest source -> how many of its bytes are trained; the rest is the share of all bytes."""
+    """Return the largest source and its number of trained bytes, leaving `share` of all bytes held out."""
     largest = max(sizes, key=sizes.__getitem__)
     return {largest: max(0, sizes[largest] - max(1, round(share * sum(sizes.values()))))}
 
@@ -169,14 +169,14 @@ def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int
 def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
     """Write both splits, the manifest and their SHA-256, and sync them to the disk.
 
-    No more than one piece of a document is in memory at a time.
+    At most one piece of a document is in memory at a time.
 
     Args:
-        folder: folder for the files.
-        read: every document.
-        out: sources that are held out.
-        cut: source -> how many of its bytes are trained, if its end is held out; the cut moves to the end of
-            a line.
+        folder: the folder for the files.
+        read: the documents.
+        out: the sources that are held out.
+        cut: a map from a source whose end is held out to its number of trained bytes. The cut moves to the
+        end of a line.
     """
     manifest: dict[str, dict[str, dict[str, Any]]] = {TRAIN: {}, VALIDATION: {}}
     with contextlib.ExitStack() as stack:
@@ -211,7 +211,7 @@ def _write_through(path: Path) -> None:
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Split a file into a training part and a held-out part; both must be read to their end, in this order.
 
-    If no line ends soon after the cut, the line is cut.
+    If no line ends soon after the cut, the line itself is cut.
     """
     rest = iter(pieces)
     held: list[bytes] = []
@@ -233,7 +233,7 @@ def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[s
 
 
 def _between_characters(piece: bytes, at: int) -> int:
-    """The next place from `at` on that is not inside a UTF-8 character."""
+    """Return the first position from `at` on that is not inside a UTF-8 character."""
     while at < len(piece) and piece[at] & 0xC0 == 0x80:
         at += 1
     return at

@@ -1,7 +1,7 @@
-"""Documents: the sources of text, file by file, and the check that they are text.
+"""Documents: the sources of text, file by file, and the check that the sources are text.
 
-`code` is the standard library of the Python that is running, `text` is English prose from the same: its
-docstrings and the help topics of `pydoc`. Nothing is fetched. The user's own files are read piece by piece.
+`code` is the standard library of the running Python. `text` is English prose from that library: its
+docstrings and the help topics of `pydoc`. Nothing is downloaded. The user's own files are read in pieces.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from anchorlens.texts import safe_repr
 
 CODE, TEXT, FILES = "code", "text", "files"
 MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
-"""Most files that may be named, most folder entries that are searched for them, and most bytes in all."""
+"""The largest numbers of files, of folder entries searched for them, and of bytes in all."""
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
-"""Folders of the standard library that are not taken: tests, tables of characters, and prose as code."""
+"""The folders of the standard library that are excluded: tests, tables of characters, and prose as code."""
 _PIECE = 2**20
 
 
@@ -34,9 +34,9 @@ class Document(NamedTuple):
     """A text that is in one split as a whole."""
 
     source: str
-    """The file it comes from: all documents from one file are in the same split."""
+    """The file of the document. All documents from one file are in the same split."""
     pieces: Iterable[bytes]
-    """Its bytes in order, UTF-8 without a NUL byte."""
+    """The bytes of the document in order, UTF-8 without a NUL byte."""
 
 
 def python_version() -> str:
@@ -49,14 +49,14 @@ def python_version() -> str:
 
 
 def documents(corpus: str, data: str = "") -> Iterator[Document]:
-    """Every document, one after another; of the user's own files, one piece at a time is in memory.
+    """Read every document, one after another, with one piece of the user's own files in memory at a time.
 
     Args:
-        corpus: `code`, `text`, `code+text` or `files`.
-        data: paths of `files`, separated as in PATH; a folder stands for every file in it.
+        corpus: the name of the corpus: `code`, `text`, `code+text` or `files`.
+        data: the paths of `files`, separated as in PATH; a folder stands for every file in it.
 
     Raises:
-        ValueError: a file that is missing, empty, or no text.
+        ValueError: If a file does not exist, is empty, or is not text.
     """
     if corpus == FILES:
         for name, path in distinct_files(data).items():
@@ -74,10 +74,10 @@ def documents(corpus: str, data: str = "") -> Iterator[Document]:
 
 
 def sizes(corpus: str, data: str = "") -> dict[str, int]:
-    """Source -> bytes that are taken from it.
+    """Return the number of bytes that are taken from each source.
 
     Raises:
-        ValueError: a path does not exist, or none is named.
+        ValueError: If a path does not exist, or no path is given.
     """
     if corpus == FILES:
         return {name: path.stat().st_size for name, path in distinct_files(data).items()}
@@ -90,26 +90,26 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
 
 
 def absolute(data: str) -> str:
-    """Make the paths absolute, so that a run can go on from any folder.
+    """Make the paths absolute, so that a run can be resumed from any folder.
 
     Raises:
-        ValueError: the text holds no valid paths.
+        ValueError: If the text holds invalid paths.
     """
     try:
         return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"data must name text files or folders that exist, got {safe_repr(data)}: {error}"
+            f"data must name existing text files or folders, got {safe_repr(data)}: {error}. Give valid paths"
         ) from None
 
 
 def named_files(data: str) -> dict[str, Path]:
-    """Name -> path of every file that is named, in the given order; those of a folder ascending.
+    """Return the name and path of every file, in the given order; files of a folder are ascending.
 
-    A folder stands for the plain files in it and below; hidden ones and links are left out.
+    A folder stands for the plain files in it and in its subfolders, without hidden files and links.
 
     Raises:
-        ValueError: a path does not exist or is no plain file, or there are no files, or too many.
+        ValueError: If a path does not exist or is not a plain file, or if there are no files or too many.
     """
     files: dict[str, Path] = {}
     n_entries = 0
@@ -123,30 +123,30 @@ def named_files(data: str) -> dict[str, Path]:
             named = {f"{path.resolve().name}/{file.relative_to(path).as_posix()}": file for file in plain}
         elif not os.path.isfile(path):
             raise ValueError(
-                f"data must name text files or folders that exist, {os.pathsep!r} between two, got "
-                f"{safe_repr(text)}"
+                f"data must name existing text files or folders, separated by {os.pathsep!r}, got "
+                f"{safe_repr(text)}. Correct the path"
             )
         if twice := sorted(files.keys() & named):
             raise ValueError(
-                f"data must name files of different names, got {safe_repr(twice[0])} twice; put what you "
-                "want into one folder"
+                f"data must name files of different names, got {safe_repr(twice[0])} twice. Put the files "
+                "into one folder"
             )
         files |= dict(sorted(named.items()))
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
             raise ValueError(
                 f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
-                f"entries, got more with {safe_repr(text)}; put what you want into a folder of its own"
+                f"entries, got more with {safe_repr(text)}. Put the files into a separate folder"
             )
     if not files:
-        raise ValueError(f"data must name text files, or folders with some, got {safe_repr(data)}")
+        raise ValueError(f"data must name text files, or folders with text files, got {safe_repr(data)}")
     return files
 
 
 def distinct_files(data: str) -> dict[str, Path]:
-    """The named files; of those with equal content only the first, so that no text is in both splits.
+    """Return the named files without repeated content, so that no text is in both splits.
 
     Raises:
-        ValueError: as `named_files`.
+        ValueError: As for `named_files`.
     """
     by_content: dict[str, tuple[str, Path]] = {}
     for name, path in named_files(data).items():
@@ -155,26 +155,28 @@ def distinct_files(data: str) -> dict[str, Path]:
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """Identify the content of `files`: their number, bytes, and a SHA-256 of names and contents.
+    """Identify the content of `files` by their number, bytes, and a SHA-256 of names and contents.
 
     Args:
-        data: their paths, separated as in PATH.
-        expected: the result that is required; if number or bytes already differ, no file is read.
+        data: the paths of the files, separated as in PATH.
+        expected: the required result; if the number of files or bytes already differs, no file is read.
 
     Raises:
-        ValueError: a missing path, too much text, or other files than expected.
+        ValueError: If a path does not exist, the text is too large, or the files differ from `expected`.
     """
     files = named_files(data)
     n_bytes = sum(path.stat().st_size for path in files.values())
     if n_bytes > MOST_BYTES:
-        raise ValueError(f"data must be at most {MOST_BYTES:,} bytes of text, got {n_bytes:,}; name less")
+        raise ValueError(
+            f"data must be at most {MOST_BYTES:,} bytes of text, got {n_bytes:,}. Name fewer or smaller files"
+        )
     named = f"{len(files)} {'file' if len(files) == 1 else 'files'}, {n_bytes:,} bytes"
     if not expected or expected.startswith(f"{named}, "):
         contents = "".join(f"{name}\0{content_digest(path)}\n" for name, path in files.items())
         whole = f"{named}, SHA-256 {hashlib.sha256(contents.encode()).hexdigest()[:16]}"
         if expected in ("", whole):
             return whole
-        named += ", of other contents"  # not their hash, which would tell a stranger what they hold
+        named += " with other contents"  # not their hash, which would tell a stranger what they hold
     raise ValueError(
         f"the text must be {safe_repr(expected)}, got {named}. Name the same files in the same order"
     )
@@ -184,7 +186,7 @@ def text_of(path: Path) -> Iterator[bytes]:
     """Read a text file piece by piece.
 
     Raises:
-        ValueError: it cannot be read, is empty or no text.
+        ValueError: If the file cannot be read, is empty or is not text.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     n_bytes = 0
@@ -192,42 +194,44 @@ def text_of(path: Path) -> Iterator[bytes]:
         if not n_bytes:
             if piece.startswith(UTF_16):
                 raise ValueError(
-                    f"{safe_repr(str(path))} must be text in UTF-8, got UTF-16; save it as UTF-8"
+                    f"{safe_repr(str(path))} must be text in UTF-8, got UTF-16. Save the file as UTF-8"
                 )
             piece = piece.removeprefix(codecs.BOM_UTF8)
         if b"\0" in piece:
-            raise ValueError(
-                f"{safe_repr(str(path))} must be text, and holds a NUL byte; is it a binary file?"
-            )
+            raise ValueError(f"{safe_repr(str(path))} must be text, got a NUL byte. Give a text file")
         try:
             decoder.decode(piece)
         except UnicodeDecodeError as error:
             at = n_bytes + max(error.start, 0)
             raise ValueError(
-                f"{safe_repr(str(path))} must be text in UTF-8, and near byte {at} is not"
+                f"{safe_repr(str(path))} must be text in UTF-8, got other bytes near byte {at}. Save the "
+                "file as UTF-8"
             ) from None
         n_bytes += len(piece)
         yield piece
     if decoder.getstate()[0]:
-        raise ValueError(f"{safe_repr(str(path))} must be text in UTF-8, and its end is not; is it cut off?")
+        raise ValueError(
+            f"{safe_repr(str(path))} must be text in UTF-8, got an incomplete character at its end. Give the "
+            "complete file"
+        )
     if not n_bytes:
-        raise ValueError(f"{safe_repr(str(path))} must hold text, and is empty; leave it out")
+        raise ValueError(f"{safe_repr(str(path))} must hold text, got an empty file. Omit this file")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a plain file."""
+    """Read the bytes of a plain file, piece by piece."""
     try:
         with ordinary_file(path) as (file, _):
             while piece := file.read(_PIECE):
                 yield piece
     except OSError as error:
-        raise ValueError(f"{safe_repr(str(path))} cannot be read: {error.strerror}") from None
+        raise ValueError(f"{safe_repr(str(path))} must be readable, got: {error.strerror}") from None
     except ValueError as error:
         raise ValueError(f"{safe_repr(str(path))} {error}") from None
 
 
 def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Entries of a folder and of its subfolders, without hidden ones and without following links."""
+    """List the entries of a folder and its subfolders, without hidden entries and without following links."""
     waiting = [os.fspath(folder)]
     while waiting:
         this = waiting.pop()
@@ -239,15 +243,15 @@ def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(entry.path)
         except OSError as error:
-            raise ValueError(f"{safe_repr(this)} cannot be read: {error.strerror}") from None
+            raise ValueError(f"{safe_repr(this)} must be readable, got: {error.strerror}") from None
 
 
 def content_digest(path: Path) -> str:
-    """SHA-256 of a file's present content; cached while its size and modification time stay the same.
+    """Return the SHA-256 of a file, cached while its size and modification time stay the same.
 
     Raises:
-        ValueError: it cannot be read.
-        OSError: it is missing.
+        ValueError: If the file cannot be read.
+        OSError: If the file does not exist.
     """
     status = path.stat()
     return _file_digest(path, status.st_mtime_ns, status.st_size)
@@ -255,7 +259,7 @@ def content_digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=MOST_FILES)
 def _file_digest(path: Path, changed: int, size: int) -> str:
-    """SHA-256 of the first `size` bytes of a file, cached by the time of its last change."""
+    """Compute the SHA-256 of the first `size` bytes of a file, cached by the time of its last change."""
     digest = hashlib.sha256()
     for piece in _pieces(path):
         digest.update(piece[:size])
@@ -270,12 +274,12 @@ def _root() -> Path:
 
 
 def _name(path: Path) -> str:
-    """Name of a module of the standard library."""
+    """Return the name of a module of the standard library."""
     return path.relative_to(_root()).as_posix()
 
 
 def _library() -> list[Path]:
-    """The modules of the standard library that are taken and are not empty, ascending."""
+    """List the modules of the standard library that are used and not empty, ascending."""
     root = _root()
     return sorted(
         path
@@ -285,7 +289,7 @@ def _library() -> list[Path]:
 
 
 def _topics() -> list[tuple[str, bytes]]:
-    """The help topics of `pydoc`, ascending; none where Python came without them."""
+    """Return the help topics of `pydoc`, ascending; no topics if Python came without them."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -294,7 +298,7 @@ def _topics() -> list[tuple[str, bytes]]:
 
 
 def _docstrings(code: bytes) -> bytes:
-    """The docstrings of a module, in order, a blank line between two."""
+    """Return the docstrings of a module, in order, with a blank line between two."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     try:
         tree = ast.parse(code)

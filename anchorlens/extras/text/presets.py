@@ -1,4 +1,4 @@
-"""Presets of text."""
+"""The presets of the text task."""
 
 _MODEL = {
     "gamma": 0.5,

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_ASKED, QUICKLY = 1_000, 128
-"""Sequences of each split that `evaluate` uses by default, and that `measure` uses."""
+"""The numbers of sequences of each split that `evaluate` uses by default, and that `measure` uses."""
 AT_ONCE = 32
-"""Most sequences in a forward pass."""
+"""The largest number of sequences in a forward pass."""
 _MOST_BITS = 64
 _bits = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
 _derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
@@ -65,7 +65,7 @@ METRICS = (
         "gap",
         "gap",
         "Gap between held-out and training text",
-        f"{_HELD_OUT} minus those on training text",
+        f"{_HELD_OUT} minus bits per byte on training text",
         lowest=None,
         highest=None,
     ),
@@ -75,18 +75,18 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class TextTask(TaskConfig):
-    """Text, byte by byte: after each byte predict the next one.
+    """A text as a sequence of bytes. The model predicts the next byte after each byte.
 
-    Sequences follow one another without gaps or padding, through the end of one file and the beginning of the
-    next, with a NUL byte between. Whole files are held out, or the end of the largest if no choice of files
-    comes near the wanted share. Files with equal content count once. The text is built once, in the user's
-    cache, and read from there on demand.
+    Sequences follow one another without gaps or padding, across file boundaries, with a NUL byte between
+    files. Whole files are held out, or the end of the largest file if no choice of files comes near the
+    wanted fraction. Files with equal content count once. The text is built once in the user's cache and is
+    read from the cache on demand.
 
     Raises:
-        ValueError: an invalid value; files that are missing or hold no text.
+        ValueError: If a value is invalid, or files are missing or contain no text.
 
     Source: arXiv 2501.08537, figure 7D, which trains GPT-2 Medium on 40 billion tokens of SlimPajama. This
-    is a stand-in of far smaller size, and nothing about SlimPajama follows from it.
+    task is a far smaller stand-in; its results do not apply to SlimPajama.
     """
 
     kind: ClassVar[str] = "text"
@@ -96,82 +96,82 @@ class TextTask(TaskConfig):
     d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
-    """What is read. `code`: the standard library of the Python that is running. `text`: English prose, its
-    docstrings and help topics. `files`: those that `data` names. If empty: `files` if `data` names some,
-    else `code`."""
+    """The text to read. `code`: the standard library of the running Python. `text`: English prose, its
+    docstrings and help topics. `files`: the files in `data`. Default: `files` if `data` names files, else
+    `code`."""
     data: str = dataclasses.field(default="", compare=False)
-    """Paths of text files in UTF-8, separated as in PATH (a colon, on Windows a semicolon). A folder stands
-    for every file in it. The paths become absolute ones."""
+    """The paths of text files in UTF-8, separated as in PATH (by a colon, on Windows by a semicolon). A
+    folder stands for every file in it. The paths are made absolute."""
     version: str = ""
-    """Identifies the content; filled in if unset. `Python 3.11.7`, or the number of files, their bytes, and a
-    SHA-256 of their names and contents."""
+    """The identity of the content: `Python 3.11.7`, or the number of files, their bytes, and a SHA-256 of
+    their names and contents. Default: computed from the content."""
     seq_len: int = number(256, minimum=2, maximum=65_536)
-    """Bytes in a sequence."""
+    """The number of bytes in a sequence."""
     held_out_share: float = number(0.05, minimum=0.001, maximum=0.5)
-    """The share of the bytes that is held out, in whole files."""
+    """The fraction of the bytes that is held out, in whole files."""
     split_seed: int = number(0, minimum=0)
-    """Seed of the held-out files."""
+    """The seed of the choice of held-out files."""
 
     def __post_init__(self) -> None:
-        """Check every field, and note which content it is."""
+        """Check every field, and set the corpus and its version."""
         super().__post_init__()
         if not self.corpus:
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
         if self.data and self.corpus != FILES:
-            raise ValueError(f"data is of the corpus 'files', and this one is {self.corpus!r}; leave one out")
+            raise ValueError(f"corpus must be 'files' if data is given, got {self.corpus!r}. Omit one")
         if self.data:
             object.__setattr__(self, "data", absolute(self.data))
         if self.corpus == FILES and not (self.data or self.version):
-            raise ValueError("the corpus 'files' must name its files; give data (--data PATH)")
+            raise ValueError("data must name the files of the corpus 'files', got none. Give --data PATH")
         if not self.version:
             version = fingerprint(self.data) if self.corpus == FILES else python_version()
             object.__setattr__(self, "version", version)
 
     @cached_property
     def text(self) -> Corpus:
-        """The corpus, in the user's cache.
+        """The corpus in the user's cache.
 
         Raises:
-            ValueError: it cannot be built, or differs from the text of the task.
+            ValueError: If the corpus cannot be built, or differs from the text of the task.
         """
         if self.corpus == FILES and not self.data:
-            raise ValueError(f"the text of {self.version} must be named; give its files (--data PATH)")
+            raise ValueError(f"data must name the files of {self.version}, got none. Give --data PATH")
         if self.corpus == FILES:
             fingerprint(self.data, self.version)
         elif (here := python_version()) != self.version:
-            raise ValueError(f"the text must be {self.version}, got {here}. Use that text")
+            raise ValueError(f"the text must be {self.version}, got {here}. Use that version of Python")
         return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
 
     def _windows(self, split: str) -> Windows:
         windows = self.text.windows(split, self.seq_len)
         if not len(windows):
             raise ValueError(
-                f"the text must have a sequence of {self.seq_len} bytes in both splits, and of {split} there "
-                f"are {self.text.n_bytes(split):,} bytes; give more text or a smaller seq_len"
+                f"the text must have a sequence of {self.seq_len} bytes in both splits, got "
+                f"{self.text.n_bytes(split):,} bytes in {split}. Give more text or a smaller seq_len"
             )
         return windows
 
     def training_set(self, n: int, seed: int) -> Windows:
-        """`n` sequences of the training text, none twice, in random order.
+        """Draw `n` distinct sequences of the training text, in random order.
 
         Raises:
-            ValueError: the text has fewer, or nothing that is held out.
+            ValueError: If the text has fewer than `n` sequences, or no held-out sequence.
         """
         windows, _ = self._windows(TRAIN), self._windows(VALIDATION)  # both, before anything is trained
         if n > len(windows):
             raise ValueError(
                 f"n_samples must be at most {len(windows):,}, the sequences of {self.seq_len} bytes of this "
-                f"text, got {n:,}; train for several epochs, or give more text"
+                f"text, got {n:,}. Train for several epochs, or give more text"
             )
         return windows.choose(generator(seed, "data").permutation(len(windows))[:n])
 
     def loss(self, model: LogitsModel, batch: TokenBatch, generator: np.random.Generator) -> Tensor:
-        """Mean cross-entropy over every byte, in nats.
+        """Compute the mean cross-entropy over every byte, in nats.
 
         Args:
-            model: gives the logits.
-            batch: sequences, and the byte that follows each of their bytes.
-            generator: not used; nothing is drawn.
+            model: the model that computes the logits.
+            batch: the sequences, and the byte that follows each of their bytes.
+            generator: a generator that is not used.
         """
         import torch
 
@@ -192,17 +192,17 @@ class TextTask(TaskConfig):
 
         Args:
             model: the model to evaluate.
-            training_set: what it was trained on; without it the whole training text is used.
-            seed: seed of the choice of sequences.
-            max_asked: most sequences of each split that are used.
-            quick: use only 128 of each.
+            training_set: the training data of the model. Default: the whole training text.
+            seed: the seed of the choice of sequences.
+            max_asked: the largest number of sequences of each split that are used.
+            quick: whether to use only 128 sequences of each split.
 
         Returns:
-            Bits per byte with standard errors over the sequences, perplexity and gap.
+            The bits per byte with standard errors over the sequences, the perplexity and the gap.
 
         Raises:
-            ValueError: an unusable option, a model or training data of another size, or text that is not
-                there.
+            ValueError: If an option is invalid, the model or training data have another size, or the text is
+            not found.
         """
         check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)
@@ -233,10 +233,10 @@ class TextTask(TaskConfig):
         )
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Training data that a caller gives: what `training_set` gave, or (tokens, targets) of every byte.
+        """Check training data: the result of `training_set`, or (tokens, targets) of every byte.
 
         Raises:
-            ValueError: they are empty, or of another text or length.
+            ValueError: If the data are empty, or have another text or length.
         """
         if not isinstance(training_set, Windows):
             return super().checked_training_set(training_set)
@@ -244,30 +244,30 @@ class TextTask(TaskConfig):
         if not len(training_set) or (training_set.path, training_set.length) != (whole.path, whole.length):
             raise ValueError(
                 f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
-                f"training_set gives them, got {len(training_set):,} of {training_set.length} bytes; is it "
-                "another task's?"
+                f"training_set returns them, got {len(training_set):,} of {training_set.length} bytes. Give "
+                "the training data of this task"
             )
         return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on."""
+        """Return the most sequences on which `evaluate` (`measure` if `quickly`) runs a model."""
         most = QUICKLY if quickly else MOST_ASKED
         return most + min(most, n_train)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of one batch, and of the indices of the training sequences."""
+        """Estimate the memory of one batch and of the indices of the training sequences, in bytes."""
         return 8 * n_train + 32 * AT_ONCE * self.seq_len
 
     @property
     def held_out(self) -> str:
-        """What is left out of training, in words."""
+        """The bytes that training never shows, in words."""
         share = f"about {self.held_out_share:.1%} of the bytes"
-        return f"{share}, in whole files by seed, or the end of the largest file"
+        return f"{share}, in whole files chosen by seed, or the end of the largest file"
 
     def describe(self) -> str:
-        """In words: which text, and how much of it is held out."""
+        """Describe in words the text and its held-out part."""
         what = {
-            "code": "the standard library of Python, but for its folders test and tests",
+            "code": "the standard library of Python without its folders test and tests",
             "text": "docstrings and help topics of the standard library of Python",
             "code+text": "the standard library of Python, and its docstrings and help topics",
             FILES: "files",
@@ -279,12 +279,12 @@ class TextTask(TaskConfig):
 
 
 def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Bits per byte of each sequence, [sequence], some sequences at a time.
+    """Compute the bits per byte of each sequence, [sequence], for a limited number of sequences at a time.
 
     Args:
         model: the model to evaluate.
-        some: the sequences, of which rows are taken.
-        rows: indices of the sequences to use.
+        some: the sequences, from which rows are taken.
+        rows: the indices of the sequences to use.
     """
     import torch
 
@@ -302,7 +302,7 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
 
 
 def _perplexity(bits: Accuracy) -> Accuracy | None:
-    """2 to the bits per byte; None above `_MOST_BITS` of them, where a model has diverged."""
+    """Return 2 to the power of the bits per byte; `None` above `_MOST_BITS`, where a model has diverged."""
     if bits.value > _MOST_BITS:
         return None
     value = 2**bits.value
@@ -310,7 +310,7 @@ def _perplexity(bits: Accuracy) -> Accuracy | None:
 
 
 def _mean(values: np.ndarray, *, of: int) -> Accuracy:
-    """The mean over sequences drawn without replacement from a given number."""
+    """Compute the mean over sequences drawn without replacement from `of` sequences."""
     n = len(values)
     spread = float(values.std(ddof=1)) if n > 1 else 0.0
     return Accuracy(float(values.mean()), spread / math.sqrt(n) * math.sqrt(max(0.0, 1 - n / of)), n)

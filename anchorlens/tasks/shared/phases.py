@@ -399,13 +399,13 @@ def course_in_words(train: int | None, id: int | None) -> str:
     """When a run fit its training data and when it generalised, from the steps of `passed_at`.
 
     >>> course_in_words(180, 6480), course_in_words(180, None)
-    ('fits after 180 steps, generalises 6,300 later', 'fits after 180 steps, does not generalise by its end')
+    ('fits after 180 steps, generalises 6,300 later', 'fits after 180 steps, and does not generalise by its end')
     """
     if train is None:
         return "does not fit by its end"
     fits = f"fits after {train:,} steps"
     if id is None:
-        return f"{fits}, does not generalise by its end"
+        return f"{fits}, and does not generalise by its end"
     return f"{fits}, generalises {f'{id - train:,} later' if id > train else 'by then'}"
 
 

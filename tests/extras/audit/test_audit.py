@@ -69,7 +69,7 @@ class TestByHand:
         found = by_hand(with_bad(), BULK, BULK[::-1])
         assert not found.flagged.any() and not found.group_flagged.any()
         assert found.score.auc is None and found.score.n_flagged == 0
-        assert repr(found) == "Audit(task: nothing stands out)"
+        assert repr(found) == "Audit(task: no outliers)"
 
     def test_a_mapping_must_be_late_in_most_of_the_models(self):
         late = BULK.copy()
@@ -113,7 +113,7 @@ class TestByHand:
         found = by_hand(with_bad(7), steps)
         assert found.fences == found.late_fences == (140.0,) and found.too_few_steps
         assert not found.flagged.any() and found.score.auc == 1.0 and found.order[0] == 7
-        assert repr(found) == "Audit(task: too few steps; nothing stands out; AUC 1.000 ± 0.000)"
+        assert repr(found) == "Audit(task: too few steps; no outliers; AUC 1.000 ± 0.000)"
         all_fit = by_hand(with_bad(7), np.where(np.isinf(steps), 100, steps))
         assert all_fit.fences == (140.0,) and not all_fit.late_fences and not all_fit.too_few_steps
         assert found.to_dict()["too_few_steps"] and found.to_dict()["fences"] == [140.0]
@@ -161,7 +161,7 @@ class TestByHand:
     def test_models_that_have_not_fit_their_data_tell_nothing(self):
         found = by_hand(with_bad(3), np.where(np.arange(270) < 200, 30, NEVER))
         assert found.fences == (None,) and not found.flagged.any()
-        assert "no answer, the models have not fit" in repr(found)
+        assert "no result, the models have not fit" in repr(found)
         assert found.to_dict()["fences"] == [None]
 
     def test_mirrors_of_flagged_mappings_are_named(self):
@@ -345,14 +345,14 @@ class TestRefused:
             ({"train_config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
             ({"model_config": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
             ({"workers": 0}, "workers must be"),
-            ({"seeds": range(100_000)}, "one seed or more, at most 1,000"),
+            ({"seeds": range(100_000)}, "a list of 1 to 1,000 seeds"),
             (
                 {
                     "seeds": range(1000),
                     "n_evaluations": 10_000,
                     "train_config": replace(RECIPE, steps=10_000),
                 },
-                "take fewer evaluations",
+                "Use fewer evaluations",
             ),
         ],
     )

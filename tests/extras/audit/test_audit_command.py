@@ -43,8 +43,8 @@ def test_json_is_one_object_and_the_papers_task_the_default():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing.txt"], "a dataset must be a .csv of mappings or a .toml"),
-        (["--seeds", 0], "seeds must be a list of one seed or more"),
+        (["nothing.txt"], "the dataset must be a .csv of mappings or a .toml"),
+        (["--seeds", 0], "seeds must be a list of 1 to 1,000 seeds"),
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
         (["--fit", 2], "fit must be"),
         (["--steps", 0], "steps must be an integer >= 1"),

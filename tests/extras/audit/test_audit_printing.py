@@ -90,7 +90,7 @@ def test_too_few_steps_are_said_first(printed):
     )
     assert "1 of 2 thresholds lie after the last step (at 140)" in words
     assert "flag no mapping. Train for more than 100 steps." in words
-    assert "No mapping is flagged. Mappings fit later than step 60 (one threshold" in words
+    assert "No mapping is flagged. Mappings that are fit later than step 60 (one threshold" in words
     _, words = printed(found(late(slice(0, 256)), late(slice(0, 256))))
     assert (
         "few: 256 of 1,280 mappings were never fit by some model. Train for more than 100 steps. 256 of"

@@ -156,15 +156,17 @@ class TestBadProbes:
             (lambda model: np.ones(3), r"must be a number, or None for no value, got array\(\[1"),
             (lambda model: torch.ones(3), "must be a number, or None for no value, got tensor"),
             (lambda model: {"a": {}}, "a must be a number, or None for no value, got {}"),
-            (lambda model: {}, "must give one number or more, got an empty mapping"),
-            (lambda model: {1: 0.5, "1": 0.7}, r"whose names differ as text, got \[1, '1'\]"),
+            (lambda model: {}, "must return one number or more, got an empty mapping"),
+            (lambda model: {1: 0.5, "1": 0.7}, r"with different names, got \[1, '1'\]"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),
             (lambda model: model.W_E.data.zero_().sum(), r"must leave the model .* weights \(embed.W_E\)"),
         ],
     )
     def test_one_that_fails_on_all_is_one_error(self, probe, message):
-        with pytest.raises(ValueError, match=f"<lambda> fails on all 15 models; on the first: .*{message}"):
+        with pytest.raises(
+            ValueError, match=f"<lambda> must work on .* on all 15. The first error: .*{message}"
+        ):
             benchmark(probe)
 
     def test_a_result_without_readings(self):
@@ -178,7 +180,7 @@ class TestBadProbes:
             def plot(self):
                 return go.Figure()
 
-        with pytest.raises(ValueError, match="silent has no readings; name the fields"):
+        with pytest.raises(ValueError, match="silent must have readings, got none. Name fields"):
 
             def silent(model, task):
                 return Silent()
@@ -192,7 +194,9 @@ class TestBadProbes:
             "auc": 0.5, "low": None, "high": None, "n_no": 1, "n_yes": 1, "n_missing": 4,
         }  # fmt: skip
         many = MOST_READINGS // 2 + 1
-        with pytest.raises(ValueError, match="must give the same readings for every model, at most 200, got"):
+        with pytest.raises(
+            ValueError, match="must return the same readings for every model, at most 200, got"
+        ):
             benchmark(lambda model, task: {f"{model.unembed.b_U[:2].tolist()} {k}": 1 for k in range(many)})
 
     @pytest.mark.parametrize("probe", [None, 3, ["stable_rank"]])
@@ -206,7 +210,7 @@ class TestBadProbes:
             benchmark(place, first=first)
 
     def test_no_models(self):
-        with pytest.raises(ValueError, match="models must be one or more"):
+        with pytest.raises(ValueError, match="models must be one model or more"):
             score_models(place, [])
 
 
@@ -220,7 +224,9 @@ class TestFile:
 
     def test_without_the_file_the_command_that_makes_it_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setattr(shipped, "CHECKPOINTS", tmp_path / "no.zip")
-        with pytest.raises(ValueError, match="are not in .*no.zip; in a clone .*research/benchmark_checkpoi"):
+        with pytest.raises(
+            ValueError, match="no.zip: .* were not found. Train .*research/benchmark_checkpoi"
+        ):
             benchmark(place)
 
     @pytest.mark.parametrize("share", [0, 0.001, 0.4, 0.99])
@@ -244,7 +250,7 @@ class TestFile:
         path = tmp_path / "other.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("hello", "world")
-        with pytest.raises(CheckpointError, match="not the models of a benchmark: models.json is missing"):
+        with pytest.raises(CheckpointError, match="the archive must hold models.json, not found"):
             shipped_models(path=path)
         manifest = {"models": [about("a", "Phase 1", "t").to_dict() | {"ending": "Phase 7"}]}
         with zipfile.ZipFile(path, "w") as archive:
@@ -261,7 +267,7 @@ class TestFile:
     def test_what_cannot_be_saved(self, models, tmp_path):
         with pytest.raises(ValueError, match=r"must end in .zip, got 'a.pt'"):
             save_models(tmp_path / "a.pt", models)
-        with pytest.raises(ValueError, match="a name each, got Phase 1 0 twice"):
+        with pytest.raises(ValueError, match="must have different names, got Phase 1 0 twice"):
             save_models(tmp_path / "a.zip", [models[0], models[0]])
         with pytest.raises(ValueError, match="models: "):
             save_models(tmp_path / "a.zip", [])

@@ -92,9 +92,9 @@ def test_a_shipped_probe_by_its_name():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["FILE"], "plain.py holds 3 probes; choose one: --probe number or several or abstractly"),
+        (["FILE"], "plain.py, got none. Choose one: --probe number or several or abstractly"),
         (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
-        (["stable_rank", "--probe", "number"], "--probe selects a probe of a Python file"),
+        (["stable_rank", "--probe", "number"], "--probe must name a probe of a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
         (["no.py"], "must be in a Python file, got no.py, which was not found"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),
@@ -120,7 +120,7 @@ def test_mistakes_are_one_line(arguments, message, file):
         ),
         (
             "def f(model) -> float:\n    return 'three'",
-            "fails on all 15 models; on the first: f must be a num",
+            "got errors on all 15. The first error: f must be a num",
         ),
         (
             "def f(model) -> float:\n    return model.blocks[7]",

@@ -211,7 +211,7 @@ class TestScores:
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
         with pytest.raises(
-            ValueError, match="the classifier must be correct on shape for 99% .* use larger images"
+            ValueError, match="the classifier must be correct on shape for 99% .* Use larger images"
         ):
             classifier(8, 0.3)
 
@@ -277,7 +277,7 @@ class TestEveryWay:
         assert verdict.by_probes.phase.cause == "underfit"
         write_report([verdict], tmp_path / "page.html")
         page = (tmp_path / "page.html").read_text()
-        assert "Concepts drawn right" in page and "image/png" in page
+        assert "Concepts drawn correctly" in page and "image/png" in page
         assert "This model is not a HookedTransformer, so only probes that read weights are shown." in page
         assert "Stable rank" in page and "The phases by definition" not in page
         assert "an OOD accuracy that rises" not in page
@@ -352,20 +352,20 @@ class TestBadInput:
             (lambda: SMALL.samples(oracle(SMALL), ["01"]), "a tuple must be three digits"),
             (
                 lambda: UNetConfig().check_task(SMALL),
-                "images have a side of 24 pixels, but the network takes 32",
+                "the side of the task's images, 24 pixels, got 32",
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
-                r"images must be of \[3, 24, 24\] numbers each .* got \[3, 32, 32\]",
+                r"images must have \[3, 24, 24\] numbers each .* got \[3, 32, 32\]",
             ),
             (
                 lambda: SMALL.checked_training_set("images"),
-                "must be Images, as training_set gives them, got 'str'",
+                "must be Images, as training_set returns them, got 'str'",
             ),
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
             (
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
-                "images have 3 channels, but the network takes 4",
+                "the channels of the task's images, 3, got 4",
             ),
             (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (

@@ -91,7 +91,9 @@ def test_what_has_ended_is_not_trained_again_and_every_goes_on(cured, start):
 def test_a_folder_of_another_checkpoint_is_refused(cured, tmp_path):
     out, _ = cured
     other = damaged(tmp_path / "other.pt", seconds=0.5)
-    with pytest.raises(ValueError, match=r"holds attempts from another checkpoint, '.*start\.pt'; choose"):
+    with pytest.raises(
+        ValueError, match=r"must hold attempts from this checkpoint, got attempts from '.*start\.pt'. Choose"
+    ):
         control(other, out, interventions=[IDLE], **QUIET)
 
 
@@ -115,7 +117,7 @@ def test_a_dry_run_trains_nothing(start):
     found = control(start, dry_run=True, interventions=[HURT, CURE, replace(ANEW, added={"gamma_x": 1})])
     assert [one.outcome for one in found.attempts] == ["planned", "planned", "skipped"]
     assert [round(one.estimate, 6) for one in found.attempts[:2]] == [round(0.2 / 60, 6), round(0.4 / 60, 6)]
-    assert "this run does not record gamma_x" in found.attempts[2].note
+    assert "the run must record gamma_x" in found.attempts[2].note
     assert repr(found) == "Control(Phase 2 without commutativity; 2 of 3 to try)"
 
 
@@ -174,9 +176,12 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("make", "says"),
         [
-            (lambda _: shipped("phase3"), "it is in Phase 3 already .* nothing is left to try"),
-            (lambda path: _changed(path, train_config=None), "does not say how it was trained, .* train$"),
-            (lambda path: _changed(path, weights=_zero), "it has no phase: underfit: .*train --from"),
+            (lambda _: shipped("phase3"), "must be in an earlier phase, got a run that is in Phase 3"),
+            (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
+            (
+                lambda path: _changed(path, weights=_zero),
+                "must have a phase, got none: underfit: .*train --from",
+            ),
         ],
     )
     def test_what_cannot_be_helped_is_one_error(self, make, says, tmp_path):
@@ -193,7 +198,7 @@ class TestErrors:
         run = preset("text", **small)
         checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0), run[2])
         save_checkpoint(tmp_path / "text.pt", checkpoint)
-        with pytest.raises(ValueError, match="text has no phases, so control cannot measure what helps"):
+        with pytest.raises(ValueError, match="must have phases, got text without phases"):
             control(tmp_path / "text.pt", tmp_path / "out")
 
     @pytest.mark.parametrize(
@@ -201,7 +206,7 @@ class TestErrors:
         [
             ({"minutes": 0}, "minutes must be a finite number > 0"),
             ({"workers": 0}, "workers must be an integer >= 1"),
-            ({"interventions": []}, "must be a list of one Intervention or more"),
+            ({"interventions": []}, "must be a list of 1 to"),
             ({"interventions": [IDLE, IDLE]}, "must have different names, got idle twice"),
             ({"out": None}, "out must be the folder of the attempts"),
         ],
@@ -259,7 +264,7 @@ class TestTheList:
             Intervention(**{"name": "a", "why": "a", "source": "b", **fields})
 
     def test_a_model_is_changed_anew_alone(self, start):
-        with pytest.raises(ValueError, match="changes the model .gamma., so .anew. must be True"):
+        with pytest.raises(ValueError, match="anew must be True for changes of the model .gamma."):
             Intervention("a", "a", "b", {"gamma": 0.7}).applied(RunConfig(*preset()), str(start))
 
 

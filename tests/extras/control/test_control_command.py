@@ -101,9 +101,9 @@ def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["RUN"], 2, "--out is missing: name the folder of the attempts, for example"),
+        (["RUN"], 2, "--out must name the folder of the attempts, got none. Give it, for example"),
         (["RUN", "--out", "OUT", "--minutes", "0"], 2, "--minutes must be a finite number > 0, got 0"),
-        ([shipped("phase3"), "--out", "OUT"], 2, "it is in Phase 3 already"),
+        ([shipped("phase3"), "--out", "OUT"], 2, "must be in an earlier phase"),
         (["nowhere.pt", "--out", "OUT"], 3, "nowhere.pt: cannot be read: No such file"),
         (["RUN", "--out", "OUT", "--device", "cuda:99"], 2, "device"),
     ],

@@ -363,32 +363,32 @@ REFUSED = {
     "a matrix without a module": (
         lambda: nn.ModuleDict({"h": nn.ModuleList([Own(9, 32)])}),
         {},
-        "got h.0.table [9, 32] of a Own; give it, fan_in={'h.*.table': 32} for example",
+        "got h.0.table [9, 32] of a Own. Give it, for example fan_in={'h.*.table': 32}",
     ),
-    "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM; give it"),
+    "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM. Give it"),
     "a transposed convolution": (lambda: nn.ConvTranspose1d(4, 8, 3), {}, "got weight [4, 8, 3] of a Conv"),
-    "a lazy module": (lambda: nn.LazyLinear(8), {}, "got weight of a lazy module; run a batch first"),
-    "integers": (quantised, {}, "got 0.weight of torch.int8; draw its weights before it is quantised"),
+    "a lazy module": (lambda: nn.LazyLinear(8), {}, "got weight of a lazy module. Run a batch first"),
+    "integers": (quantised, {}, "got 0.weight of torch.int8. Draw its weights before it is quantised"),
     "half a byte": (
         lambda: nn.Linear(8, 8).to(torch.float8_e4m3fn),
         {},
-        "got weight of torch.float8_e4m3fn; draw its weights before",
+        "got weight of torch.float8_e4m3fn. Draw its weights before",
     ),
-    "sharded": (wrapping_other_tensors, {}, "got weight of torch.float32 (TwoTensor, torch.strided); draw"),
+    "sharded": (wrapping_other_tensors, {}, "got weight of torch.float32 (TwoTensor, torch.strided). Draw"),
     "sparse": (
         lambda: nn.ParameterList([nn.Parameter(torch.zeros(2, 2).to_sparse(), requires_grad=False)]),
         {},
-        "got 0 of torch.float32 (Tensor, torch.sparse_coo); draw",
+        "got 0 of torch.float32 (Tensor, torch.sparse_coo). Draw",
     ),
     "no memory": (
         lambda: nn.Linear(8, 8, device="meta"),
         {},
-        "every parameter must have memory, got weight on the meta device; call model.to_empty(device=...)",
+        "every parameter must have memory, got weight on the meta device. Call model.to_empty(device=...)",
     ),
     "tied, two fan-ins": (
         tied_with_two_fan_ins,
         {},
-        "tied matrices must have one fan-in, got 8 and 20 of 0.weight and 1.weight; choose one",
+        "tied matrices must have one fan-in, got 8 and 20 of 0.weight and 1.weight. Choose one",
     ),
     "one memory, two fan-ins": (
         tied_to_its_transpose,
@@ -399,22 +399,22 @@ REFUSED = {
         two_parts_in_one_memory,
         {"gamma_qk": 0.8},
         "must have the same initialisation, got q_proj.weight with gamma 0.8 and up_proj.weight with "
-        "gamma 0.5; give both",
+        "gamma 0.5. Give both",
     ),
     "a part that is not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
         {"gamma_qk": 0.3},
-        "gamma_qk asks for the part of every matrix, and that of 0.weight [8, 8] is not known; leave it out",
+        "the part of every matrix must be known for gamma_qk, got 0.weight [8, 8] of unknown part. Omit",
     ),
     "writers that are not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
         {"scale_residual_writers": True},
-        "scale_residual_writers asks for the part of every matrix",
+        "must be known for scale_residual_writers, got",
     ),
     "experts of a plain model": (
         nano_gpt,
         {"gamma_experts": [0.3, 0.5]},
-        "gamma_experts is for the mixture of experts of a HookedTransformer, got a GPT without; leave it out",
+        "with a mixture of experts, got a GPT without a mixture. Omit gamma_experts",
     ),
     "a fan-in of nothing": (
         nano_gpt,
@@ -453,14 +453,14 @@ def test_torchs_quantised_modules_are_refused():
     ):  # without the backend of quantised products it cannot be built
         patch.setattr(nn.Linear, "__module__", "torch.ao.nn.quantized.dynamic.modules.linear")
         with pytest.raises(
-            ValueError, match=r"must not be quantised, got 1 \(Linear\); draw its weights before"
+            ValueError, match=r"must not be quantised, got 1 \(Linear\). Draw its weights before"
         ):
             gamma_init_(model, 0.5)
 
 
 def test_a_bridge_is_refused():
     bridge = as_bridge(build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16)))
-    with pytest.raises(ValueError, match="got a TransformerBridge; draw the model that it wraps, before"):
+    with pytest.raises(ValueError, match="got a TransformerBridge. Draw the model that it wraps, before"):
         gamma_init_(bridge, 0.5)
 
 
@@ -487,7 +487,7 @@ class TestTable:
         table = gamma_table(model, 0.7, gamma_qk=0.4)
         assert re.fullmatch(
             r"GammaTable\(GPT: 12 weight matrices; measured gamma 0.40 to 0.70; "
-            r"std (0.99 to 1.01|1.00) times what gamma 0.7 asks\)",
+            r"std (0.99 to 1.01|1.00) times the std of gamma 0.7\)",
             repr(table),
         )
         head, *rows, rest = str(table).splitlines()

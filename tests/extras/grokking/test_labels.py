@@ -129,7 +129,7 @@ class TestCourse:
     def test_in_words(self):
         assert course_in_words(180, 6480) == "fits after 180 steps, generalises 6,300 later"
         assert course_in_words(180, 180) == "fits after 180 steps, generalises by then"
-        assert course_in_words(180, None) == "fits after 180 steps, does not generalise by its end"
+        assert course_in_words(180, None) == "fits after 180 steps, and does not generalise by its end"
         assert course_in_words(None, None) == "does not fit by its end"
 
 
@@ -196,7 +196,7 @@ class TestRun:
         verdict = classify(folder)
         assert verdict.phase.label in (MEMORISES, ORDER) and verdict.agreement is None
         assert (
-            f"fits after {result.passed_at['train']:,} steps, does not generalise by its end"
+            f"fits after {result.passed_at['train']:,} steps, and does not generalise by its end"
             in verdict.explanation
         )
         why = "The probe verdict is undecided (no readings: training data must have at least 200"

@@ -244,7 +244,7 @@ class TestBadInput:
         [
             (([[1, 4, 2, 17]], [3]), r"targets of the training data must have shape \[1, 4\]"),
             (([[1, 4, 2, 23]], [[-100, -100, 17, 3]]), "tokens of the training data must be 0 to 22"),
-            ((np.ones((1, 60), int), np.ones((1, 60), int)), "may be 59 in a sequence, got 60"),
+            ((np.ones((1, 60), int), np.ones((1, 60), int)), "must have at most 59 tokens, got 60"),
         ],
     )
     def test_training_data_of_another_shape_or_vocabulary(self, data, message):

@@ -104,7 +104,7 @@ class TestPage:
         classify(build_model(config), task).summary(tmp_path / "s.svg")
         written = joined((tmp_path / "s.svg").read_bytes())
         assert written.count("Not shown: ") == 3
-        assert "What was measured, with standard errors" in written
+        assert "The measured accuracies, with standard errors" in written
         assert "mean |cosine|" in written and "stable_rank.w_q_normalized" in written
 
     def test_what_was_measured_for_it_is_not_measured_again(self, verdict):

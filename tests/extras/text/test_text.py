@@ -279,12 +279,12 @@ class TestSplits:
         monkeypatch.delenv("ANCHORLENS_CACHE")
         for name in ("HOME", "XDG_CACHE_HOME"):
             monkeypatch.setenv(name, "/dev/null")  # in which nobody can make a folder
-        with pytest.raises(OSError, match="Not a directory; name a folder .* ANCHORLENS_CACHE.*text'"):
+        with pytest.raises(OSError, match="Not a directory; set the .* ANCHORLENS_CACHE.*text'"):
             _ = TextTask(data=str(folder)).text
 
     def test_nothing_is_left_of_a_text_that_cannot_be_put_together(self, folder, cache):
         (folder / "zz.txt").write_bytes(b"\xff")
-        with pytest.raises(ValueError, match="must be text in UTF-8, and near byte 0 is not"):
+        with pytest.raises(ValueError, match="must be text in UTF-8, got other bytes near byte 0"):
             _ = TextTask(data=str(folder)).text
         assert not list((cache / "text").iterdir())
 
@@ -295,7 +295,7 @@ class TestSplits:
         both = [(text / f"{split}.bin").read_bytes() for split in ("train", "validation")]
         assert all(both) and not any(b"\xef\xbb\xbf" in part for part in both)
         (folder / "zz.txt").write_text("PowerShell", encoding="utf-16")
-        with pytest.raises(ValueError, match="must be text in UTF-8, got UTF-16; save it as UTF-8"):
+        with pytest.raises(ValueError, match="must be text in UTF-8, got UTF-16. Save the file as UTF-8"):
             _ = TextTask(data=str(folder)).text
 
 
@@ -364,13 +364,13 @@ class TestMoved:
         path = str(tmp_path / "run" / "ckpt.pt")
         for command in ("evaluate", "classify"):
             done = CliRunner().invoke(app, [command, path])
-            assert done.exit_code != 0 and "must be named; give its files (--data PATH)" in done.output
+            assert done.exit_code != 0 and "data must name the files of" in done.output
             done = CliRunner().invoke(app, [command, path, "--data", str(there)])
             assert done.exit_code == 0, done.output
         why = "no readings: training data must have at least 200 distinct sequences"
         assert why in " ".join(done.output.split())  # their sequences are read from the disk
         along = ["probe", "stable_rank", str(tmp_path / "run"), "--along", "--json"]
-        assert "must be named; give its files" in CliRunner().invoke(app, along).output
+        assert "data must name the files of" in CliRunner().invoke(app, along).output
         done = CliRunner().invoke(app, [*along, "--data", str(there)])
         assert done.exit_code == 0 and json.loads(done.stdout)["rows"][-1]["validation_bits"] > 0
         run = small(dataclasses.replace(task, data=str(there)))
@@ -423,9 +423,9 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"data": "/nowhere/a.txt"}, "data must name text files or folders that exist"),
-            ({"corpus": "files"}, "must name its files; give data"),
-            ({"corpus": "code", "data": "x"}, "data is of the corpus 'files'"),
+            ({"data": "/nowhere/a.txt"}, "data must name existing text files or folders"),
+            ({"corpus": "files"}, "data must name the files of the corpus"),
+            ({"corpus": "code", "data": "x"}, "corpus must be 'files' if data is given"),
             ({"corpus": "poems"}, "corpus must be"),
             ({"data": 3}, "data must be text"),
             ({"seq_len": 1}, "seq_len"),
@@ -438,7 +438,12 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         ("content", "message"),
-        [(b"", "is empty"), (b"a\0b", "NUL byte"), (b"abc\xff", "near byte 3"), (b"abc\xe2\x82", "cut off")],
+        [
+            (b"", "an empty file"),
+            (b"a\0b", "NUL byte"),
+            (b"abc\xff", "near byte 3"),
+            (b"abc\xe2\x82", "an incomplete character"),
+        ],
     )
     def test_what_is_no_text(self, tmp_path, content, message):
         path = tmp_path / "bad.txt"
@@ -448,7 +453,7 @@ class TestBadInput:
 
     def test_an_empty_folder_and_two_of_one_name(self, tmp_path, folder):
         (tmp_path / "empty").mkdir()
-        with pytest.raises(ValueError, match="folders with some"):
+        with pytest.raises(ValueError, match="folders with text files"):
             TextTask(data=str(tmp_path / "empty"))
         with pytest.raises(ValueError, match=r"'0\.txt' twice"):
             TextTask(data=os.pathsep.join([str(folder / "0.txt")] * 2))
@@ -456,7 +461,7 @@ class TestBadInput:
     def test_a_device_or_a_pipe_is_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "pipe")
         for path in ("/dev/zero", str(tmp_path / "pipe")):
-            with pytest.raises(ValueError, match="text files or folders that exist"):
+            with pytest.raises(ValueError, match="existing text files or folders"):
                 TextTask(data=path)
 
     def test_too_little_text(self, tmp_path):
@@ -484,7 +489,7 @@ class TestBadInput:
 
     def test_what_is_no_path_at_all(self):
         for data in ("x" * 100_000, "a\0b"):
-            with pytest.raises(ValueError, match="data must name text files or folders") as error:
+            with pytest.raises(ValueError, match="data must name existing text files or folders") as error:
                 TextTask(data=data)
             assert len(str(error.value)) < 500
 
@@ -508,7 +513,7 @@ class TestFilesOfOthers:
     def test_the_sha256_of_files_that_a_checkpoint_names_is_not_told(self, task, folder):
         """With it whoever wrote the checkpoint could tell which of the texts that he guesses is there."""
         (folder / "0.txt").write_bytes((folder / "0.txt").read_bytes().replace(b"line", b"word"))
-        with pytest.raises(ValueError, match="got 40 files, .* bytes, of other contents. Name"):
+        with pytest.raises(ValueError, match="got 40 files, .* bytes with other contents. Name"):
             _ = dataclasses.replace(task).text
         found = documents.fingerprint(str(folder)).split()[-1]
         with pytest.raises(ValueError) as error:

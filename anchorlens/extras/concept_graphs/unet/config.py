@@ -1,4 +1,4 @@
-"""UNetConfig: size and initialisation of a conditional U-Net."""
+"""UNetConfig: the size and initialisation of a conditional U-Net."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from anchorlens.models.config import GAMMA_RANGE
 @documented
 @dataclass(frozen=True)
 class UNetConfig(Config):
-    """Size and initialisation of a conditional U-Net; the defaults train on a CPU in minutes.
+    """The size and initialisation of a conditional U-Net; the defaults train on a CPU in minutes.
 
     Raises:
-        ValueError: an invalid value.
+        ValueError: If a value is invalid.
 
     Source: arXiv 2501.08537, figure 6, and its released code (64 pixels, n_feat 256).
     """
 
     kind: ClassVar[str] = "unet"
     conditions: ClassVar[dict[str, int]] = {"shape": 2, "size": 1, "colour": 3}
-    """Concept -> how many numbers encode it."""
+    """A map from each concept to the number of values that encode it."""
 
     input_side: int = number(32, minimum=8, maximum=128)
-    """Width and height of an image in pixels, a multiple of 4."""
+    """The width and height of an image in pixels, a multiple of 4."""
     n_channels: int = number(3, minimum=1, maximum=64)
-    """Channels of an image."""
+    """The number of channels of an image."""
     n_feat: int = number(16, minimum=8, maximum=4096)
-    """Channels at the finer scale, a multiple of 8. The coarser scale has twice as many."""
+    """The number of channels at the finer scale, a multiple of 8. The coarser scale has twice as many."""
     gamma: float = number(0.5, **GAMMA_RANGE)
-    """Initialization rate: weights and biases are U(-b, b) with b = fan_in^-gamma. PyTorch's default is
-    .5."""
+    """The initialisation rate: weights and biases are U(-b, b) with b = fan_in^-gamma. PyTorch's default is
+    0.5."""
     gamma_scope: Literal["all", "second_layers"] = "all"
-    """Which weights gamma is for. `all`: every convolution, transposed convolution and MLP. `second_layers`:
-    the second layer of each MLP; the others have gamma .5. A first layer with one input (size, time) has b =
-    1 at any gamma, so with `all` its strength relative to the others changes with gamma."""
+    """The weights to which gamma applies. `all`: every convolution, transposed convolution and MLP.
+    `second_layers`: the second layer of each MLP; the others have gamma 0.5. A first layer with one input
+    (size, time) has b = 1 at any gamma, so with `all` its strength relative to the others changes with
+    gamma."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -47,39 +48,39 @@ class UNetConfig(Config):
 
     @classmethod
     def for_task(cls, task: Any, **fields: object) -> UNetConfig:
-        """A config for the images of `task`, unless `fields` says otherwise."""
+        """Return a config for the images of `task`, unless `fields` gives other values."""
         return cls.from_dict({"input_side": task.image_side, **fields})
 
     def check_task(self, task: Any) -> None:
-        """Check that it takes the images of `task`.
+        """Check that the network takes the images of `task`.
 
         Raises:
-            ValueError: they are of another size, or have another number of channels.
+            ValueError: If the images have another size or another number of channels.
         """
         if self.input_side != task.image_side:
             raise ValueError(
-                f"the task's images have a side of {task.image_side} pixels, but the network takes "
-                f"{self.input_side}; set image_side and input_side to the same value"
+                f"input_side must be the side of the task's images, {task.image_side} pixels, got "
+                f"{self.input_side}. Set image_side and input_side to the same value"
             )
         if self.n_channels != task.n_channels:
             raise ValueError(
-                f"the task's images have {task.n_channels} channels, but the network takes "
-                f"{self.n_channels}; leave n_channels out"
+                f"n_channels must be the channels of the task's images, {task.n_channels}, got "
+                f"{self.n_channels}. Omit n_channels"
             )
 
     @property
     def what(self) -> str:
-        """The architecture, for error messages."""
+        """The description of the architecture for error messages."""
         return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
 
     @property
     def short_name(self) -> str:
-        """Sizes and gamma."""
+        """The sizes and gamma of the network."""
         return f"U-Net, n_feat {self.n_feat}, gamma {self.gamma}"
 
     @property
     def overview(self) -> str:
-        """Sizes in a line."""
+        """The sizes of the network in a line."""
         return f"U-Net, {self.input_side} x {self.input_side} pixels, n_feat {self.n_feat}"
 
     @property
@@ -89,15 +90,15 @@ class UNetConfig(Config):
 
     @property
     def input_bytes(self) -> int:
-        """Most bytes of activations that a forward pass without gradients holds of an image, in float32."""
+        """The most bytes of float32 activations of an image in a forward pass without gradients."""
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property
     def input_operations(self) -> float:
-        """Approximate operations of a forward pass of one image (n_feat 256, 64 pixels: 5.7e10 counted)."""
+        """The approximate operations of one image's forward pass (n_feat 256, 64 pixels: 5.7e10 counted)."""
         return 220.0 * (self.n_feat * self.input_side) ** 2
 
     @property
     def activations(self) -> int:
-        """Approximate activations per number of an image in an update; tells large networks from small."""
+        """The approximate activations per number of an image in an update, which identify large networks."""
         return 20 * self.n_feat

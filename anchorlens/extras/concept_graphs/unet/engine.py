@@ -1,4 +1,4 @@
-"""The initialization, memory layout and forward pass of the U-Net that a UNetConfig describes."""
+"""The initialisation, memory layout and forward pass of the U-Net that a UNetConfig describes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ PYTORCHS = 0.5
 class UNetArchitecture(FlatLayout):
     """A U-Net's parameters, in the memory of a stack, and its forward pass.
 
-    BatchNorm's running statistics are no parameters. Training uses the statistics of the batch; before a
-    trained network is evaluated they are computed on training images (`UNet.updated_bn`). So only the weights
-    need to be stored.
+    BatchNorm's running statistics are not parameters. Training uses the statistics of the batch; before a
+    trained network is evaluated, they are computed on training images (`UNet.updated_bn`). So only the
+    weights need to be stored.
     """
 
     def __init__(self, config: UNetConfig) -> None:
@@ -38,7 +38,7 @@ class UNetArchitecture(FlatLayout):
         super().__init__(shapes)
 
     def initial_weights(self, config: UNetConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Initial parameters: weights and biases U(-b, b), b = fan_in^-gamma; norms have scale 1, shift 0."""
+        """Draw initial parameters U(-b, b), b = fan_in^-gamma; norms have scale 1 and shift 0."""
         generator = initial_generator(seed)
         weights = {
             name: torch.full(shape, float(name.endswith("weight")), dtype=dtype, device="cpu")
@@ -50,11 +50,11 @@ class UNetArchitecture(FlatLayout):
         return weights
 
     def function(self, config: UNetConfig, parameters: Parameters) -> UNetFunction:
-        """One member as a function from noisy images, times and conditions to the noise."""
+        """Return one member as a function from noisy images, times and conditions to the noise."""
         return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
 
     def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:
-        """The module with these weights, in evaluation mode; BatchNorm's statistics are still initial."""
+        """Build the module with these weights in evaluation mode, with initial BatchNorm statistics."""
         model = UNet(config).to(next(iter(weights.values())).dtype)
         model.load_state_dict(dict(weights), strict=False)  # all but BatchNorm's statistics
         return model.to(device).eval()
@@ -85,7 +85,7 @@ class UNetFunction:
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
     def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
-        """The network with BatchNorm's statistics computed on these inputs, as by `UNet.updated_bn`."""
+        """Return the network with BatchNorm statistics of these inputs, as by `UNet.updated_bn`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
         return model.updated_bn(batches)
@@ -93,13 +93,13 @@ class UNetFunction:
 
 @functools.lru_cache(maxsize=8)
 def _blank(config: UNetConfig) -> UNet:
-    """The modules on torch's `meta` device, without memory, in training mode."""
+    """Build the modules on torch's `meta` device, without memory, in training mode."""
     with torch.device("meta"):
         return UNet(config)
 
 
 def bounds(config: UNetConfig) -> dict[str, float]:
-    """Convolution, transposed convolution or linear layer -> the b of U(-b, b), in the order of drawing.
+    """Compute the b of U(-b, b) of each (transposed) convolution or linear layer, in drawing order.
 
     The fan-in is PyTorch's; for a transposed convolution it is output channels times kernel size.
     """

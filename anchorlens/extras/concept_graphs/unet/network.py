@@ -1,6 +1,6 @@
 """The conditional U-Net of arXiv 2501.08537, figure 6: two scales, BatchNorm, a condition at each scale.
 
-With F = n_feat and images of side s, (a, b) being a and b concatenated along the channels:
+F is n_feat, s is the side of an image, and (a, b) is the concatenation of a and b along the channels:
 
 | module   | what it does                                                                      |
 |----------|-----------------------------------------------------------------------------------|
@@ -14,7 +14,7 @@ With F = n_feat and images of side s, (a, b) being a and b concatenated along th
 | out      | of (up2, first): 3x3 convolution, GroupNorm, ReLU, 3x3 convolution to channels    |
 
 At each scale, each concept (shape, size, colour) has an MLP of two layers with GELU; the condition is the sum
-of their outputs. The time has an MLP of its own at each scale.
+of their outputs. The time has a separate MLP at each scale.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 
 N_GROUPS = 8
-"""Groups of each GroupNorm."""
+"""The number of groups of each GroupNorm."""
 
 
 class UNet(nn.Module):
-    """Predicts the noise in an image from the noisy image, the time and the conditions."""
+    """A network that predicts the noise in an image from the noisy image, the time and the conditions."""
 
     def __init__(self, config: UNetConfig) -> None:
-        """The modules, their weights not yet drawn."""
+        """Make the modules, without drawing their weights."""
         super().__init__()
         self.config = config
         channels, width = config.n_channels, config.n_feat
@@ -72,12 +72,12 @@ class UNet(nn.Module):
         time: Float[Tensor, " image"],
         conditions: Float[Tensor, "image condition"],
     ) -> Float[Tensor, "image channel y x"]:
-        """The noise that is in each image.
+        """Predict the noise in each image.
 
         Args:
-            pixels: noisy images.
-            time: t / T, 0..1.
-            conditions: shape, size and colour of each image, concatenated.
+            pixels: the noisy images.
+            time: the times t / T, 0..1.
+            conditions: the shape, size and colour of each image, concatenated.
         """
         first = self.first(pixels)
         down1 = self.down1(first)
@@ -91,13 +91,13 @@ class UNet(nn.Module):
         return self.out(torch.cat([image, first], dim=1))
 
     def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
-        """The network with BatchNorm statistics that are fixed to those of these inputs.
+        """Return the network with BatchNorm statistics fixed to the statistics of these inputs.
 
         Args:
-            batches: noisy images, times and conditions, enough for a good estimate.
+            batches: the noisy images, times and conditions, enough for a good estimate.
 
         Returns:
-            A copy in evaluation mode; the network itself where BatchNorm has seen images already.
+            A copy in evaluation mode; the network itself if BatchNorm has already seen images.
         """
         if any(int(norm.num_batches_tracked or 0) for norm in _norms(self)):
             return self
@@ -111,11 +111,11 @@ class UNet(nn.Module):
         return model.eval()
 
     def weight_matrices(self) -> dict[str, Float[Tensor, "row column"]]:
-        """Every convolution and linear layer by its parameter name, with inputs as rows.
+        """Return every convolution and linear layer by its parameter name, with inputs as rows.
 
         A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
         kernel]: the map of one application of the kernel. Layers with one input or one output always have
-        rank 1 and are left out.
+        rank 1 and are omitted.
         """
         matrices = {}
         for name, module in self.named_modules():
@@ -139,24 +139,24 @@ class UNet(nn.Module):
 
 
 class Block(nn.Sequential):
-    """3x3 convolution, BatchNorm and GELU, twice."""
+    """A sequence of 3x3 convolution, BatchNorm and GELU, twice."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
-        """A block from `n_in` to `n_out` channels."""
+        """Make a block from `n_in` to `n_out` channels."""
         super().__init__(*_convolved(n_in, n_out), *_convolved(n_out, n_out))
 
 
 class ResidualBlock(nn.Module):
-    """The same, with the output of the first half added to that of the second."""
+    """A block that adds the output of its first half to the output of its second half."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
-        """A block from `n_in` to `n_out` channels."""
+        """Make a block from `n_in` to `n_out` channels."""
         super().__init__()
         self.half1 = nn.Sequential(*_convolved(n_in, n_out))
         self.half2 = nn.Sequential(*_convolved(n_out, n_out))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """The sum of the outputs of both halves."""
+        """Return the sum of the outputs of both halves."""
         half = self.half1(pixels)
         return half + self.half2(half)
 

@@ -398,8 +398,10 @@ def passed_at(
 def course_in_words(train: int | None, id: int | None) -> str:
     """When a run fit its training data and when it generalised, from the steps of `passed_at`.
 
-    >>> course_in_words(180, 6480), course_in_words(180, None)
-    ('fits after 180 steps, generalises 6,300 later', 'fits after 180 steps, and does not generalise by its end')
+    >>> course_in_words(180, 6480)
+    'fits after 180 steps, generalises 6,300 later'
+    >>> course_in_words(180, None)
+    'fits after 180 steps, and does not generalise by its end'
     """
     if train is None:
         return "does not fit by its end"

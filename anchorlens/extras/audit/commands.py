@@ -73,7 +73,7 @@ def audit_command(
         the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
-        raise ValueError(f"{safe_text(dataset)}: {error.strerror}; give a .csv or .toml") from None
+        raise ValueError(f"{safe_text(dataset)}: {error.strerror}. Give a .csv or .toml") from None
     recipe = {"steps": STEPS, "device": device}
     recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
     result = audit(

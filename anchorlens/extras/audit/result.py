@@ -184,7 +184,7 @@ class Audit:
 
     @cached_property
     def group_score(self) -> Score | None:
-        """The score of the groups' ranking and flags; a group with mostly violations violates."""
+        """The score of the groups' ranking and flags; a group violates if most of its mappings do."""
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 
@@ -198,7 +198,7 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """The indices of the mappings, the latest first; ties by `end_loss`, the largest first."""
+        """The indices of the mappings, the latest first; `end_loss` orders ties, the largest first."""
         return np.lexsort((-self.end_loss, -self.lateness))
 
     @property

@@ -297,9 +297,7 @@ class TestBadFiles:
     def test_a_pipe_or_a_device_is_not_waited_for(self, small, name):
         (small / "train.tsv").unlink()
         os.mkfifo(small / name)
-        with pytest.raises(
-            ValueError, match=f"{name}: the file must be readable, got: .*it is not an ordinary file"
-        ):
+        with pytest.raises(ValueError, match=f"{name}: cannot be read: it is not an ordinary file"):
             published_files(str(small))
         (small / name).unlink()
         (small / name).symlink_to("/dev/zero")

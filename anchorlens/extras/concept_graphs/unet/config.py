@@ -85,7 +85,7 @@ class UNetConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that networks trained in one stack share: all but those of the initialisation."""
+        """The fields that networks trained in one stack share: all but the initialisation fields."""
         return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
 
     @property

@@ -225,7 +225,7 @@ def _entries(
 
     for step, name, table in run.along:
         if problem := _damage(table, run.weights):
-            notes.append(f"{name} (step {step:,}) is omitted: {problem}")
+            notes.append(f"{name} (step {step:,}) is left out: {problem}")
         else:
             entries[step] = partial(at, step, table)
     if path.is_dir():

@@ -309,8 +309,8 @@ class TestBadInput:
             content["checkpoints"][1] = 7
         opened = open_checkpoint(save(path, content))
         assert list(opened.trajectory) == [0, 20] and accuracies(opened)["id"] == 1
-        (note,) = (note for note in opened.notes if "omitted" in note)
-        assert note.startswith("checkpoints[1] (step 10) is omitted: ")
+        (note,) = (note for note in opened.notes if "left out" in note)
+        assert note.startswith("checkpoints[1] (step 10) is left out: ")
 
     def test_steps_of_another_number(self, tmp_path):
         assert "checkpoint_epochs must be 3 steps" in refusal(

@@ -1,4 +1,4 @@
-"""Notice what somebody else's function alters in a model or in global settings, and put it back."""
+"""Detect what a user's function alters in a model or in global settings, and restore it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import torch
 from torch import Tensor, nn
 
 PutBack: TypeAlias = Callable[[], bool]
-"""Restores something, and says whether it had changed."""
+"""A function that restores a value and returns whether the value had changed."""
 _MOST_NAMES = 3
 _MOST_DRAWN = 12_000_000
-"""Numbers that a function may draw before its generator counts as seeded."""
+"""The number of draws after which a generator counts as seeded."""
 _HELD = {"_parameters": "weights", "_buffers": "buffers", "_modules": "modules", "training": "training mode"}
-"""Attribute of a module -> what it holds, in words."""
+"""The names in words of the attributes of a module."""
 _NOTHING = object()
 """The value of an attribute that does not exist."""
 
 
 @contextlib.contextmanager
 def unaltered(name: str, *models: object) -> Iterator[None]:
-    """Put back what the block alters, and raise an error that says what it was.
+    """Restore what the block alters, and raise an error that names the alteration.
 
-    Compared are the weights, buffers, modules, hooks and other attributes of the models, and global settings:
-    the gradient mode, torch's defaults, the seeds of random numbers. Gradients of weights and numbers drawn
-    without a new seed are put back too, but are no error. Takes memory for a copy of the models.
+    The function compares the weights, buffers, modules, hooks and other attributes of the models, and global
+    settings: gradient mode, torch's defaults, seeds of random numbers. Gradients of weights and the state
+    after unseeded draws are also restored, without an error. The copy of the models takes memory.
 
     Args:
         name: the name of the function that is called in the block.
-        *models: the models that it is given; an object that is not a torch module is not compared.
+        *models: the models given to the function; only torch modules are compared.
 
     Raises:
-        ValueError: the block altered something. If it raises an error of its own, that error is passed on.
+        ValueError: If the block altered a model or a setting. An error from the block itself is passed on.
     """
     state = [*_of_models(models), *_of_settings(), *_of_generators()]
     raised = True
@@ -65,7 +65,7 @@ def _listed(places: list[str]) -> str:
 
 
 def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
-    """What each part of the models is, where it is, and how it is put back; of each tensor once."""
+    """Yield the description, path and restoring function of each part of the models; each tensor once."""
     tensors: dict[int, tuple[str, str, PutBack]] = {}
     for model in models:
         modules = [*model.named_modules()] if isinstance(model, nn.Module) else []
@@ -110,7 +110,7 @@ def _shallow(value: object) -> Any:
 
 
 def _same(now: Any, before: Any) -> bool:
-    """Whether two values are one object, equal constants, or containers of such in the same order."""
+    """Check whether two values are one object, equal constants, or containers of them in the same order."""
     if now is before:
         return True
     if type(now) is not type(before):
@@ -145,7 +145,7 @@ def _tensor(tensor: Tensor) -> PutBack:
 
 
 def _equal(tensor: Tensor, values: Tensor) -> bool:
-    """Whether dtype, device, shape and values are equal; NaN equals NaN."""
+    """Check whether dtype, device, shape and values are equal; NaN equals NaN."""
     if (tensor.dtype, tensor.device, tensor.shape) != (values.dtype, values.device, values.shape):
         return False
     return torch.equal(tensor, values) or (
@@ -176,7 +176,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "torch's matrix precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "NumPy's handling of errors": (np.geterr, lambda how: np.seterr(**how)),
 }
-"""Global setting that a later measurement depends on -> how it is read and how it is set."""
+"""The global settings that affect later measurements -> the functions that read and set them."""
 
 
 def _of_settings() -> Iterator[tuple[str, str, PutBack]]:
@@ -220,7 +220,7 @@ def _of_generators() -> Iterator[tuple[str, str, PutBack]]:
 
 
 def _seeded(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
-    """Whether no number of draws leads from one state (key, position) of a Mersenne Twister to the other.
+    """Check that no number of draws leads from one Mersenne Twister state (key, position) to another.
 
     >>> generator = random.Random(0)
     >>> before, _ = generator.getstate()[1], [generator.random() for _ in range(10_000)]

@@ -1,4 +1,4 @@
-"""ModelConfig: shape, variant and initialisation of a model."""
+"""`ModelConfig`: the shape, variant and initialisation of a model."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _MOST_EXPERTS = 64
 
 
 class Readable(Protocol):
-    """What a model must know of a task to read it."""
+    """The sizes of a task that a model must hold to read it."""
 
     @property
     def d_vocab(self) -> Any:
-        """Size of the vocabulary of its inputs, which may share it with its answers."""
+        """The size of the vocabulary of the task's inputs, which answers may share."""
         ...
 
     @property
     def d_vocab_out(self) -> Any:
-        """Size of the vocabulary of its answers."""
+        """The size of the vocabulary of the task's answers."""
         ...
 
     @property
     def seq_len(self) -> int:
-        """Tokens in a sequence."""
+        """The number of tokens in a sequence."""
         ...
 
 
 def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
-    """A note on each gamma that is far from what is usual; names that are no gammas are not read.
+    """Yield a note on each gamma that is far from the usual values; other names are ignored.
 
     >>> list(unusual_gammas({"gamma": -1, "gamma_qk": None, "gamma_mlp": 0.5}))
     ['gamma -1 makes weights that grow with their fan-in; usual values are 0.3 to 1']
@@ -54,7 +54,7 @@ def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
 
 
 def sizes(config: Any) -> str:
-    """The sizes of a transformer in words, of a ModelConfig or a HookedTransformer's `cfg`.
+    """Return the sizes of a ModelConfig or a HookedTransformer's `cfg`, in words.
 
     >>> sizes(ModelConfig())
     '2 layers, 1 head, d_model 128'
@@ -173,12 +173,12 @@ class ModelConfig(Config):
 
     @property
     def n_answers(self) -> int:
-        """Size of the vocabulary of answers, the columns of W_U."""
+        """The size of the vocabulary of answers, which is the number of columns of W_U."""
         return self.d_vocab_out or self.d_vocab
 
     @property
     def n_active(self) -> int:
-        """Experts that a token is sent to, in a mixture."""
+        """The number of experts that receive a token, in a mixture."""
         return self.experts_per_token or 1
 
     @property
@@ -188,19 +188,19 @@ class ModelConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """Variant, layers and gamma, as far as it is known."""
+        """The variant, the layers and, if it is known, gamma."""
         gamma = "" if self.gamma is None else f", gamma {self.gamma}"
         experts = "" if self.num_experts is None else f", {self.num_experts} experts"
         return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{experts}{gamma}"
 
     @property
     def overview(self) -> str:
-        """Variant and sizes in a line."""
+        """The variant and the sizes in a line."""
         return f"{self.variant}, {sizes(self)}"
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that models trained in one stack share: all but those of the initialisation."""
+        """The fields that models trained in one stack share: all except the initialisation."""
         alone = ("init_distribution", "scale_residual_writers")
         own = {
             name: value
@@ -212,12 +212,12 @@ class ModelConfig(Config):
 
     @property
     def activations(self) -> int:
-        """Approximate activations per token in an update; tells large models from small ones."""
+        """The approximate number of activations per token in an update."""
         return self.n_layers * (self.d_model + self.hidden_width + self.n_heads * self.d_head)
 
     @property
     def hidden_width(self) -> int:
-        """Neurons in a block; in a mixture those of all experts."""
+        """The number of neurons in a block; in a mixture, of all experts."""
         return self.d_mlp * (self.num_experts or 1)
 
     @property
@@ -233,7 +233,7 @@ class ModelConfig(Config):
 
     @classmethod
     def for_task(cls, task: Readable, **fields: object) -> ModelConfig:
-        """A config whose vocabulary and context hold `task`, unless `fields` says otherwise.
+        """Make a config whose vocabulary and context hold `task`, unless `fields` gives other sizes.
 
         >>> from anchorlens import preset
         >>> ModelConfig.for_task(preset("quick", key_max=400).task, gamma=0.5).d_vocab
@@ -246,7 +246,7 @@ class ModelConfig(Config):
         """Check that the model can read `task`.
 
         Raises:
-            ValueError: the vocabulary or the context is too small.
+            ValueError: If the vocabulary or the context is too small.
         """
         for name, have, need in (
             ("d_vocab", self.d_vocab, task.d_vocab),
@@ -260,10 +260,10 @@ class ModelConfig(Config):
                 )
 
     def gamma_of(self, part: Part, expert: int | None = None) -> float:
-        """The initialization rate of one part, or of one expert of it: its own, or the common one.
+        """Return the initialisation rate of one part, or of one expert of it; by default `gamma`.
 
         Raises:
-            ValueError: neither is known.
+            ValueError: If the rate is not known.
         """
         if expert is not None and self.gamma_experts is not None:
             return _read_gammas(self.gamma_experts)[expert]
@@ -275,10 +275,10 @@ class ModelConfig(Config):
 
 
 def _read_gammas(text: str) -> list[float]:
-    """The gamma of each expert.
+    """Parse the gamma of each expert.
 
     Raises:
-        ValueError: the text is not numbers separated by spaces, or one is out of range.
+        ValueError: If the text is not numbers separated by spaces, or a number is out of range.
     """
     try:
         gammas = [float(item) for item in text.split()[: _MOST_EXPERTS + 1]]

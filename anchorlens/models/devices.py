@@ -1,4 +1,4 @@
-"""Devices: which one a name stands for, and how running out of memory is recognised."""
+"""Devices: how their names are resolved, and how a lack of memory is recognised."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = "auto, cpu, cuda, cuda:N or mps"
-"""Names of devices, in words."""
+"""The names of devices, in words."""
 EVENTS = Path("/proc/vmstat")
 """The file where Linux counts the processes that it killed for lack of memory."""
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """The device a name stands for; `auto` is CUDA where there is one.
+    """Return the device of a name; `auto` is CUDA if it is available.
 
-    `mps` is taken where torch has it, with a warning: we could not test on it.
+    `mps` is accepted if torch has it, with a warning, because we could not test it.
 
     Raises:
-        ValueError: the device is not available.
+        ValueError: If the device is not available.
     """
     import torch  # imported late: the functions below do without it
 
@@ -53,14 +53,14 @@ def choose_device(name: str | torch.device) -> torch.device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or torch ran out of memory; on the CPU torch has no error class for this."""
+    """Check whether Python or torch ran out of memory; on the CPU, torch has no error class for this."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def killed_for_memory(events: Path = EVENTS) -> int:
-    """How many processes Linux has killed for lack of memory on this machine; 0 where that is not known."""
+    """Count the processes that Linux has killed for lack of memory; 0 if the count is not known."""
     try:
         lines = events.read_text().splitlines()
     except OSError:

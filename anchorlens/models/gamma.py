@@ -1,6 +1,6 @@
 """The gamma table: every weight matrix with its part, its d_in and hence its standard deviation.
 
-std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). What counts as d_in:
+std = d_in^-gamma (the initialisation rate of arXiv 2405.05409 and 2501.08537). The table gives d_in:
 
 | matrix         | shape                      | part      | all others       | released |
 |----------------|----------------------------|-----------|------------------|----------|
@@ -13,14 +13,14 @@ std = d_in^-gamma (the initialization rate of arXiv 2405.05409 and 2501.08537). 
 | W_out          | [d_mlp, d_model]           | mlp       | d_mlp            | d_model  |
 | W_U            | [d_model, d_vocab_out]     | embedding | d_model          | d_model  |
 
-In a mixture of experts (`num_experts`) every block has a router and, in the place of W_in and W_out, three
+In a mixture of experts (`num_experts`) every block has a router and, instead of W_in and W_out, three
 matrices of each expert. TransformerLens stores them as torch's Linear does, [out, in]:
 
 | router W_gate      | [num_experts, d_model]     | mlp       | d_model          | d_model  |
 | W_in, W_gate of e  | [d_mlp, d_model]           | mlp       | d_model          | d_model  |
 | W_out of e         | [d_model, d_mlp]           | mlp       | d_mlp            | d_model  |
 
-Expert e has entry e of `gamma_experts` where that is given; the router has `gamma_mlp`. W_O and W_out are
+Expert e has entry e of `gamma_experts` if that field is given; the router has `gamma_mlp`. W_O and W_out are
 divided by sqrt(2 n_layers) where `scales_residual_writers` is true (`released`). Biases are zero, except in
 `released`: there PyTorch's Linear default U(-1/sqrt(fan_in), +1/sqrt(fan_in)). LayerNorms start at weight 1
 and bias 0.
@@ -44,21 +44,21 @@ class WeightInit:
     """The initialisation of one weight matrix."""
 
     part: Part
-    """The part whose gamma applies: embedding, qk, vo or mlp, unless an expert has its own."""
+    """The part whose gamma applies (embedding, qk, vo or mlp), unless `gamma_experts` is given."""
     fan_in: int
-    """Inputs of the linear map (d_model for the embeddings)."""
+    """The number of inputs of the linear map (d_model for the embeddings)."""
     d_in: int
     """The d_in of d_in^-gamma: fan_in, or d_model throughout in `released`."""
     scale: float
-    """d_in^-gamma, with the factor 1/sqrt(2 n_layers) where it applies: the std of a normal, the
-    half-width of a uniform."""
+    """The std of a normal or the half-width of a uniform distribution: d_in^-gamma, with the factor
+    1/sqrt(2 n_layers) where it applies."""
 
 
 class _Row(NamedTuple):
     """A kind of parameter."""
 
     axes: str
-    """The attributes of a configuration that are the sizes of its axes."""
+    """The attributes of a configuration with the sizes of the axes."""
     part: Part | None = None
     """The part that a matrix belongs to; None for a bias and for the parameters of a LayerNorm."""
     fan_in: str = "d_model"
@@ -95,13 +95,13 @@ _EXPERT = {
 _NORMS = {f"{norm}.{x}": _Row("d_model") for norm in ("ln1", "ln2") for x in "wb"}
 _UNEMBEDDING = {"unembed.W_U": _Row("d_model n_answers", "embedding"), "unembed.b_U": _Row("n_answers")}
 _FINAL_NORM = {f"ln_final.{x}": _Row("d_model") for x in "wb"}
-"""Every kind of parameter, without the name of its block or expert. Matrices are drawn in this order."""
+"""All kinds of parameters, without the name of block or expert. Matrices are drawn in this order."""
 _OF_OTHERS = ("attn._W_K", "attn._W_V", "mlp.W_gate")
-"""Matrices of a HookedTransformer with shared keys and values or gated MLPs, which no ModelConfig has."""
+"""The matrices of a HookedTransformer with shared keys and values or gated MLPs, which no ModelConfig has."""
 
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
-    """The gamma table of a config: parameter name -> its initialisation, in the order of drawing."""
+    """Return the gamma table of a config: parameter name -> initialisation, in the order of drawing."""
     shapes = parameter_shapes(config)
     table: dict[str, WeightInit] = {}
     for name, (part, axes) in matrices(config.n_layers, config.num_experts).items():
@@ -116,7 +116,7 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
 
 
 def matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
-    """Name of a weight matrix -> its part and the axes of its fan-in, in the order of drawing."""
+    """Map each weight matrix to its part and the axes of its fan-in, in the order of drawing."""
     block = _ATTENTION | _MLP | (_ROUTER | _experts(n_experts) if n_experts else {})
     found: dict[str, tuple[Part, tuple[int, ...]]] = {}
     for name, row in (_EMBEDDING | _blocks(n_layers, block) | _UNEMBEDDING).items():
@@ -134,12 +134,12 @@ def _blocks(n_layers: int, block: Mapping[str, _Row]) -> dict[str, _Row]:
 
 
 def writes_to_residual(name: str) -> bool:
-    """Whether a matrix adds to the residual stream: W_O and W_out."""
+    """Check whether a matrix adds to the residual stream: W_O and W_out."""
     return name.removesuffix(".weight").endswith((".W_O", ".W_out"))
 
 
 def expert_of(name: str) -> int | None:
-    """The expert that a matrix belongs to.
+    """Return the expert that a matrix belongs to.
 
     >>> expert_of("blocks.0.mlp.experts.1.W_in.weight"), expert_of("blocks.0.mlp.W_in")
     (1, None)
@@ -149,14 +149,14 @@ def expert_of(name: str) -> int | None:
 
 
 def part_of_matrices(config: ModelConfig) -> dict[str, Part]:
-    """The weight matrices of a config, and the part that each belongs to: embedding, qk, vo or mlp."""
+    """Map each weight matrix of a config to its part: embedding, qk, vo or mlp."""
     shapes = parameter_shapes(config)
     table = matrices(config.n_layers, config.num_experts)
     return {name: part for name, (part, _) in table.items() if name in shapes}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every parameter of a config and its shape in HookedTransformer's layout, without building it."""
+    """Return the shape of each parameter in HookedTransformer's layout, without building the model."""
     mlp = _MLP if config.num_experts is None else _experts(config.num_experts) | _ROUTER
     norms = {} if config.variant == "plain" else _NORMS
     block = {name: row for name, row in (_ATTENTION | mlp | norms).items() if name not in _OF_OTHERS}
@@ -167,7 +167,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
-    """Whether a parameter exists only because HookedTransformer has it: it is zero and never trained.
+    """Check whether a parameter is zero and never trained, because only HookedTransformer needs it.
 
     `postnorm` has biases only in its LayerNorms and the unembedding (the equations of arXiv 2405.05409).
     """
@@ -177,10 +177,10 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 def initial_weights(
     config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
-    """The initial value of every parameter, by HookedTransformer's names; depends on config and seed alone.
+    """Draw every parameter, by HookedTransformer's names; values depend only on config and seed.
 
     Raises:
-        ValueError: an unusable seed.
+        ValueError: If the seed is invalid.
     """
     generator = initial_generator(seed)
     table = init_table(config)
@@ -198,7 +198,7 @@ def initial_weights(
 
 
 def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
-    """Name and fan-in of the bias of each matrix; experts have no biases."""
+    """Yield name and fan-in of the bias of each matrix; experts have no biases."""
     for name, weight in table.items():
         owner, matrix = name.rsplit(".", 1)
         if matrix != "weight" and owner not in ("embed", "pos_embed"):
@@ -206,7 +206,7 @@ def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
 
 
 def is_bias_or_norm(name: str) -> bool:
-    """Whether a parameter is a bias, or the weight or bias of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
+    """Check whether a parameter is a bias, or a weight of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
     owner, own = name.rpartition(".")[::2]
     module = owner.rpartition(".")[2]
     is_norm = module.startswith("ln") or module.endswith("_norm")
@@ -218,22 +218,22 @@ def _is_bias(name: str) -> bool:
 
 
 def without_a_draw(name: str) -> float:
-    """Initial value of a parameter that is not drawn: 1 for the weight of a LayerNorm, else 0."""
+    """Return the initial value of a parameter that is not drawn: 1 for a LayerNorm's weight, else 0."""
     return float(name.endswith(".w"))
 
 
 def initial_generator(seed: int) -> torch.Generator:
-    """The random generator for the initial weights of a run.
+    """Make the random generator for the initial weights of a run.
 
     Raises:
-        ValueError: an unusable seed.
+        ValueError: If the seed is invalid.
     """
     state = seed_sequence(seed, "initialisation").generate_state(1, "uint64")
     return torch.Generator().manual_seed(int(state[0]) >> 1)
 
 
 def draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
-    """Fill a tensor on the CPU with N(0, scale^2), or U(-scale, scale) where the distribution is uniform."""
+    """Fill a tensor on the CPU with N(0, scale^2), or U(-scale, scale) if the distribution is uniform."""
     if distribution == "normal":
         weight.normal_(0.0, scale, generator=generator)
     else:

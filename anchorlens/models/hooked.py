@@ -1,4 +1,4 @@
-"""ModelConfig or HookedTransformerConfig -> HookedTransformer; the only place that builds one."""
+"""Build a HookedTransformer from a ModelConfig or HookedTransformerConfig; only this module does so."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def build_model(
 ) -> HookedTransformer:
     """Build a HookedTransformer of one of the variants with a gamma-scaled initialisation.
 
-    Every hook point of an ordinary HookedTransformer block is there and alive. The weights depend on
-    `config` and `seed` alone, on every device; with the same seed, two values of gamma draw the same
-    numbers at a different scale. Global random state is neither read nor changed. In `postnorm` the
+    Every hook point of an ordinary HookedTransformer block exists and is live. The weights depend only on
+    `config` and `seed`, on every device. With the same seed, two values of gamma draw the same numbers
+    at a different scale. Global random state is neither read nor changed. In `postnorm` the
     biases that the equations lack are zero and frozen.
 
     Args:
-        config: shape, variant and gamma.
-        seed: of the initial weights, an integer >= 0.
-        device: where the model ends up.
-        dtype: of the weights.
+        config: the shape, variant and gamma.
+        seed: the seed of the initial weights, an integer >= 0.
+        device: the device of the model.
+        dtype: the dtype of the weights.
 
     Returns:
         A HookedTransformer without tokenizer, in training mode. Its class is `anchorlens.HookedTransformer`,
         which with TransformerLens 3.9 is `transformer_lens.HookedTransformer`.
 
     Raises:
-        ValueError: an unusable seed or dtype, `config` is no ModelConfig, or there is no such device.
+        ValueError: If the seed, dtype or device is invalid, or `config` is not a ModelConfig.
 
     Example:
         >>> model = build_model(ModelConfig(gamma=0.5), seed=0)
@@ -55,7 +55,7 @@ def build_model(
         >>> round(model.W_Q.std().item() * 128**0.5, 1)
         1.0
 
-    Source: weight std = d_in^-gamma, the initialization rate of arXiv 2405.05409 and 2501.08537.
+    Source: weight std = d_in^-gamma, the initialisation rate of arXiv 2405.05409 and 2501.08537.
     """
     check_kind("config", config, ModelConfig, "ModelConfig()", hints=_INSTEAD_OF_A_CONFIG)
     check_choice("dtype", dtype, ("float32", "float64"))
@@ -70,7 +70,7 @@ _INSTEAD_OF_A_CONFIG = {
     "HookedTransformerConfig": "; write HookedTransformer(config), and gamma_init_ draws its weights",
     "RunConfig": "; give its model_config",
 }
-"""Class that a caller may give instead of a ModelConfig -> hint for the error message."""
+"""The classes that a caller may give instead of a ModelConfig -> the hints for the error message."""
 
 
 def model_with(
@@ -79,9 +79,9 @@ def model_with(
     """Build the HookedTransformer of a config with given weights, in training mode.
 
     Args:
-        config: shape and variant; its gamma is not used.
-        weights: every parameter by HookedTransformer's name, all in float32 or all in float64.
-        device: where the model ends up.
+        config: the shape and variant; gamma is not used.
+        weights: all parameters by HookedTransformer's name, all in float32 or all in float64.
+        device: the device of the model.
     """
     model = _assemble(config, next(iter(weights.values())).dtype)
     model.load_state_dict(weights, strict=False)  # all but the attention masks, which are no parameters
@@ -91,19 +91,19 @@ def model_with(
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
     """Build the HookedTransformer, of any architecture, that a HookedTransformerConfig describes.
 
-    Nothing is loaded from elsewhere and no seed is set: fields that say where a model came from, how it was
-    initialised, where it runs and which tokenizer it has are not read.
+    This function loads no other file and sets no seed. Fields for the origin, initialisation, device and
+    tokenizer of the model are ignored.
 
     Args:
-        cfg: fields of a HookedTransformerConfig; unknown ones are ignored.
-        weights: its state dict, in any precision.
+        cfg: the fields of a HookedTransformerConfig; unknown fields are ignored.
+        weights: the state dict of the model, in any precision.
 
     Returns:
-        The model on the CPU in evaluation mode; in float64 where a weight is, else in float32.
+        The model on the CPU in evaluation mode, in float64 if a weight is float64, else in float32.
 
     Raises:
-        ValueError: the weights are not those of such a model, or fields contradict each other.
-        TypeError: a field is missing or has the wrong type (KeyError and others too).
+        ValueError: If the weights do not fit the fields, or the fields contradict each other.
+        TypeError: If a field is missing or has the wrong type (KeyError and others too).
     """
     fields = {name: value for name, value in cfg.items() if name in _architecture()}
     try:
@@ -137,7 +137,7 @@ _NOT_ARCHITECTURE = (
     *("init_weights", "init_mode", "initializer_range", "seed", "device", "n_devices", "dtype"),
     *("load_in_4bit", "quantization_method"),
 )
-"""Fields of a HookedTransformerConfig that say nothing of what the model computes."""
+"""The fields of a HookedTransformerConfig that do not affect what the model computes."""
 
 
 def _architecture() -> set[str]:
@@ -147,7 +147,7 @@ def _architecture() -> set[str]:
 
 
 def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
-    """The modules of a variant, on the CPU, their weights not yet drawn."""
+    """Assemble the modules of a variant on the CPU, with empty weights."""
     model = _hooked(
         n_layers=config.n_layers,
         d_model=config.d_model,
@@ -181,7 +181,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
 
 
 def _hooked(**fields: Any) -> HookedTransformer:
-    """The modules that a HookedTransformerConfig describes, on the CPU, their weights not yet drawn."""
+    """Make the modules that a HookedTransformerConfig describes on the CPU, with empty weights."""
     from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
 
     with warnings.catch_warnings():
@@ -191,7 +191,7 @@ def _hooked(**fields: Any) -> HookedTransformer:
 
 
 def _in_its_precision(model: HookedTransformer) -> HookedTransformer:
-    """The model with its mixtures of experts in its dtype; TransformerLens makes them float32."""
+    """Convert a model's mixtures of experts to its dtype; TransformerLens makes them float32."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.to(model.cfg.dtype)

@@ -1,6 +1,6 @@
-"""Read and change activations: all hook names, masking after the softmax, liveness of hooks.
+"""Read and change activations: hook names, masking after the softmax, and liveness of hooks.
 
-Everything here is a context manager or a call that leaves the model as it was (`running.py`).
+All functions restore the model afterwards, and all context managers do so when they end (`running.py`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 EMBED = "hook_embed"
-"""The embeddings of the tokens, without their positions', [batch, pos, d_model]; not in a layer."""
+"""The token embeddings without position embeddings, [batch, pos, d_model]; not in a layer."""
 RESID_PRE = "hook_resid_pre"
 """The input of a block, [batch, pos, d_model]."""
 ATTN_OUT = "hook_attn_out"
-"""What attention adds, [batch, pos, d_model]."""
+"""The output of attention, [batch, pos, d_model]."""
 RESID_MID = "hook_resid_mid"
 """The residual stream after attention (after its LayerNorm in `postnorm`), [batch, pos, d_model]."""
 RESID_POST = "hook_resid_post"
 """The output of a block, [batch, pos, d_model]."""
 MLP_OUT = "hook_mlp_out"
-"""What the MLP adds, [batch, pos, d_model]."""
+"""The output of the MLP, [batch, pos, d_model]."""
 PATTERN = "attn.hook_pattern"
-"""Attention after the softmax, [batch, head_index, query_pos, key_pos]."""
+"""The attention after the softmax, [batch, head_index, query_pos, key_pos]."""
 VALUE = "attn.hook_v"
 """The values, [batch, pos, head_index, d_head]."""
 Z = "attn.hook_z"
-"""Values weighted by attention, [batch, pos, head_index, d_head]."""
+"""The values weighted by attention, [batch, pos, head_index, d_head]."""
 EXPERT_WEIGHTS = "mlp.hook_expert_weights"
-"""Softmax weights of a mixture's router, before it takes the largest, [batch * pos, expert]."""
+"""The softmax weights of a mixture's router, before the largest are selected, [batch * pos, expert]."""
 
 
 def hook_name(layer: int, hook: str) -> str:
-    """TransformerLens' name of a hook point: `blocks.{layer}.{hook}`."""
+    """Return TransformerLens' name of a hook point: `blocks.{layer}.{hook}`."""
     return f"blocks.{layer}.{hook}"
 
 
@@ -60,20 +60,20 @@ def read(
     position: int | Sequence[int] | None = None,
     before_others: bool = False,
 ) -> dict[tuple[int, str], Tensor]:
-    """Activations at hook points, batch by batch; nothing else is kept.
+    """Read activations at hook points, batch by batch; other activations are not kept.
 
     Args:
-        model: any HookedTransformer or TransformerBridge; it is only read.
-        tokens: sequences, on any device.
-        hooks: (layer, hook) for each, `hook` one of this module's names.
-        position: the position kept, for hooks of [batch, pos, ...], or several of them; all where None.
+        model: any HookedTransformer or TransformerBridge; the model is not changed.
+        tokens: the sequences, [batch, pos], on any device.
+        hooks: a pair (layer, hook) for each hook point; `hook` is one of this module's names.
+        position: the position or positions to keep, for hooks of [batch, pos, ...]. Default: all positions.
         before_others: whether activations are read before the caller's own hooks change them, or after.
 
     Returns:
         (layer, hook) -> activations [batch, ...] on the model's device.
 
     Raises:
-        ValueError: the model has no such hook, or tokens that it cannot read, or activations overflow.
+        ValueError: If a hook does not exist, the model cannot read the tokens, or activations overflow.
     """
     parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
 
@@ -109,10 +109,10 @@ def _finite(values: Tensor, name: str) -> Tensor:
 
 
 def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
-    """Logits at the last position, batch by batch, on the model's device.
+    """Compute the logits at the last position, batch by batch, on the model's device.
 
     Raises:
-        ValueError: tokens that the model cannot read, or logits that overflow.
+        ValueError: If the model cannot read the tokens, or logits overflow.
     """
     check_tokens(model, tokens)
     size = sequences_per_batch(model, tokens.shape[1])
@@ -124,10 +124,10 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
 def after_attention(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
 ) -> Float[Tensor, "batch d_model"]:
-    """The residual stream of the last position after a layer's attention, before its MLP.
+    """Return the residual stream of the last position after a layer's attention, before its MLP.
 
     Raises:
-        ValueError: attention and MLP run in parallel, so there is no such point.
+        ValueError: If attention and MLP run in parallel, so that this point does not exist.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -145,7 +145,7 @@ def zeroed(
     pattern: Float[Tensor, "*batch head_index query_pos key_pos"],
     mask: Bool[Tensor, "*#batch #head_index query_pos key_pos"],
 ) -> Float[Tensor, "*batch head_index query_pos key_pos"]:
-    """The pattern with 0 where the mask is true; rows are not normalised again.
+    """Set the pattern to 0 where the mask is true; rows are not normalised again.
 
     >>> zeroed(torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[[True, False]]]])).tolist()
     [[[[0.0, 0.75]]]]
@@ -157,11 +157,11 @@ def zeroed(
 def masked_attention(
     model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
 ) -> Iterator[None]:
-    """Attention set to zero after the softmax, without renormalising.
+    """Set attention to zero after the softmax, without renormalising.
 
     Args:
-        model: `assert_live` says whether this reaches its logits.
-        masks: layer -> where attention is zeroed; `attention_masks` makes them.
+        model: the model; `assert_live` checks whether masks affect its logits.
+        masks: the mask of each layer, true where attention is zeroed; `attention_masks` makes masks.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model, preset
@@ -191,18 +191,18 @@ def cut_copies(
     *,
     patterns: Literal["frozen", "recomputed"],
 ) -> Iterator[None]:
-    """Cut edges in a batch that holds the same sequences 1 + n times: none in copy 0, one mask in each other.
+    """Cut edges in a batch of 1 + n copies of the sequences: no mask in copy 0, one in each other.
 
     Attention is set to zero after the softmax, without renormalising. Later layers read the changed values.
     With `frozen` they keep the pattern of copy 0, which measures what the edge itself carries (direct effect,
     path patching). With `recomputed` their pattern is computed from the changed values, so a cut may also
-    change where they attend (total effect).
+    change the attention of later layers (total effect).
 
     Args:
-        model: `assert_live` says whether this reaches its logits.
-        masks: layer -> where attention is zeroed in copies 1 .. n.
-        patterns: as above, in the layers of `masks`; a layer that is only to be frozen gets masks that are
-            all false.
+        model: the model; `assert_live` checks whether masks affect its logits.
+        masks: the masks of each layer, true where attention is zeroed in copies 1 .. n.
+        patterns: `frozen` or `recomputed`, for the layers of `masks`. To freeze a layer without a cut, give
+            masks that are all false.
     """
 
     def editor(mask: Tensor) -> Any:
@@ -227,18 +227,18 @@ def attention_masks(
     layer: int | None = None,
     head: int | None = None,
 ) -> dict[int, Bool[Tensor, "1 head_index query_pos key_pos"]]:
-    """Masks of the attention to one key position, from all queries, layers and heads, or from some.
+    """Make masks of the attention to one key position, from all or some queries, layers and heads.
 
     Args:
-        model: gives the number of layers and heads.
-        n_pos: length of the sequences.
-        key: the position attended to, 0..n_pos - 1.
-        query: the only position that attends, key..n_pos - 1; every one where None.
-        layer: the only layer; every one where None.
-        head: the only head; every one where None.
+        model: the model, for the number of layers and heads.
+        n_pos: the length of the sequences.
+        key: the key position, 0..n_pos - 1.
+        query: the only query position, key..n_pos - 1. Default: all queries.
+        layer: the only layer. Default: all layers.
+        head: the only head. Default: all heads.
 
     Raises:
-        ValueError: an index that the model or the sequence does not have, or a query before its key.
+        ValueError: If an index is out of range, or a query is before its key.
     """
     n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
     check_number("key", key, minimum=0, maximum=n_pos - 1, integer=True)
@@ -259,7 +259,7 @@ def check_mixture(model: HookedTransformer) -> None:
     """Check that the MLPs are mixtures of experts.
 
     Raises:
-        ValueError: they are not, or lack TransformerLens' hook at the router.
+        ValueError: If they are not mixtures, or lack TransformerLens' hook at the router.
     """
     if getattr(model.cfg, "num_experts", None) is None:
         raise ValueError(
@@ -276,13 +276,13 @@ def check_mixture(model: HookedTransformer) -> None:
 def routing(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"]
 ) -> dict[int, Float[Tensor, "batch expert"]]:
-    """Router weights at the last position: those of the chosen experts, 0 for the others.
+    """Compute the router weights at the last position, with 0 for experts that are not chosen.
 
     Returns:
-        Layer -> weights that sum to 1; with a top-1 router the chosen expert has 1.
+        A map from layer to weights that sum to 1; with a top-1 router the chosen expert has 1.
 
     Raises:
-        ValueError: the model is no mixture of experts, or cannot read the tokens.
+        ValueError: If the model is not a mixture of experts, or cannot read the tokens.
     """
     check_mixture(model)
     places = [(layer, EXPERT_WEIGHTS) for layer in range(model.cfg.n_layers)]
@@ -304,11 +304,11 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
 
     Args:
         model: a mixture of experts.
-        layer: index of the block.
-        expert: index of the expert in that block, from 0.
+        layer: the index of the block.
+        expert: the index of the expert in that block, from 0.
 
     Raises:
-        ValueError: the model is no mixture of experts, or has no such layer or expert.
+        ValueError: If the model is not a mixture of experts, or the layer or expert does not exist.
     """
     check_mixture(model)
     check_number("layer", layer, minimum=0, maximum=model.cfg.n_layers - 1, integer=True)
@@ -338,12 +338,12 @@ def assert_live(
 
     Args:
         model: any HookedTransformer or TransformerBridge.
-        hook: one of this module's names.
-        tokens: a few sequences of the model's task; None: the first tokens of its vocabulary.
+        hook: the hook point, one of this module's names.
+        tokens: a few sequences of the model's task. Default: the first tokens of the vocabulary.
 
     Raises:
-        ValueError: editing changes nothing; the logits are not finite, so that this cannot be checked;
-            another hook name; or tokens that the model cannot read. The message says which.
+        ValueError: If editing changes nothing, the logits are not finite (so no check is possible), the
+            hook name is unknown, or the model cannot read the tokens. The message gives the reason.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -392,13 +392,13 @@ def _to_zero(value: Tensor, hook: HookPoint) -> Tensor:
 
 
 def _to_first(pattern: Tensor, hook: HookPoint) -> Tensor:
-    """All attention to the first position."""
+    """Move all attention to the first position."""
     first = torch.zeros_like(pattern)
     first[..., 0] = 1
     return first
 
 
 def _moved(value: Float[Tensor, "batch pos d_model"], hook: HookPoint) -> Float[Tensor, "batch pos d_model"]:
-    """Shift each component by a different amount, of the activations' size; no LayerNorm undoes that."""
+    """Shift each component by a different amount, which LayerNorm does not undo."""
     size = value.abs().amax() + 1
     return value + size * torch.linspace(-1, 1, value.shape[-1], dtype=value.dtype, device=value.device)

@@ -1,6 +1,6 @@
-"""HookedTransformer and its parts: TransformerLens 3.9's own, and ours where TransformerLens 4 has none.
+"""HookedTransformer and its parts, from TransformerLens 3.9, or ours for TransformerLens 4.
 
-Every module that makes or checks for a HookedTransformer imports the class from here.
+All modules that make or check for a HookedTransformer import the class from this module.
 """
 
 from __future__ import annotations

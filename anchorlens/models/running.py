@@ -1,6 +1,6 @@
-"""Run a model to measure it and leave it as it was: training mode, threads, hooks, batches.
+"""Run a model to measure it, and restore its state: training mode, threads, hooks, batches.
 
-Hooks are removed when their context ends, also by an exception or Ctrl-C; the caller's own hooks stay.
+Hooks are removed when their context ends, also after an exception or Ctrl-C; the caller's hooks stay.
 Threads that measure the same model take turns.
 """
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 BATCH_BYTES = 256 * 2**20
-"""Most bytes of activations in one batch, unless a single sequence takes more."""
+"""The largest number of bytes of activations in one batch, unless a single sequence takes more."""
 _BYTES_PER_NUMBER = 8
 _COPIES = 4
 
 
 @contextlib.contextmanager
 def evaluation_mode(model: object) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and afterwards those that were in training mode back in it.
+    """Put every submodule in evaluation mode, and restore the modes afterwards.
 
     Compiled parts run uncompiled, so that hooks reach them. Other threads that measure the same model wait.
     """
@@ -48,7 +48,7 @@ def evaluation_mode(model: object) -> Iterator[None]:
 
 
 def _uncompiled(modules: Sequence[nn.Module]) -> contextlib.AbstractContextManager[Any]:
-    """Let modules run without `torch.compile`, if one of them may be compiled."""
+    """Let modules run without `torch.compile` if a module may be compiled."""
     for module in modules:
         own = vars(module)
         if own.get("_compiled_call_impl") is not None or "forward" in own or "_orig_mod" in own["_modules"]:
@@ -58,7 +58,7 @@ def _uncompiled(modules: Sequence[nn.Module]) -> contextlib.AbstractContextManag
 
 @contextlib.contextmanager
 def _undone_by(undo: Callable[[], object]) -> Iterator[None]:
-    """Call `undo` at the end, whatever happens; a second time if Ctrl-C interrupts it."""
+    """Call `undo` at the end, also after errors, and again if Ctrl-C interrupts the call."""
     try:
         yield
     finally:
@@ -74,9 +74,9 @@ _LOCKS_LOCK = threading.Lock()
 
 
 def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
-    """The lock that a thread holds while it measures a model, so that its hooks affect no other thread.
+    """Return the lock of a model, which keeps a measuring thread's hooks from other threads.
 
-    Without it torch itself can hang (seen in 2.13): a thread that begins a graph at a parameter
+    Without the lock, torch can hang (observed in 2.13): a thread that begins a graph at a parameter
     holds that parameter's mutex and waits for the GIL, while one that indexes the parameter holds the GIL and
     waits for the mutex.
     """
@@ -88,7 +88,7 @@ def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def measuring(model: HookedTransformer) -> Iterator[None]:
-    """Evaluation mode without gradients; both are restored afterwards."""
+    """Switch to evaluation mode without gradients, and restore both afterwards."""
     gradients = torch.is_grad_enabled()
     with evaluation_mode(model), _undone_by(lambda: torch.set_grad_enabled(gradients)):
         torch.set_grad_enabled(False)
@@ -96,7 +96,7 @@ def measuring(model: HookedTransformer) -> Iterator[None]:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where a model's parameters are."""
+    """Return the device of a model's parameters."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
@@ -104,7 +104,7 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
     """Check that tokens are [batch, pos], whole numbers in the model's vocabulary, and not too many.
 
     Raises:
-        ValueError: they are not.
+        ValueError: If the tokens violate one of these rules.
     """
     cfg = model.cfg
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
@@ -119,10 +119,10 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
 
 
 def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
-    """How many sequences of `n_pos` tokens pass through the model at once, >= 1.
+    """Return the number of sequences of `n_pos` tokens in a batch, >= 1.
 
-    Without gradients a forward pass holds the activations of one block at a time. The batch is as large as
-    keeps them within 256 MiB.
+    Without gradients a forward pass holds the activations of one block at a time. The batch is as
+    large as possible with at most 256 MiB of activations.
     """
     cfg = model.cfg
     widest = max(
@@ -138,17 +138,17 @@ def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
 def attached(
     model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]], *, before_others: bool = False
 ) -> Iterator[None]:
-    """Attach hooks, and remove them afterwards, whatever happens; the caller's own stay.
+    """Attach hooks, and remove them afterwards, also after errors; the caller's hooks stay.
 
     Other threads that measure the same model wait.
 
     Args:
         model: any HookedTransformer or TransformerBridge.
-        fwd_hooks: (name of the hook point, hook) each.
-        before_others: whether they run before the caller's own hooks, or after.
+        fwd_hooks: the pairs (name of the hook point, hook).
+        before_others: whether the hooks run before the caller's hooks, or after.
 
     Raises:
-        ValueError: the model does not have this hook point.
+        ValueError: If the model does not have a hook point.
     """
     points = [(_hook_point(model, name), hook) for name, hook in fwd_hooks]
 
@@ -169,7 +169,7 @@ def attached(
 
 
 def _hook_point(model: HookedTransformer, name: str) -> Any:
-    """The hook point of that name, also under a name that a TransformerBridge keeps for compatibility."""
+    """Find the hook point of a name, also under a compatibility name of a TransformerBridge."""
     finder = getattr(model, "get_hook_point", model.hook_dict.get)
     point = finder(name)
     if point is None:
@@ -181,12 +181,12 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
 
 
 def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
-    """Most bytes of activations that a forward pass without gradients holds of a sequence, in float32."""
+    """Compute the most activation bytes per sequence of a forward pass without gradients, in float32."""
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.n_answers)
 
 
 def give_back_freed_memory() -> None:
-    """Return freed memory to the system, where the C library (glibc) keeps it for later arrays."""
+    """Return freed memory to the system if the C library (glibc) keeps it for later arrays."""
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)

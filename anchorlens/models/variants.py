@@ -1,4 +1,4 @@
-"""The two transformer blocks that TransformerLens lacks, with its hook points at their usual places."""
+"""The two transformer blocks that TransformerLens lacks, with its usual hook points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PerHead = Float[Tensor, "batch pos *head_index d_model"]
 
 
 class _Block(TransformerBlock):
-    """A block without LayerNorms; a variant places its two by overriding the `norm_` methods."""
+    """A block without LayerNorms; variants add two by overriding the `norm_` methods."""
 
     def norm_query_input(self, x: PerHead) -> PerHead:
         return x
@@ -53,7 +53,7 @@ class _Block(TransformerBlock):
         return self.hook_resid_post(self.norm_resid_post(resid_mid + mlp_out))
 
     def attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
-        """Query, key and value input, after the hooks that TransformerLens' flags switch on."""
+        """Return query, key and value input, after the hooks that TransformerLens' flags switch on."""
         if self.cfg.use_split_qkv_input:
             split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
             return (
@@ -68,19 +68,19 @@ class _Block(TransformerBlock):
 
 
 class PostNormBlock(_Block):
-    """x -> LN(x + attn(x)) -> LN(x + mlp(x)), the equations of arXiv 2405.05409.
+    """The block x -> LN(x + attn(x)) -> LN(x + mlp(x)) of arXiv 2405.05409.
 
     `hook_resid_mid` and `hook_resid_post` are the residual stream after its LayerNorm, that is, what
-    the next module reads; the sum before it is not a hook point. The residual stream is therefore no
-    sum of its parts, and TransformerLens' `decompose_resid` and `logit_attrs` do not apply.
+    the next module reads; the sum before it is not a hook point. The residual stream is therefore not
+    the sum of its parts, and TransformerLens' `decompose_resid` and `logit_attrs` do not apply.
     """
 
     def norm_resid_mid(self, x: Residual) -> Residual:
-        """`ln1`, after the attention."""
+        """Apply `ln1` after the attention."""
         return self.ln1(x)
 
     def norm_resid_post(self, x: Residual) -> Residual:
-        """`ln2`, after the MLP."""
+        """Apply `ln2` after the MLP."""
         return self.ln2(x)
 
 
@@ -88,13 +88,13 @@ class QueryNormBlock(_Block):
     """The released code's block: keys and values read the raw residual stream."""
 
     def norm_query_input(self, x: PerHead) -> PerHead:
-        """`ln1`, before the queries only."""
+        """Apply `ln1` before the queries only."""
         return self.ln1(x)
 
     def norm_mlp_input(self, x: Residual) -> Residual:
-        """`ln2`, before the MLP."""
+        """Apply `ln2` before the MLP."""
         return self.ln2(x)
 
 
 BLOCKS: dict[str, type[_Block]] = {"postnorm": PostNormBlock, "released": QueryNormBlock}
-"""Variant -> its block; a variant that is not here uses TransformerLens' own."""
+"""The blocks by variant; any other variant uses TransformerLens' block."""

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 
 _BY_NAME = ("_FabricModule", "DeepSpeedEngine")
-"""Wrappers of Lightning and DeepSpeed, whose `module` is the model."""
+"""The wrappers of Lightning and DeepSpeed, whose `module` is the model."""
 _KINDS_OF_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_LIBRARIES = ("torch.", "transformer_lens.", "accelerate.")
 _MOST_NAMES = 4
 
 
 def unwrapped(model: object) -> Any:
-    """The model within wrappers that compute the same; any other object as it is.
+    """Return the model within wrappers that compute the same; return any other object unchanged.
 
-    Wrappers are those of `torch.compile`, DataParallel, DistributedDataParallel, averaged models, Lightning
-    Fabric and DeepSpeed.
+    The wrappers are those of `torch.compile`, DataParallel, DistributedDataParallel, averaged models,
+    Lightning Fabric and DeepSpeed.
     """
     wrappers = nn.DataParallel | nn.parallel.DistributedDataParallel | torch.optim.swa_utils.AveragedModel
     while isinstance(model, nn.Module):
@@ -32,12 +32,12 @@ def unwrapped(model: object) -> Any:
 
 
 def is_hooked(model: object) -> bool:
-    """Whether it has the configuration and hook points of a HookedTransformer or TransformerBridge."""
+    """Check whether a module has the configuration and hook points of a HookedTransformer or bridge."""
     return isinstance(model, nn.Module) and hasattr(model, "cfg") and hasattr(model, "hook_dict")
 
 
 def hooked_within(module: nn.Module) -> dict[str, nn.Module]:
-    """Path -> HookedTransformer (or TransformerBridge) within a module, the outermost ones only."""
+    """Map paths to the outermost HookedTransformers (or TransformerBridges) within a module."""
     found: dict[str, nn.Module] = {}
     for path, inner in module.named_modules():
         within_another = any(path.startswith(f"{other}.") for other in found)
@@ -47,7 +47,7 @@ def hooked_within(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def hooks_in_words(model: nn.Module) -> str | None:
-    """A note on the hooks that a user has left on a model; None without any."""
+    """Return a note on the hooks that a user has left on a model; None without hooks."""
     names = list(_hooked_by_users(model))
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""Attention of a block: heads with keys and values of their own or shared, rotary and ALiBi positions."""
+"""The attention of a block: heads with separate or shared keys and values, rotary and ALiBi positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from anchorlens.models.transformer.parts import (
 
 
 def _heads(x: PerHead, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos head_index d_head"]:
-    """Project x, one per head or one for all heads, with the weight [head_index, d_model, d_head]."""
+    """Project x (common or one per head) with the weight [head_index, d_model, d_head]."""
     if x.dim() == 4:
         return torch.einsum("bphm,hmd->bphd", x, weight) + bias
     flat = functional.linear(x, rearrange(weight, "head m d -> (head d) m"), bias.flatten())
@@ -34,7 +34,7 @@ def _heads(x: PerHead, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos
 
 
 class Attention(nn.Module):
-    """Attention, each head with keys and values of its own."""
+    """Attention whose heads each have separate keys and values."""
 
     groups = 1
 
@@ -85,12 +85,12 @@ class Attention(nn.Module):
 
     @property
     def OV(self) -> FactoredMatrix:
-        """W_V @ W_O, factored, [head_index, d_model, d_model]."""
+        """The product W_V @ W_O, factored, [head_index, d_model, d_model]."""
         return FactoredMatrix(self.W_V, self.W_O)
 
     @property
     def QK(self) -> FactoredMatrix:
-        """W_Q @ W_K.T, factored, [head_index, d_model, d_model]."""
+        """The product W_Q @ W_K.T, factored, [head_index, d_model, d_model]."""
         return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
 
     def forward(
@@ -101,7 +101,7 @@ class Attention(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """What attention adds; `past_kv_cache_entry` is always None."""
+        """Compute the output of attention; `past_kv_cache_entry` is always None."""
         W_K, b_K, W_V, b_V = self._keys_and_values()
         q = self.hook_q(_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
         k = self.hook_k(_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
@@ -130,7 +130,7 @@ class Attention(nn.Module):
         return functional.linear(z.reshape(*z.shape[:2], -1), W_O, self.b_O)
 
     def _causal(self, scores: Tensor, attention_mask: Mask | None) -> Tensor:
-        """The scores with minus infinity where a query would see later positions or padding."""
+        """Set the scores of later positions and of padding to minus infinity."""
         positions = torch.arange(scores.shape[-1], device=scores.device)
         seen = positions[None, :] <= positions[:, None]  # [query_pos, key_pos]
         if attention_mask is not None:
@@ -150,7 +150,7 @@ class Attention(nn.Module):
         return torch.cat([turned * cos + across * sin, rest], dim=-1)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: object, **kwargs: object) -> None:
-        """Keep our buffers: they follow from the configuration, and older versions stored other shapes."""
+        """Keep our buffers, which follow from the configuration; older versions stored other shapes."""
         own = {prefix + name: buffer for name, buffer in self.named_buffers(recurse=False)}
         super()._load_from_state_dict({**state_dict, **own}, prefix, *args, **kwargs)
 
@@ -179,7 +179,7 @@ class GroupedQueryAttention(Attention):
 
 
 def _rotary_angles(cfg: HookedTransformerConfig) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of every position's angles, [n_ctx, rotary_dim] each."""
+    """Compute the sines and cosines of all positions' angles, [n_ctx, rotary_dim] each."""
     assert cfg.rotary_dim is not None
     dtype, device = torch.promote_types(cfg.dtype, torch.float32), torch.get_default_device()
     pair = torch.arange(cfg.rotary_dim // 2, dtype=dtype, device=device)
@@ -190,7 +190,7 @@ def _rotary_angles(cfg: HookedTransformerConfig) -> tuple[Tensor, Tensor]:
 
 
 def _alibi(n_heads: int, n_pos: int, device: torch.device) -> Float[Tensor, "head_index query_pos key_pos"]:
-    """The ALiBi bias of each head: minus its slope times the distance between query and key."""
+    """Compute each head's ALiBi bias: minus its slope times the distance between query and key."""
     positions = torch.arange(n_pos, device=device)
     distance = (positions[None, :] - positions[:, None]).clamp(max=0).to(torch.float32)
     start = 2 ** (-8 / n_heads)

@@ -1,4 +1,4 @@
-"""A block: attention and MLP, with a hook point at every activation."""
+"""The transformer block: attention and MLP, with a hook point at every activation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anchorlens.models.transformer.parts import Mask, Norm, Residual, norm_of
 
 
 class TransformerBlock(nn.Module):
-    """x + attn(ln1(x)), and then + mlp(ln2(.)) of that sum, or of x with `parallel_attn_mlp`."""
+    """A block y = x + attn(ln1(x)), plus mlp(ln2(y)), or mlp(ln2(x)) with `parallel_attn_mlp`."""
 
     def __init__(self, cfg: HookedTransformerConfig, block_index: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class TransformerBlock(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """The residual stream after the block; `past_kv_cache_entry` is always None."""
+        """Compute the residual stream after the block; `past_kv_cache_entry` is always None."""
         resid_pre = self.hook_resid_pre(resid_pre)
         queries, keys, values = self._attention_inputs(resid_pre)
         queries, keys, values = self.ln1(queries), self.ln1(keys), self.ln1(values)
@@ -73,7 +73,7 @@ class TransformerBlock(nn.Module):
         return self.hook_resid_post(resid_mid + self._mlp_out(resid_mid))
 
     def _attention_inputs(self, resid_pre: Residual) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value input, after the hooks that flags of `cfg` switch on."""
+        """Return query, key and value input, after the hooks that flags of `cfg` switch on."""
         cfg, attn_in = self.cfg, resid_pre
         if cfg.use_attn_in:
             attn_in = self.hook_attn_in(repeat_along_head_dimension(resid_pre, n_heads=cfg.n_heads))
@@ -93,7 +93,7 @@ class TransformerBlock(nn.Module):
         )
 
     def apply_mlp(self, normalized_resid: Residual) -> Residual:
-        """What the MLP adds, [batch, pos, d_model]."""
+        """Compute the output of the MLP, [batch, pos, d_model]."""
         mlp_out = self.mlp(normalized_resid)
         if self.cfg.use_normalization_before_and_after:
             mlp_out = self.ln2_post(mlp_out)

@@ -16,7 +16,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "si
 NORMALIZATIONS = ("LN", "LNPre", "RMS", "RMSPre")
 POSITIONS = ("standard", "rotary", "shortformer", "alibi")
 OTHER_BLOCKS = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM", "GptOssForCausalLM")
-"""Values of `original_architecture` that make TransformerLens 3.9 build other blocks."""
+"""The values of `original_architecture` that make TransformerLens 3.9 build other blocks."""
 
 NOT_READ = (
     *(
@@ -33,16 +33,16 @@ NOT_READ = (
     *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
     *("yarn_truncate", "yarn_global_attn_only"),
 )
-"""Fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
+"""The fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
 
 
 def _lacking(plain: Any) -> Any:
-    """A field for a feature that this model lacks: only its default is accepted."""
+    """Make a field for a feature that this model lacks: only its default is accepted."""
     return dataclasses.field(default=plain, metadata={"lacking": True})
 
 
 def refusal(what: str, got: str) -> ValueError:
-    """The error for a feature that this HookedTransformer lacks.
+    """Make the error for a feature that this HookedTransformer lacks.
 
     Args:
         what: the rule, such as `tokenizer must be None`.
@@ -56,13 +56,13 @@ def refusal(what: str, got: str) -> ValueError:
 
 @dataclass
 class HookedTransformerConfig(TransformerLensConfig):
-    """Shape and kind of a HookedTransformer, with the fields of TransformerLens 3.9's class of this name.
+    """The configuration of a HookedTransformer, with the fields of TransformerLens 3.9's class.
 
     Features of 3.9 that this model lacks have fields too, which accept only their default: a configuration of
     3.9 is either understood or refused.
 
     Raises:
-        ValueError: it asks for a feature that the model lacks, or fields contradict each other.
+        ValueError: If a field sets a feature that the model lacks, or fields contradict each other.
 
     Source: `HookedTransformerConfig` of TransformerLens 3.9.
     """
@@ -157,5 +157,5 @@ class HookedTransformerConfig(TransformerLensConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:
-        """The configuration of these fields of 3.9; an unknown one is a TypeError."""
+        """Make the configuration of these fields of 3.9; an unknown field raises a TypeError."""
         return cls(**{name: value for name, value in config_dict.items() if name not in NOT_READ})

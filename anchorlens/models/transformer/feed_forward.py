@@ -16,12 +16,12 @@ from anchorlens.models.transformer.parts import Residual, empty_weight, zero_bia
 
 
 def _affine(bias: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    """The sum x @ weight + bias in one step, as GPT-2's Conv1D takes it."""
+    """Compute x @ weight + bias in one step, like GPT-2's Conv1D."""
     return torch.addmm(bias, x.view(-1, x.size(-1)), weight).view(*x.shape[:-1], weight.shape[-1])
 
 
 class MLP(nn.Module):
-    """act(x @ W_in + b_in) @ W_out + b_out."""
+    """The MLP act(x @ W_in + b_in) @ W_out + b_out."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class MLP(nn.Module):
         self.hook_post = HookPoint()  # [batch, pos, d_mlp]
 
     def forward(self, x: Residual) -> Residual:
-        """What the MLP adds."""
+        """Compute the output of the MLP."""
         pre = self.hook_pre(_affine(self.b_in, self.W_in, x))
         return _affine(self.b_out, self.W_out, self.hook_post(self.act_fn(pre)))
 
 
 class GatedMLP(nn.Module):
-    """(act(x @ W_gate) * (x @ W_in) + b_in) @ W_out + b_out."""
+    """The gated MLP (act(x @ W_gate) * (x @ W_in) + b_in) @ W_out + b_out."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class GatedMLP(nn.Module):
         self.hook_post = HookPoint()  # [batch, pos, d_mlp]
 
     def forward(self, x: Residual) -> Residual:
-        """What the MLP adds."""
+        """Compute the output of the MLP."""
         pre = self.hook_pre(functional.linear(x, self.W_gate.T.contiguous()))
         linear = self.hook_pre_linear(functional.linear(x, self.W_in.T.contiguous()))
         post = self.hook_post(self.act_fn(pre) * linear + self.b_in)
@@ -69,7 +69,7 @@ def _linear(cfg: HookedTransformerConfig, d_in: int, d_out: int) -> nn.Linear:
 
 
 class Expert(nn.Module):
-    """(act(x @ W_gate) * (x @ W_in)) @ W_out, for the rows that a router sends here."""
+    """The expert (act(x @ W_gate) * (x @ W_in)) @ W_out, for the rows from a router."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Expert(nn.Module):
         self.hook_post = HookPoint()  # [row, d_mlp]
 
     def forward(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-        """What the expert adds."""
+        """Compute the output of the expert."""
         gate = self.hook_gate(self.W_gate(x))
         return self.W_out(self.hook_post(self.act_fn(gate) * self.hook_pre(self.W_in(x))))
 
@@ -101,7 +101,7 @@ class MixtureOfExperts(nn.Module):
         self.hook_expert_indices = HookPoint()  # [batch * pos, experts_per_token]
 
     def forward(self, x: Residual) -> Residual:
-        """What the experts add."""
+        """Compute the output of the experts."""
         rows = x.view(-1, x.shape[-1])
         weights = self.hook_expert_weights(functional.softmax(self.W_gate(rows), dim=1, dtype=torch.float))
         weights, chosen = weights.topk(self.n_active, dim=-1)

@@ -1,4 +1,4 @@
-"""The HookedTransformer itself."""
+"""The HookedTransformer for TransformerLens 4."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from anchorlens.models.transformer.parts import Embed, Mask, Norm, PosEmbed, Res
 
 
 class LogitsAndLoss(NamedTuple):
-    """What `return_type="both"` gives."""
+    """The result of `return_type="both"`."""
 
     logits: Float[Tensor, "batch pos d_vocab_out"]
-    """[batch, pos, d_vocab_out]."""
+    """The logits, [batch, pos, d_vocab_out]."""
     loss: Tensor
-    """Cross-entropy of the next token, a number or [batch, pos - 1]."""
+    """The cross-entropy of the next token, a number or [batch, pos - 1]."""
 
 
 def _without(what: str, instead: str) -> Any:
@@ -36,7 +36,7 @@ def _without(what: str, instead: str) -> Any:
 
 
 def _of_each_layer(part: str, name: str) -> Any:
-    """A weight of every layer, stacked along a new first axis."""
+    """Stack a weight of every layer along a new first axis."""
     return property(lambda model: torch.stack([getattr(getattr(b, part), name) for b in model.blocks]))
 
 
@@ -48,12 +48,12 @@ class HookedTransformer(HookedRootModule):
 
     Args:
         cfg: a HookedTransformerConfig, or a dict of its fields.
-        tokenizer: must be None; the model reads tokens, not text.
-        move_to_device: whether it is moved to `cfg.device`.
-        default_padding_side: ignored.
+        tokenizer: an argument that must be None; the model reads tokens, not text.
+        move_to_device: whether to move the model to `cfg.device`.
+        default_padding_side: an ignored argument.
 
     Raises:
-        ValueError: `cfg` asks for a feature that it lacks, or a tokenizer is given.
+        ValueError: If `cfg` sets a feature that this class lacks, or a tokenizer is given.
 
     Source: `HookedTransformer` of TransformerLens 3.9.
     """
@@ -115,24 +115,24 @@ class HookedTransformer(HookedRootModule):
         """Run the model, or some of its layers.
 
         Args:
-            input: tokens; with `start_at_layer` the residual stream before that layer.
-            return_type: logits, loss (of the next token), both, or None for nothing.
-            loss_per_token: one loss for each token, not their mean.
-            prepend_bos: ignored, because the input is not text.
-            padding_side: ignored, because the input is not text.
+            input: the tokens; with `start_at_layer` the residual stream before that layer.
+            return_type: the result: logits, loss (of the next token), both, or None for nothing.
+            loss_per_token: whether to return one loss for each token instead of the mean.
+            prepend_bos: an argument that is ignored, because the input is not text.
+            padding_side: an argument that is ignored, because the input is not text.
             start_at_layer: the first layer that is run, negative from the end.
-            tokens: the tokens for the loss, where `start_at_layer` is given.
-            shortformer_pos_embed: position embeddings of a shortformer where `start_at_layer` is given.
-            attention_mask: 1 at tokens, 0 at padding.
+            tokens: the tokens for the loss, if `start_at_layer` is given.
+            shortformer_pos_embed: the position embeddings of a shortformer, if `start_at_layer` is given.
+            attention_mask: the mask, 1 at tokens and 0 at padding.
             stop_at_layer: the first layer that is not run, negative from the end.
-            past_kv_cache: must be None.
+            past_kv_cache: an argument that must be None.
 
         Returns:
-            Logits [batch, pos, d_vocab_out], a loss (a number or [batch, pos - 1]), both, or None; with
+            The logits [batch, pos, d_vocab_out], a loss (a number or [batch, pos - 1]), both, or None; with
             `stop_at_layer` the residual stream [batch, pos, d_model].
 
         Raises:
-            ValueError: text, a cache of keys and values, another return type, or no tokens for a loss.
+            ValueError: If text, a key-value cache or another return type is given, or a loss has no tokens.
         """
         if past_kv_cache is not None:
             raise refusal("past_kv_cache must be None", type(past_kv_cache).__name__)
@@ -162,7 +162,7 @@ class HookedTransformer(HookedRootModule):
     def _embedded(
         self, tokens: Int[Tensor, "batch pos"], mask: Mask | None
     ) -> tuple[Residual, Residual | None]:
-        """The first residual stream, and what a shortformer adds to queries and keys."""
+        """Compute the first residual stream, and a shortformer's addition to queries and keys."""
         if mask is not None and mask.shape != tokens.shape:
             raise ValueError(
                 f"attention_mask must have the tokens' shape, {list(tokens.shape)}, got {list(mask.shape)}"
@@ -184,7 +184,7 @@ class HookedTransformer(HookedRootModule):
         attention_mask: Mask | None = None,
         per_token: bool = False,
     ) -> Tensor:
-        """Cross-entropy of the next token, a number or [batch, pos - 1]."""
+        """Compute the cross-entropy of the next token, a number or [batch, pos - 1]."""
         return lm_cross_entropy_loss(logits, tokens.to(logits.device), attention_mask, per_token)
 
     def run_with_cache(
@@ -194,7 +194,7 @@ class HookedTransformer(HookedRootModule):
         remove_batch_dim: bool = False,
         **kwargs: Any,
     ) -> tuple[Any, Any]:
-        """What `forward` gives, and every activation by its hook's name: an ActivationCache, or a dict."""
+        """Return the result of `forward` and every activation by hook name (ActivationCache or dict)."""
         out, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
         if not return_cache_object:
             return out, cache
@@ -206,7 +206,7 @@ class HookedTransformer(HookedRootModule):
         """Refuse a hook at a hook point that a flag of `cfg` switches off.
 
         Raises:
-            AssertionError: as TransformerLens does.
+            AssertionError: If the flag is off, as in TransformerLens.
         """
         switches = {
             "use_attn_result": ("attn.hook_result",),
@@ -219,11 +219,11 @@ class HookedTransformer(HookedRootModule):
                 assert getattr(self.cfg, switch), f"Cannot add hook {hook_point_name} if {switch} is False"
 
     def set_use_attn_result(self, use_attn_result: bool) -> None:
-        """Compute what each head adds separately, at `hook_result`."""
+        """Compute the output of each head separately, at `hook_result`."""
         self.cfg.use_attn_result = use_attn_result
 
     def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
-        """Give each head its own query, key and value inputs, at `hook_q_input` and so on."""
+        """Give each head separate query, key and value inputs, at `hook_q_input` and similar hooks."""
         self.cfg.use_split_qkv_input = use_split_qkv_input
 
     def set_use_hook_mlp_in(self, use_hook_mlp_in: bool) -> None:
@@ -232,24 +232,24 @@ class HookedTransformer(HookedRootModule):
         self.cfg.use_hook_mlp_in = use_hook_mlp_in
 
     def set_use_attn_in(self, use_attn_in: bool) -> None:
-        """Give each head its own input, at `hook_attn_in`."""
+        """Give each head a separate input, at `hook_attn_in`."""
         assert self.cfg.n_key_value_heads is None, "Can't use attn_in with GroupedQueryAttention"
         self.cfg.use_attn_in = use_attn_in
 
     def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
-        """Compute keys and values for each head, even where groups share them."""
+        """Compute keys and values for each head, even if groups share them."""
         self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Move or convert the model, and record it in `cfg`."""
+        """Move or convert the model, and record the change in `cfg`."""
         return move_to_and_update_config(self, device_or_dtype, print_details)
 
     def cuda(self, device: Any = None) -> Any:
-        """The model on that GPU."""
+        """Move the model to a GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
     def cpu(self) -> Any:
-        """The model on the CPU."""
+        """Move the model to the CPU."""
         return self.to(torch.device("cpu"))
 
     to_tokens = to_string = to_str_tokens = to_single_token = _without("a tokenizer", "tokens [batch, pos]")
@@ -275,7 +275,7 @@ class HookedTransformer(HookedRootModule):
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, " d_model"]:
-        """The sum of b_O and b_out that the residual stream before `layer` holds, or before its MLP."""
+        """Sum b_O and b_out in the residual stream before `layer`, or before its MLP."""
         total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
         for block in list(self.blocks)[:layer]:
             total += block.attn.b_O
@@ -286,5 +286,5 @@ class HookedTransformer(HookedRootModule):
     def tokens_to_residual_directions(
         self, tokens: int | Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """Columns of W_U, [*batch, d_model]."""
+        """Return the columns of W_U, [*batch, d_model]."""
         return self.W_U.T[tokens]

@@ -19,17 +19,17 @@ Mask = Shaped[Tensor, "batch pos"]
 
 
 def empty_weight(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
-    """A weight whose values are drawn later."""
+    """Make a weight whose values are drawn later."""
     return nn.Parameter(torch.empty(*shape, dtype=cfg.dtype, device=torch.get_default_device()))
 
 
 def zero_bias(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
-    """A bias of zeros."""
+    """Make a bias of zeros."""
     return nn.Parameter(torch.zeros(*shape, dtype=cfg.dtype, device=torch.get_default_device()))
 
 
 class Norm(nn.Module):
-    """LayerNorm or RMSNorm over the last axis; without weights where they are folded into others (`Pre`)."""
+    """A LayerNorm or RMSNorm over the last axis, without weights if they are folded (`Pre`)."""
 
     def __init__(
         self, cfg: HookedTransformerConfig, kind: str | None = None, length: int | None = None
@@ -45,7 +45,7 @@ class Norm(nn.Module):
         self.hook_normalized = HookPoint()  # [batch, pos, length]
 
     def forward(self, x: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch length"]:
-        """(x - mean) / std * w + b, in float32 at least; an RMSNorm has neither mean nor b."""
+        """Compute (x - mean) / std * w + b, in float32 at least; an RMSNorm has neither mean nor b."""
         if self.cfg.dtype not in (torch.float32, torch.float64):
             x = x.to(torch.float32)
         if self.centred:
@@ -58,12 +58,12 @@ class Norm(nn.Module):
 
 
 def norm_of(cfg: HookedTransformerConfig) -> nn.Module:
-    """The normalisation that a configuration names; the identity where it names none."""
+    """Make the normalisation that a configuration names; the identity if it names none."""
     return nn.Identity() if cfg.normalization_type is None else Norm(cfg)
 
 
 class Embed(nn.Module):
-    """Tokens to vectors."""
+    """The embedding of tokens as vectors."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -72,20 +72,20 @@ class Embed(nn.Module):
             self.ln = Norm(cfg, "LN")
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Residual:
-        """W_E at the tokens."""
+        """Return W_E at the tokens."""
         embedded = self.W_E[tokens, :]
         return self.ln(embedded) if hasattr(self, "ln") else embedded
 
 
 class PosEmbed(nn.Module):
-    """Positions to vectors."""
+    """The embedding of positions as vectors."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
         self.W_pos = empty_weight(cfg, cfg.n_ctx, cfg.d_model)
 
     def forward(self, tokens: Int[Tensor, "batch pos"], attention_mask: Mask | None = None) -> Residual:
-        """W_pos at the positions; in padded sequences they count from the first token that is not padding."""
+        """Return W_pos at the positions, counted from the first token that is not padding."""
         if attention_mask is None:
             return repeat(self.W_pos[: tokens.size(1)], "pos d -> batch pos d", batch=tokens.size(0)).clone()
         embedded = self.W_pos[get_offset_position_ids(0, attention_mask)]
@@ -93,7 +93,7 @@ class PosEmbed(nn.Module):
 
 
 class Unembed(nn.Module):
-    """The residual stream to logits."""
+    """The map from the residual stream to logits."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -102,5 +102,5 @@ class Unembed(nn.Module):
         self.hook_in, self.hook_out = HookPoint(), HookPoint()
 
     def forward(self, residual: Residual) -> Float[Tensor, "batch pos d_vocab_out"]:
-        """Residual @ W_U + b_U."""
+        """Compute residual @ W_U + b_U."""
         return self.hook_out(functional.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))

@@ -1,6 +1,6 @@
-"""Tasks: what models are trained on, how they are evaluated, and the definition of the phases.
+"""The tasks on which models are trained and evaluated, and the definition of the phases.
 
-The names that a task of your own needs can be imported from here.
+You can import every name that your own task needs from here.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Every kind of task, shipped, installed or registered, and how a task is read from JSON or TOML data."""
+"""The registry of tasks (shipped, installed or registered), and the reader of tasks in JSON or TOML data."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
 TASKS: tuple[type[Task], ...] = (AnchorTask,)
-"""The kinds of task of the core; data without a kind are read as the first. Others come by entry points."""
+"""The kinds of task of the core. Data without a kind are read as the first. Entry points add other kinds."""
 
 LOGGED = frozenset({"step", "loss", "lr", "grad_norm", "weight_norm", "seconds"})
-"""Columns that every line of a log has in addition to the metrics of a task."""
+"""The columns that every line of a log has in addition to the metrics of a task."""
 WHAT_A_TASK_IS = (
     "a frozen dataclass on anchorlens.tasks.TaskConfig with kind, metrics, d_vocab, seq_len, training_set "
     "and evaluate"
@@ -32,39 +32,39 @@ WHAT_A_TASK_IS = (
 _NEEDED = ("kind", "metrics", "d_vocab", "seq_len", "training_set", "evaluate")
 
 _registered: dict[str, type[Task]] = {}
-"""Kind -> registered class of task."""
+"""The registered class of each kind of task."""
 _files: dict[type, str] = {}
-"""Registered task -> the file that defines it, if that file cannot be imported as a module."""
+"""The file of each registered task whose file cannot be imported as a module."""
 
 T = TypeVar("T", bound=type)
 
 
 def tasks() -> tuple[type[Task], ...]:
-    """The kinds of task that there are now: the core's, those of installed packages, those registered.
+    """Return the available kinds of task: those of the core, of installed packages and the registered ones.
 
     Raises:
-        ValueError: the task of an installed package does not load, or is not a task.
+        ValueError: If the task of an installed package does not load, or is not a task.
     """
     others = {task.kind: task for task in _installed()} | _registered
     return (*TASKS, *others.values())
 
 
 def register_task(task: T) -> T:
-    """Register a task of your own under its kind, like the shipped ones.
+    """Register your own task under its kind, like the shipped tasks.
 
-    Then its runs, checkpoints and sweeps can be read from disk, and its fields are options of `train` and
-    axes of `sweep`, also in the processes of a sweep. A class with the same module and name replaces the
-    former.
+    Runs, checkpoints and sweeps of the task can then be read from disk. The fields of the task become options
+    of `train` and axes of `sweep`, also in the processes of a sweep. A class with the same module and name
+    replaces the former class.
 
     Args:
         task: a frozen dataclass on `anchorlens.tasks.TaskConfig`.
 
     Returns:
-        The same class, so that this is a decorator too.
+        The same class, so that you can use the function as a decorator.
 
     Raises:
-        ValueError: it is no task, or another task has its kind. A field with the name of a field of the model
-            or the training, or of an option of a command, is refused where the task is trained.
+        ValueError: If the class is not a task, or another task has the same kind. Training raises an error if
+            a field has the name of a field of the model or the training, or of an option of a command.
 
     Example:
         >>> register_task(dict)
@@ -79,20 +79,20 @@ def register_task(task: T) -> T:
 
 
 def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
-    """Run a Python file, and register the tasks that it defines.
+    """Run a Python file, and register the tasks that the file defines.
 
-    The file is a program and is run as one, so name only what you would run. Checkpoints are data: nothing in
-    them is ever run, and a checkpoint never says which file its task is in.
+    The file is run as a program, so give only a file that you would run. Checkpoints are data: they are never
+    run, and a checkpoint never names the file of its task.
 
     Args:
-        path: of the file, .py. It is run again each time.
+        path: the path of the file, .py. Each call runs the file again.
 
     Returns:
-        Its tasks, in the order of the file; at least one.
+        The tasks of the file, in the order of the file; at least one.
 
     Raises:
-        ValueError: a missing file, another suffix, an error while it runs (with its line), no task in it, or
-            one that cannot be registered.
+        ValueError: If the file is missing, has another suffix, fails while it runs (the error gives the
+            line), defines no task, or defines a task that cannot be registered.
 
     Example:
         >>> own_tasks("largest.py")  # doctest: +SKIP
@@ -109,10 +109,10 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
 
 
 def task_class(kind: object = None) -> type[Task]:
-    """The class of a kind of task; the two-anchor task's for None.
+    """Return the class of a kind of task; for None, the class of the two-anchor task.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: If the kind is unknown.
     """
     if kind is None:
         return TASKS[0]
@@ -130,7 +130,7 @@ def task_class(kind: object = None) -> type[Task]:
             raise ValueError(f"the task {advice}")
         raise ValueError(
             f"task {safe_repr(kind)} was not found; {suggestion(kind, list(kinds))} For your own task, "
-            f"give its file (--tasks FILE; register_task in Python), or install its package"
+            f"give its file (--tasks FILE; register_task in Python), or install its package."
         )
     return kinds[kind]
 
@@ -141,37 +141,37 @@ def is_task(value: object) -> bool:
 
 
 def task_or_default(task: object = None) -> Task:
-    """The task; for None the two-anchor task with the papers' values.
+    """Return the task; for None, the two-anchor task with the papers' values.
 
     Raises:
-        ValueError: it is no task.
+        ValueError: If the value is not a task.
     """
     if task is not None and not isinstance(task, Task):
         got = type(task).__name__
-        advice = "; write AnchorTask(**fields)" if isinstance(task, Mapping) else ""
+        advice = ". Write AnchorTask(**fields)." if isinstance(task, Mapping) else ""
         advice = _INSTEAD_OF_A_TASK.get(got, advice)
-        raise ValueError(f"task must be a task, AnchorTask() for example, got {got}{advice}")
+        raise ValueError(f"task must be a task such as AnchorTask(), got {got}{advice}")
     return TASKS[0]() if task is None else task
 
 
 _INSTEAD_OF_A_TASK = {
-    "RunConfig": "; unpack it: train(*preset(...))",
-    "str": "; for a run that has a name write train(*preset(name))",
+    "RunConfig": ". Unpack the run: train(*preset(...)).",
+    "str": ". For a run that has a name, write train(*preset(name)).",
     **dict.fromkeys(
-        ("ModelConfig", "UNetConfig", "TrainConfig"), "; the task comes before the configurations"
+        ("ModelConfig", "UNetConfig", "TrainConfig"), ". Give the task before the configurations."
     ),
     **dict.fromkeys(
-        ("HookedTransformer", "Checkpoint", "TrainResult"), "; the model comes first, then its task"
+        ("HookedTransformer", "Checkpoint", "TrainResult"), ". Give the model first, then its task."
     ),
 }
-"""Class that a caller may give instead of a task -> hint for the error message."""
+"""The advice in the error message for each class that a caller may give instead of a task."""
 
 
 def read_task(values: Mapping[str, Any]) -> Task:
-    """Read a task from JSON or TOML data; without `kind` it is the two-anchor task.
+    """Read a task from JSON or TOML data; data without `kind` are the two-anchor task.
 
     Raises:
-        ValueError: an unknown kind, a field that it does not have, or an unusable value.
+        ValueError: If the kind is unknown, the task does not have a field, or a value is invalid.
     """
     owner, own = task_class(values.get("kind")), {n: v for n, v in values.items() if n != "kind"}
     for name in own:
@@ -180,22 +180,22 @@ def read_task(values: Mapping[str, Any]) -> Task:
         if others := [task for task in tasks() if name in task_fields(task)]:
             kinds = " or ".join(task.kind for task in others)
             raise ValueError(
-                f"{name} is a field of the task {kinds}, but this task is {owner.kind}; remove the field, "
-                f"or set the task: kind = {others[0].kind!r} (--task {others[0].kind})"
+                f"{name} is a field of the task {kinds}, but this task is {owner.kind}. Remove the field, "
+                f"or set the task: kind = {others[0].kind!r} (--task {others[0].kind})."
             )
     return owner.from_dict(own)
 
 
 def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False) -> Task:
-    """Read a task from a file, which somebody else may have written; no file that it names is opened.
+    """Read a task from a file of any origin, without opening the files that the task names.
 
     Args:
         values: the fields.
-        without_places: whether to leave out the paths of its files, so that nothing opens them later. The
-            user names the files instead.
+        without_places: whether to leave out the paths of the task's files, so that nothing opens them later.
+            The user names the files instead.
 
     Raises:
-        ValueError: as for `read_task`, or it leaves out one of the `stored_fields`.
+        ValueError: If `read_task` raises one, or one of the `stored_fields` is missing.
     """
     owner = task_class(values.get("kind"))
     for name in owner.stored_fields:
@@ -208,10 +208,10 @@ def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False)
 
 
 def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
-    """Read an evaluation of any task from what its `to_dict` gave.
+    """Read an evaluation of any task from the fields that `Evaluation.to_dict` returns.
 
     Raises:
-        ValueError: an unknown kind of task, or a value is missing or of the wrong type.
+        ValueError: If the kind of task is unknown, or a value is missing or has the wrong type.
     """
     from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 
@@ -222,12 +222,13 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
 
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:
-    """Name -> field of a kind of task."""
+    """Return the fields of a kind of task, by name."""
     return {field.name: field for field in dataclasses.fields(task)}  # pyright: ignore[reportArgumentType]
 
 
 def logged_metrics() -> dict[str, Metric]:
-    """Name in a log -> the metric of the first task that logs it."""
+    """Return the logged metrics by their names in a log; the first task that logs a name provides its
+    metric."""
     logged: dict[str, Metric] = {}
     for metric in (metric for task in tasks() for metric in task.metrics if metric.logged_as):
         logged.setdefault(metric.logged_as, metric)
@@ -236,7 +237,7 @@ def logged_metrics() -> dict[str, Metric]:
 
 @functools.cache
 def _installed() -> tuple[type[Task], ...]:
-    """The tasks that installed packages bring, ours among them."""
+    """Return the tasks of all installed packages, including this package."""
     found: list[type[Task]] = []
     for task, origin in installed("anchorlens.tasks", "task"):
         try:
@@ -252,26 +253,29 @@ def _check_kind_is_free(task: type[Task], others: Iterable[type[Task]]) -> None:
     for other in others:
         if other.kind == task.kind and _name(other) != _name(task):
             raise ValueError(
-                f"the kind {task.kind} is that of the task {_name(other)}; give yours another one"
+                f"the kind of {_name(task)} must be new, got {task.kind}, the kind of {_name(other)}. "
+                "Give your task another kind."
             )
 
 
 def _check(task: Any) -> None:
-    """Check that a class is a task, and that its names are its own.
+    """Check that a class is a task, and that no log column already has the name of one of its metrics.
 
     Raises:
-        ValueError: it is not, or it uses a name that is taken.
+        ValueError: If the class is not a task, or a name is taken.
     """
     is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
     if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
         got = task.__name__ if isinstance(task, type) else safe_repr(task)
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
-        raise ValueError(f"the task {task.__name__} must have {', '.join(missing)}; it is {WHAT_A_TASK_IS}")
+        raise ValueError(
+            f"the task {task.__name__} must have {', '.join(missing)}. A task is {WHAT_A_TASK_IS}."
+        )
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(
-            f"kind must be a name of lower-case letters, digits and _, largest_of_two for example, got "
-            f"{safe_repr(task.kind)}"
+            f"the kind of a task must be a name of lower-case letters, digits and _, got "
+            f"{safe_repr(task.kind)}. Use a name such as largest_of_two."
         )
     try:
         field_types(task)
@@ -282,14 +286,16 @@ def _check(task: Any) -> None:
             raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
     metrics = task.metrics
     if not (isinstance(metrics, tuple) and metrics and all(isinstance(one, Metric) for one in metrics)):
-        raise ValueError(f"metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}")
+        raise ValueError(
+            f"the metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}"
+        )
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
-        raise ValueError(f"metrics of {task.__name__} must have a name each, got {', '.join(names)}")
+        raise ValueError(f"the metrics of {task.__name__} must have distinct names, got {', '.join(names)}")
     if taken := LOGGED & {metric.logged_as for metric in metrics}:
         raise ValueError(
-            f"a metric of {task.__name__} is logged as {min(taken)}, which every log holds already; give it "
-            "another name"
+            f"the metrics of {task.__name__} must have new names in the log, got {min(taken)}, a column of "
+            "every log. Give the metric another name."
         )
 
 
@@ -309,7 +315,7 @@ def _packed(task: Any) -> tuple[Any, ...]:
 
 
 def _unpacked(source: Any, kind: str) -> Any:
-    """Register the class, and make a task without fields, which pickle then fills in."""
+    """Register the class, and make a task without fields; pickle then sets the fields."""
     if isinstance(source, str):
         if kind not in _registered or _files.get(_registered[kind]) != source:
             own_tasks(source)

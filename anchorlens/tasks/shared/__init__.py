@@ -1,1 +1,1 @@
-"""Parts that tasks share: base classes, batches, running models, accuracies, evaluations, and the phases."""
+"""The parts that tasks share: base classes, batches, evaluators, accuracies, evaluations and the phases."""

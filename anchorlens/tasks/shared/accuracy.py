@@ -1,4 +1,4 @@
-"""Accuracy: a share of sequences that are answered right, with its standard error."""
+"""The accuracy of a model: the proportion of correctly answered sequences, with its standard error."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Accuracy(Record):
-    """A share of sequences, or the mean of another metric over them, with what it was measured on."""
+    """A proportion of sequences, or the mean of another metric over sequences, with its standard error."""
 
     value: float
-    """0..1 for a share; other metrics have their own bounds."""
+    """The value: 0..1 for a proportion; other metrics have their own bounds."""
     standard_error: Annotated[float, limits(ge=0)]
-    """Standard error over the noise draws, or over the choice of sequences: 0 only if every question that
-    exists was asked. That of a share is computed with one right and one wrong answer added, k + 1 of n + 2,
-    since a few answers that are all right leave room for wrong ones: 1 of 1 has .27, 20 of 20 have .04."""
+    """The standard error over the noise draws or over the choice of sequences, 0 only if every possible input
+    was tested. For a proportion, one correct and one wrong answer are added, k + 1 of n + 2, because a few
+    correct answers do not rule out wrong ones: 1 of 1 has 0.27, 20 of 20 have 0.04."""
     n_sequences: Count
-    """Number of sequences that the model was run on; each counts once in a train accuracy."""
+    """The number of evaluated sequences; each counts once in a train accuracy."""
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ± {self.standard_error:.3f}"
 
     @classmethod
     def of_draws(cls, right: Bool[np.ndarray, "question draw"], *, whole: bool = True) -> Accuracy:
-        """The mean over questions, each with several draws of noise.
+        """Compute the mean over test inputs, each with several draws of noise.
 
         Args:
-            right: whether each answer is right.
-            whole: whether these are all possible questions. The standard error is then that of the draws
-                within each question, 0 for a single draw (a task without noise). For a random choice of
-                questions it is that of the questions' means, which includes both.
+            right: whether each answer is correct.
+            whole: whether these are all possible inputs. The standard error then covers only the draws within
+                each input, and is 0 for a single draw (a task without noise). For a random choice of inputs,
+                the standard error is that of the inputs' means, which covers both.
         """
         share = right.mean(axis=1)
         n_draws = right.shape[1]
@@ -57,19 +57,19 @@ class Accuracy(Record):
 
     @classmethod
     def of_some(cls, right: Bool[np.ndarray, " sequence"], *, of: int | None = None) -> Accuracy:
-        """The share of right answers among sequences drawn without replacement.
+        """Compute the proportion of correct answers among sequences drawn without replacement.
 
         Args:
-            right: whether each answer is right.
-            of: number of sequences they were drawn from; None for very many.
+            right: whether each answer is correct.
+            of: the number of sequences from which these were drawn; None for a very large number.
         """
         return cls.of_share(float(right.mean()), len(right), of=of)
 
     @classmethod
     def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
-        """A share of `n` sequences with its binomial standard error; `of` as for `of_some`.
+        """Return a proportion of `n` sequences with its binomial standard error; `of` is that of `of_some`.
 
-        The error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share n, times
+        The standard error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share n, times
         sqrt(1 - n / of).
 
         >>> Accuracy.of_share(1.0, 1).standard_error, Accuracy.of_share(1.0, 100, of=100).standard_error
@@ -83,5 +83,5 @@ class Accuracy(Record):
 
 
 def _with_two_added(share: float, n: int) -> float:
-    """A share of `n` answers after one right and one wrong one are added."""
+    """Return a proportion of `n` answers after one correct and one wrong answer are added."""
     return (share * n + 1) / (n + 2)

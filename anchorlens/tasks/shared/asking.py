@@ -1,4 +1,4 @@
-"""Calls of a task: whatever a task of the user's own does wrong is one error that names the task."""
+"""The calls of a task, which turn any failure of a user's task into one error that names the task."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from anchorlens.texts import safe_repr, safe_text
 
 
 def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
-    """What `task.evaluate` gives, with finite numbers.
+    """Call `task.evaluate`, and return its evaluation with finite numbers.
 
     Args:
         task: any task.
         model: the model to evaluate.
-        **options: options of the task's `evaluate`.
+        **options: the options of the task's `evaluate`.
 
     Raises:
-        ValueError: the task's own code fails, ends the program, or gives something else.
+        ValueError: If the task's own code fails, ends the program, or returns another type.
     """
     with blaming(task):
         found = task.evaluate(model, **options)
     if not isinstance(found, Evaluation):
-        raise ValueError(f"evaluate of the task {task.kind} must give an Evaluation, got {safe_repr(found)}")
+        raise ValueError(
+            f"evaluate of the task {task.kind} must return an Evaluation, got {safe_repr(found)}"
+        )
     measures = {name: one and _plain(task, name, one) for name, one in found.measures.items()}
     if is_own(task):
         found = replace(found, measures=measures)
@@ -40,22 +42,22 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
             json.dumps(found.to_dict(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"the evaluation of the task {task.kind} must be JSON-ready: {safe_text(error)}; use "
-                f"finite Python numbers"
+                f"the evaluation of the task {task.kind} must be JSON-ready, got {safe_text(error)}. Use "
+                f"finite Python numbers."
             ) from error
     return found
 
 
 def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int) -> dict[str, float | None]:
-    """What `task.measure` gives for a line of the log, as Python's own finite numbers.
+    """Call `task.measure` for a line of the log, and return its metrics as finite Python numbers.
 
     Raises:
-        ValueError: the task's own code fails, ends the program, or gives something else.
+        ValueError: If the task's own code fails, ends the program, or returns another type.
     """
     with blaming(task):
         found = task.measure(model, training_set, seed=seed)
     if not isinstance(found, Mapping):
-        raise ValueError(f"measure of the task {task.kind} must give a table, got {safe_repr(found)}")
+        raise ValueError(f"measure of the task {task.kind} must return a mapping, got {safe_repr(found)}")
     return {
         name: None if value is None else _finite(_metric(task, name), value) for name, value in found.items()
     }
@@ -66,7 +68,7 @@ def _metric(task: Task, name: str) -> str:
 
 
 def _plain(task: Task, name: str, one: Accuracy) -> Accuracy:
-    """A measure in Python's own finite numbers."""
+    """Convert a measure to finite Python numbers."""
     metric = _metric(task, name)
     error = _finite(f"the standard error of {metric}", one.standard_error)
     return replace(one, value=_finite(metric, one.value), standard_error=error)
@@ -77,19 +79,19 @@ def _finite(what: str, value: object) -> float:
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not math.isfinite(number):
         raise ValueError(
-            f"{what} must be a finite number, got {safe_repr(value)}; give None where a metric is not defined"
+            f"{what} must be a finite number, got {safe_repr(value)}. Give None if a metric is not defined."
         )
     return number
 
 
 @contextlib.contextmanager
 def blaming(task: Task) -> Iterator[None]:
-    """Turn whatever the code of the user's own task raises into one error that names the task.
+    """Turn any exception in the code of a user's task into one error that names the task.
 
-    Lack of memory and errors of the disk are passed on, and so are all errors of a shipped task.
+    Out-of-memory errors, disk errors and all errors of a shipped task are passed on unchanged.
 
     Raises:
-        ValueError: the task's code raised something else, or ended the program (`sys.exit`).
+        ValueError: If the task's code raised another exception, or ended the program (`sys.exit`).
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""TaskConfig: the base class of every task, the interface for training, evaluation, storage and pictures."""
+"""The base class of every task: its interface for training, evaluation, storage and figures."""
 
 from __future__ import annotations
 
@@ -21,140 +21,145 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.accuracy import Accuracy
 
 _MOST_ASKED = 20_000
-"""Training sequences that a final evaluation uses, where a task does not say how many."""
+"""The default number of training sequences that a final evaluation uses."""
 
 
 @runtime_checkable
 class Batch(Protocol):
-    """Training data of any kind: examples that can be counted, and some of which can be taken."""
+    """Training data of any kind: a set of examples with a length, from which rows can be taken."""
 
     def __len__(self) -> int:
-        """Number of examples."""
+        """Return the number of examples."""
         ...
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Batch:
-        """Some of the examples, in the order of `rows`."""
+        """Return some of the examples, in the order of `rows`."""
         ...
 
 
 @runtime_checkable
 class LogitsModel(Protocol):
-    """Anything that maps tokens [batch, pos] to logits.
+    """A function from tokens [batch, pos] to logits.
 
-    The logits are those of every position, [batch, pos, d_vocab], as a HookedTransformer gives them, or of
-    the last positions alone, [batch, n_last, d_vocab].
+    The logits cover every position, [batch, pos, d_vocab], as those of a HookedTransformer do, or the last
+    positions only, [batch, n_last, d_vocab].
     """
 
     def __call__(self, tokens: Tensor, /) -> Tensor:
-        """Logits of each sequence."""
+        """Return the logits of each sequence."""
         ...
 
 
 class TaskConfig(Config):
-    """Base class of the tasks: a frozen configuration of what is trained and evaluated, stored as data.
+    """The base class of the tasks: a frozen configuration of what is trained and evaluated, stored as data.
 
-    A task of your own is a frozen dataclass that inherits from it and defines six names: `kind`, `metrics`,
-    `d_vocab`, `seq_len`, `training_set(n, seed)` and
-    `evaluate(model, *, training_set=None, seed=0, quick=False)`. Every field has a default and, under it, a
-    docstring, which is the help of its option. Once registered, it is trained, stored, measured, swept and
-    plotted like every other task.
+    Your own task is a frozen dataclass that inherits from this class and defines six names: `kind`,
+    `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None,
+    seed=0, quick=False)`. Every field has a default and, below it, a docstring, which is the help of its
+    option. Once registered, your task is trained, stored, measured, swept and plotted like every other task.
     """
 
     kind: ClassVar[str]
-    """Its name in files and on the command line: `two_anchor`, `addition`."""
+    """The name of the task in files and on the command line, such as `two_anchor` or `addition`."""
     metrics: ClassVar[tuple[Metric, ...]]
-    """What it measures; an instance may have fewer metrics than its class. The metric `train` says how well
-    the training data are fit; with `id` and `ood` as well, all three accuracies, the phases are defined."""
+    """The metrics of the task; an instance may have fewer metrics than its class. The metric `train` measures
+    how well the training data are fit. If `id` and `ood` exist too and all three are accuracies, the phases
+    are defined."""
     d_vocab: Any
-    """Smallest vocabulary that holds every token, and every target unless `d_vocab_out` is defined too."""
+    """The size of the smallest vocabulary that holds every token, and every target unless `d_vocab_out` is
+    defined too."""
     seq_len: Any
-    """Tokens per sequence, as a model reads them."""
+    """The number of tokens that a model reads per sequence."""
     evaluate: Any
-    """`evaluate(model, *, training_set=None, seed=0)` gives an `Evaluation` of what a model answers.
+    """`evaluate(model, *, training_set=None, seed=0)` returns an `Evaluation` of a model's answers.
 
-    A task may take more options. `training_set` is what the model was trained on, for the metric `train`:
-    without it the evaluation's `train_source` says what was used instead, and if `train` is then below .90
-    there is no phase. `seed` determines what is drawn at random. With `quick=True` only a few examples are
-    used, for a line of the log."""
+    A task may have more options. `training_set` is the model's training data, for the metric `train`. Without
+    them, the evaluation's `train_source` names the substitute, and if `train` is then below 0.90, there is no
+    phase. `seed` determines every random draw. With `quick=True`, `evaluate` uses only a few examples, for a
+    line of the log."""
     loss: Any = None
-    """Its own loss; None for cross-entropy on the tokens that have a target.
+    """The task's own loss; None for cross-entropy on the tokens that have a target.
 
-    `loss(model, batch, generator)` gives a differentiable tensor of one number. `model` gives logits at every
-    position. `batch` is what `take` of the training set gives; if that is a dataclass, its tensors are on the
-    model's device. `generator` is a NumPy generator for random draws, a function of the seed and the step;
-    tensors made from it are on the CPU, and `on_device` (`tasks.shared.batch`) moves them without waiting for
-    CUDA. The functional engine trains such a task."""
+    `loss(model, batch, generator)` returns a differentiable tensor of one number. `model` returns logits at
+    every position. `batch` is the result of `take` of the training set; if it is a dataclass, its tensors are
+    on the model's device. `generator` is a NumPy generator for random draws, a function of the seed and the
+    step. Tensors from `generator` are on the CPU, and `on_device` (`tasks.shared.batch`) moves them without
+    waiting for CUDA. The functional engine trains tasks with a loss."""
     model_class: ClassVar[type[Any]] = ModelConfig
-    """The class of configuration of its models: `ModelConfig` for a HookedTransformer, or another."""
+    """The configuration class of the task's models: `ModelConfig` for a HookedTransformer, or another
+    class."""
     stored_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that are filled in when a task is made without them; a stored task must hold them."""
+    """The fields that are computed if a task is made without them. A stored task must have these fields."""
     has_anchors: ClassVar[bool] = False
-    """Whether its sequences hold anchors, which some probes and the verdicts by internals need."""
+    """Whether the sequences hold anchors, which some probes and the verdicts by internals need."""
     halves: ClassVar[bool] = False
-    """Whether `evaluate` takes `half`, 0 or 1, and measures OOD on that half of the left-out examples only.
-    One half can then select models, and the other test the selected ones."""
+    """Whether `evaluate` has an option `half`, 0 or 1, to measure OOD on that half of the held-out examples
+    only. One half can then select models, and the other half can test the selected models."""
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyType({})
-    """Preset -> part of a run (task, model, train) -> the fields that it changes: what `--preset` offers."""
+    """The presets of `--preset`: for each preset and part of a run (task, model, train), the changed
+    fields."""
     sampling: ClassVar[Mapping[str, int]] = MappingProxyType({})
-    """Options that make `evaluate` cheap, for each checkpoint of a trajectory."""
+    """The options that make `evaluate` cheap enough for each checkpoint of a trajectory."""
     evaluation_class: ClassVar[type[Evaluation]] = Evaluation
-    """The class of what `evaluate` gives, and of what is read back from JSON."""
+    """The class of the result of `evaluate`, also when it is read from JSON."""
     vocabulary: Any = None
     """The vocabulary of a task in words; None for a task in numbers."""
     table_size: Any = 0
-    """How many numbers the task itself holds; limits how many tasks one file may name."""
+    """The number of values that the task holds, which limits the number of tasks in one file."""
     held_out: Any = "what the task holds out"
-    """What is left out of training, in words that can follow `it was never trained on`."""
+    """The data that are held out of training, in words that can follow `it was never trained on`."""
 
     @property
     def d_vocab_out(self) -> Any:
-        """Smallest vocabulary that holds every target: `d_vocab`, unless a task has one for its answers."""
+        """The size of the smallest vocabulary that holds every target. Default: `d_vocab`."""
         return self.d_vocab
 
     @classmethod
     def architecture(cls, config: Any) -> Any:
-        """The memory layout, initialisation and forward pass of a model of a `model_class` of its own.
+        """Return the memory layout, initialisation and forward pass of a model of the task's `model_class`.
 
         Args:
             config: an instance of `model_class`.
 
         Returns:
-            A `FlatLayout` of `anchorlens.training.engine`. Tasks of a `ModelConfig` need none.
+            A `FlatLayout` of `anchorlens.training.engine`. Tasks with a `ModelConfig` do not need this
+            method.
         """
         raise NotImplementedError
 
     def training_set(self, n: int, seed: int) -> Any:
-        """The training set of a run, `n` examples; it depends on `n` and the seed alone."""
+        """Return the training set of a run, `n` examples, which depends only on `n` and the seed."""
         raise NotImplementedError
 
     def lazy_training_set(self, n: int, seed: int) -> Any:
-        """The same; if the task supports it, examples are drawn only when they are taken."""
+        """Return the training set; if the task supports it, each example is drawn only when it is taken."""
         return self.training_set(n, seed)
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Check that training data from a caller, (tokens, targets), are of this task, and return them.
+        """Check that a caller's training data, (tokens, targets), belong to this task, and return them.
 
         Raises:
-            ValueError: they are something else, or of another shape or vocabulary.
+            ValueError: If the data are not (tokens, targets), or have another shape or vocabulary.
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."] | None:
-        """The targets that the task gives to sequences, by which the training data of a caller are checked.
+        """Return the task's targets of sequences, which check the training data of a caller.
 
         Args:
-            tokens: as a training set has them.
+            tokens: the tokens, in the format of a training set.
 
         Returns:
-            Targets as a training set has them: `IGNORE` where nothing is scored or the task cannot tell, -1
-            for a sequence that asks nothing of the task. None, as here, if it can tell of none.
+            Targets in the format of a training set: `IGNORE` at positions without a target or with an unknown
+            one, and -1 for a sequence that is not an input of the task. None, the default, if the task does
+            not determine targets.
         """
         return None
 
     def measure(self, model: LogitsModel, training_set: object, *, seed: int = 0) -> dict[str, float | None]:
-        """The metrics that are logged, by their names in the log: those of `evaluate(..., quick=True)`."""
+        """Return the logged metrics of `evaluate(..., quick=True)`, by their names in the log."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
         values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}
         return {name: value and value.value for name, value in values.items() if name}
@@ -168,14 +173,14 @@ class TaskConfig(Config):
         options: Mapping[str, Any] = MappingProxyType({}),
         **more: Any,
     ) -> Evaluation:
-        """Put together what `evaluate` returns.
+        """Build the result of `evaluate`.
 
         Args:
-            measures: metric -> its value; a metric that is missing is not defined.
+            measures: the value of each metric; a missing metric is not defined.
             finite: whether every logit was finite.
-            seed: of what was drawn at random.
+            seed: the seed of the random draws.
             options: other settings of the evaluation, JSON-ready.
-            **more: other fields of `Evaluation`: pictures (`figure_specs`), `train_source`, `overlap`,
+            **more: other fields of `Evaluation`: figures (`figure_specs`), `train_source`, `overlap`,
                 `other_targets`, `by_symmetry`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
@@ -183,24 +188,26 @@ class TaskConfig(Config):
         return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Most sequences that `evaluate` (if `quickly`, `measure`) runs a model on, for `n_train` examples.
+        """Return the largest number of sequences that `evaluate` (if `quickly`, `measure`) uses.
 
-        By default it assumes as many held-out as training sequences, for `measure` at most 1,024 of each. A
-        task with sequences far shorter than `seq_len` counts the tokens in all, divided by `seq_len`.
+        The default assumes equal numbers of held-out and training sequences, for `measure` at most 1,024 of
+        each. A task with sequences far shorter than `seq_len` returns the total number of tokens divided by
+        `seq_len`.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Approximate bytes that `evaluate` needs in addition to the model: tokens, targets and results."""
+        """Return the approximate bytes that `evaluate` needs for tokens, targets and results, without the
+        model."""
         n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out. The first paragraph of the class's docstring."""
+        """Return the first paragraph of the class's docstring, which describes trained and held-out data."""
         return (inspect.getdoc(type(self)) or self.kind).split("\n\n")[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields, and the kind; `from_dict` gives an equal task back."""
+        """Return the JSON-ready fields and the kind, from which `from_dict` makes an equal task."""
         return {"kind": self.kind, **super().to_dict()}
 
     @classmethod
@@ -208,7 +215,7 @@ class TaskConfig(Config):
         """Read a task from JSON or TOML data.
 
         Raises:
-            ValueError: an unknown field or an unusable value.
+            ValueError: If a field is unknown or a value is invalid.
         """
         return super().from_dict({name: value for name, value in values.items() if name != "kind"})
 
@@ -216,4 +223,4 @@ class TaskConfig(Config):
 
 
 Task = TaskConfig
-"""Any task, in annotations."""
+"""The type of any task, for annotations."""

@@ -1,4 +1,4 @@
-"""TokenBatch: sequences of tokens with their targets, for any task."""
+"""The batch of any task: sequences of tokens with their targets."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IGNORE = -100
-"""Target of a position where nothing is scored (torch's `ignore_index`)."""
+"""The target of a position that is not scored (torch's `ignore_index`)."""
 WORTH_LEAVING_OUT = 0.75
-"""If mean length over width of a batch is below this, positions after the ends of sequences are skipped."""
+"""The ratio of mean length to width below which the positions after the ends of sequences are skipped."""
 
 
 def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
-    """Whether sequences are so short for a width that skipping the positions after their ends pays."""
+    """Return whether sequences are short enough that skipping the positions after their ends saves time."""
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 
 def on_device(value: object, device: torch.device) -> Any:
-    """A tensor, or a dataclass with all its tensors, on a device; anything else as it is.
+    """Move a tensor, or all tensors of a dataclass, to a device, and return any other value unchanged.
 
     The host does not wait for a copy from its memory to CUDA.
     """
@@ -46,20 +46,21 @@ def on_device(value: object, device: torch.device) -> Any:
 @documented
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
-    """Sequences ready for a model, with the tokens that it should predict."""
+    """Sequences for a model, with the tokens that the model should predict."""
 
     tokens: Int[Tensor, "batch pos"]
-    """Token ids: int64, or for training data from a caller the narrowest type that holds them."""
+    """The token ids: int64, or the narrowest type that holds them for training data from a caller."""
     targets: Int[Tensor, "batch ..."]
-    """[batch]: the token after the last position; or [batch, pos]: the token after each position, `IGNORE`
-    where nothing is scored. Types as of `tokens`."""
+    """The token after the last position, [batch], or after each position, [batch, pos], with `IGNORE` at
+    positions that are not scored. The types are those of `tokens`."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def n_last(self) -> int:
-        """Positions from the first one that is scored in any sequence to the end; 0 where none is."""
+        """The number of positions from the first position scored in any sequence to the end; 0 without
+        one."""
         if self.targets.dim() == 1:
             return 1
         scored = (self.targets != IGNORE).any(dim=0)
@@ -67,20 +68,21 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """Positions of each sequence up to its last scored one, >= 1; all of them where none is scored."""
+        """The number of positions up to the last scored one, >= 1; all positions if a sequence has no
+        target."""
         n, n_pos = self.tokens.shape
         if self.targets.dim() == 1:
             return self.targets.new_full((n,), n_pos)
         return n_pos - (self.targets != IGNORE).flip(1).int().argmax(dim=1)
 
     def distinct(self) -> TokenBatch:
-        """Each sequence once with each of its targets, sorted by its tokens, in the same integer types."""
+        """Return each sequence once with each of its targets, sorted by tokens, in the same integer types."""
         targets = self.targets.numpy().reshape(len(self), -1)
         first, _ = distinct_rows(np.hstack([self.tokens.numpy(), targets]))
         return TokenBatch(self.tokens[first], self.targets[first])
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Some of the sequences, in the order of `rows`, in int64 as a model reads them."""
+        """Return some of the sequences, in the order of `rows`, as int64 for a model."""
         return TokenBatch(self.tokens[rows].long(), self.targets[rows].long())
 
     def __repr__(self) -> str:

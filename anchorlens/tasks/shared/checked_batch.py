@@ -1,4 +1,4 @@
-"""Check training data (tokens and targets) that a caller gives."""
+"""The checks of a caller's training data (tokens and targets)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.texts import safe_repr
 
 _LARGEST = 2**62
-"""Above any token that there is."""
+"""A bound that is larger than any token."""
 
 
 def token_batch(
@@ -22,21 +22,22 @@ def token_batch(
     d_vocab: int | None = None,
     every_position: bool | None = False,
 ) -> TokenBatch:
-    """Check training data, and make them one batch.
+    """Check training data, and convert them to one batch.
 
     Args:
-        data: something with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
-        seq_len: tokens that each sequence must have; None: any number.
-        d_vocab: size of the vocabulary, which every token and target must be below; None: any size.
-        every_position: whether targets are [batch, pos], `IGNORE` (-100) where nothing is scored, and not
-            [batch]; None: either.
+        data: an object with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
+        seq_len: the required number of tokens per sequence; None: any number.
+        d_vocab: the size of the vocabulary, an upper bound of every token and target; None: any size.
+        every_position: whether targets are [batch, pos], with `IGNORE` (-100) at positions that are not
+            scored, and not [batch]; None: either.
 
     Returns:
-        Tokens [batch, pos] and targets, on the CPU, in the narrowest integers that hold them, as there may be
-        many and few are used. `take` gives int64.
+        Tokens [batch, pos] and targets on the CPU, in the narrowest integer types that hold them, because the
+        data may be large. `take` returns int64.
 
     Raises:
-        ValueError: no such pair, no sequence, numbers that are no integers, or another length or vocabulary.
+        ValueError: If the data are not a pair, are empty, are not integers, or have another length or
+            vocabulary.
 
     >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
     TokenBatch(2 sequences of 3 tokens with their targets)
@@ -45,14 +46,14 @@ def token_batch(
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
         raise ValueError(
-            f"training data must be (tokens, targets), got {got}; give tokens [batch, pos], targets [batch]"
+            f"training data must be (tokens, targets), got {got}. Give tokens [batch, pos] and targets [batch]."
         )
     tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
     wanted = f"[batch, {'pos' if seq_len is None else seq_len}]"
     if tokens.ndim != 2 or not tokens.size or seq_len not in (None, tokens.shape[1]):
         raise ValueError(
-            f"tokens of the training data must have shape {wanted} with a sequence in each row, got "
-            f"{list(tokens.shape)}; is it the data of this model's task?"
+            f"the tokens of the training data must have shape {wanted} with a sequence in each row, got "
+            f"{list(tokens.shape)}. Check that the data belong to this model's task."
         )
     if every_position is None:
         every_position = targets.ndim == 2
@@ -60,32 +61,32 @@ def token_batch(
     if targets.shape != shape:
         place = "token" if every_position else "row of tokens"
         raise ValueError(
-            f"targets of the training data must have shape {list(shape)}, one for each {place}, got "
+            f"the targets of the training data must have shape {list(shape)}, one for each {place}, got "
             f"{list(targets.shape)}"
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
     allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"
     for name, array in (("tokens", tokens), ("targets", targets)):
         if array.dtype.kind not in "iu":
-            raise ValueError(f"{name} of the training data must be integers, got {array.dtype}")
+            raise ValueError(f"the {name} of the training data must be integers, got {array.dtype}")
         scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
         if not scored.any():
             raise ValueError(
-                "targets of the training data must have at least one answer, got -100 everywhere"
+                "the targets of the training data must have at least one answer, got -100 everywhere"
             )
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))
         if low < 0 or high > limit:
             raise ValueError(
-                f"{name} of the training data must be {allowed}, got {low if low < 0 else high:,}; is it the "
-                "data of this model's task?"
+                f"the {name} of the training data must be {allowed}, got {low if low < 0 else high:,}. Check "
+                "that the data belong to this model's task."
             )
     arrays = (np.require(narrowed(a), requirements=["C", "W"]) for a in (tokens, targets))
     return TokenBatch(*map(torch.from_numpy, arrays))
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """Cast one integer or more to the narrowest signed type that holds them.
+    """Cast an array of integers to the narrowest signed type that holds them.
 
     >>> narrowed(np.array([-100, 127])).dtype, narrowed(np.array([200], np.uint8)).dtype
     (dtype('int8'), dtype('int16'))
@@ -99,6 +100,6 @@ def _array(name: str, values: object) -> np.ndarray:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(
-            f"{name} of the training data must be integers in rows of equal length, got something else: "
+            f"the {name} of the training data must be integers in rows of equal length, got an error: "
             f"{safe_repr(str(error).split('.')[0])}"
         ) from None

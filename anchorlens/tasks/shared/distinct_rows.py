@@ -1,4 +1,4 @@
-"""Find the distinct rows among rows of integers."""
+"""The distinct rows among rows of integers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 def distinct_rows(
     rows: Int[np.ndarray, "row column"],
 ) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " row"]]:
-    """The distinct rows in ascending order, as `np.unique(rows, axis=0)` has them, many times faster.
+    """Find the distinct rows, in ascending order like `np.unique(rows, axis=0)`, but many times faster.
 
     Args:
-        rows: integers.
+        rows: the integers.
 
     Returns:
-        The first index of each distinct row, and for every row its place among the distinct ones.
+        The first index of each distinct row, and for every row its index among the distinct rows.
 
     >>> distinct_rows(np.array([[2, 1], [1, 5], [2, 1]]))
     (array([1, 0]), array([1, 0, 1]))

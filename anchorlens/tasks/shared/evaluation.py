@@ -1,4 +1,4 @@
-"""Evaluation: the metrics of a model on a task, and the phase that follows from them."""
+"""The evaluation of a model on a task: the metrics, and the phase that follows from them."""
 
 from __future__ import annotations
 
@@ -27,76 +27,80 @@ from anchorlens.views import html
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Record):
-    """The evaluation of a model on a task: metrics with standard errors, pictures as data, and a phase."""
+    """The evaluation of a model on a task: metrics with standard errors, figures as data, and a phase."""
 
     derived: ClassVar[tuple[str, ...]] = ("phase",)
     unstored: ClassVar[tuple[str, ...]] = ("metrics",)
     drawn_at_random: ClassVar[str] = "sampled test inputs, 0 if all were tested"
-    """What the standard errors are over, in words."""
+    """The random choice that the standard errors cover, in words."""
     kind: Name
-    """The kind of the task: `two_anchor`, `scan`."""
+    """The kind of the task, such as `two_anchor` or `scan`."""
     metrics: Annotated[tuple[Metric, ...], UNSTORED]
     """The metrics of the task."""
     measures: Mapping[Name, Accuracy | None]
-    """Metric -> its value with a standard error; None where it is not defined, or a logit was not finite."""
+    """The value of each metric with its standard error; None if the metric is not defined or a logit was not
+    finite."""
     finite: bool
-    """Whether every logit was finite; if not, nothing is measured and there is no phase."""
+    """Whether every logit was finite. If not, nothing is measured and there is no phase."""
     options: Plain = field(default_factory=dict)
-    """Settings of the evaluation: the seed, and the task in words."""
+    """The settings of the evaluation: the seed, and the task in words."""
     figure_specs: Annotated[Sequence[FigureSpec], limits(max_length=20)] = ()
-    """Pictures of the answers, as data."""
+    """The figures of the answers, as data."""
     train_source: Name = TRAINING_SET
-    """What `train` was measured on: `training set`, or what replaces it where that is not known."""
+    """The data on which `train` was measured: `training set`, or the substitute for an unknown training
+    set."""
     chance: Share = 0.0
-    """Accuracy of random answers, where that is not small: .5 for one of two labels. It moves the thresholds
-    of the phases."""
+    """The accuracy of random answers, if that is not small: 0.5 for one of two labels. The chance level moves
+    the thresholds of the phases."""
     held_out: Text = ""
-    """What the task leaves out of training, in words."""
+    """The data that the task holds out of training, in words."""
     overlap: Overlap | None = None
-    """The training sequences that ask held-out questions, as the data or the model's configuration tell; None
-    where neither does."""
+    """The number of training sequences that are held-out test inputs, from the data or the model's
+    configuration; None if neither is known."""
     other_targets: OtherTargets | None = None
-    """The training targets that are not those of the task; None where the training data are not known, or the
-    task cannot tell."""
+    """The number of training targets that differ from the task's targets; None if the training data are
+    unknown or the task does not determine targets."""
     by_symmetry: Accuracy | None = None
-    """Accuracy on left-out questions that an answer blind to order gets right too, since the same in another
-    order is trained on the same answer. They show no composition and are not in `ood`. None without any."""
+    """The accuracy on held-out inputs that are trained in another order on the same target. A model that
+    ignores the order answers these inputs correctly, so they do not test composition and `ood` excludes them.
+    None if the task has no input of this kind."""
     notes: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
-    """Remarks on what was measured, one line each."""
+    """Remarks on the measurement, one line each."""
 
     def __post_init__(self) -> None:
-        """Leave out what was measured if a logit was not finite: the largest of NaNs is no answer."""
+        """Remove every measure if a logit was not finite, because the largest of NaNs is not an answer."""
         if not self.finite:
             object.__setattr__(self, "measures", dict.fromkeys(self.measures))
             object.__setattr__(self, "figure_specs", ())
 
     def measure(self, name: str) -> Accuracy | None:
-        """The value of a metric with its standard error; None where it is not defined."""
+        """Return the value of a metric with its standard error; None if the metric is not defined."""
         return self.measures.get(name)
 
     @property
     def train(self) -> Accuracy | None:
-        """How well the training data are fit; None where that is not measured."""
+        """The metric that shows how well the training data are fit; None if it is not measured."""
         return self.measure("train")
 
     @property
     def id(self) -> Accuracy | None:
-        """Accuracy on held-out data of the training distribution; None where that is not measured."""
+        """The accuracy on held-out data of the training distribution; None if it is not measured."""
         return self.measure("id")
 
     @property
     def ood(self) -> Accuracy | None:
-        """Accuracy on what is left out of training; None if nothing is, or this is not measured."""
+        """The accuracy on out-of-distribution data; None if the task has none or it is not measured."""
         return self.measure("ood")
 
     @property
     def train_is_known(self) -> bool:
-        """Whether `train` was measured on the training data themselves."""
+        """Whether `train` was measured on the training data."""
         return self.train_source == TRAINING_SET
 
     @property
     def assumption(self) -> str | None:
-        """What the phase assumes about the training data, in a line; None where nothing is assumed."""
+        """The assumption of the phase about the training data, in one line; None if the phase assumes
+        nothing."""
         if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:
@@ -108,26 +112,27 @@ class Evaluation(Record):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a reader of the phase should know, one line each: notes, assumption, a few wrong labels."""
+        """The caveats of the phase, one line each: notes, the assumption, and a few wrong labels."""
         other = self.other_targets
         few = [other.in_words()] if other and other.n_other and not other.of_another_task else []
         return (*self.notes, *filter(None, [self.assumption]), *few)
 
     @property
     def at_chance(self) -> str | None:
-        """Why the answers give no evidence that the model was trained on the task; None if they do."""
+        """The reason why the answers are not evidence of training on the task; None if they are evidence."""
         return None
 
     @property
     def phase(self) -> Phase:
-        """The phase by definition, from the measures."""
+        """The phase by definition, computed from the measures."""
         return self._named(None)
 
     def phase_if_clear(self) -> Phase:
-        """The phase by definition, or `undecided: borderline`.
+        """Return the phase by definition, or `undecided: borderline`.
 
-        If an accuracy that decides is within two standard errors of its threshold, there is no phase. If only
-        commutativity is, it is Phase 2 with `commutative` None. For the standard errors see `Accuracy`.
+        If a deciding accuracy is within two standard errors of its threshold, there is no phase. If only
+        commutativity is so close to its threshold, the phase is Phase 2 with `commutative` None. `Accuracy`
+        defines the standard errors.
         """
         return self._named(CLEAR)
 
@@ -169,7 +174,7 @@ class Evaluation(Record):
         )
 
     def _of_data(self, train: Accuracy, asks: Mapping[str, str]) -> Phase | None:
-        """Why its training data rule every phase out; None if they do not."""
+        """Return the reason why the training data rule out every phase; None if they do not."""
         other, overlap = self.other_targets, self.overlap
         if other is not None and other.of_another_task:
             return Phase.undecided("targets of another task", other.in_words())
@@ -183,22 +188,22 @@ class Evaluation(Record):
         return None
 
     def rows(self) -> Iterator[tuple[str, Accuracy, str]]:
-        """Title, value and meaning of every metric that was measured."""
+        """Yield the title, the value and the meaning of every metric that was measured."""
         for metric in self.metrics:
             if (value := self.measure(metric.name)) is not None:
                 unknown = metric.name == "train" and not self.train_is_known
                 yield metric.title, value, metric.asks if unknown else metric.meaning
 
     def by_pair(self) -> Mapping[Any, Any]:
-        """Pair of anchors -> its accuracy; empty for a task without anchors."""
+        """Return the accuracy of each pair of anchors; empty for a task without anchors."""
         return {}
 
     def in_words(self) -> list[str]:
-        """Findings that the table of its measures does not show, one per line."""
+        """Return the findings that the table of measures does not show, one per line."""
         return []
 
     def headline(self) -> dict[str, Any]:
-        """The numbers that summarise it, JSON-ready: every measure (None: not defined) and the phase."""
+        """Return the summary, JSON-ready: every measure (None: not defined) and the phase."""
         measures = {metric.name: self.measure(metric.name) for metric in self.metrics}
         values = {name: None if one is None else one.value for name, one in measures.items()}
         return {**values, "phase": self.phase.number, "label": self.phase.label}

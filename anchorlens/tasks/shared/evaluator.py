@@ -1,4 +1,4 @@
-"""Run a model in batches of bounded memory: its last tokens, scored tokens, and whole answers."""
+"""Evaluate a model in batches of bounded memory: the last tokens, the scored tokens, and whole answers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 AnyTask = TypeVar("AnyTask", bound="Task")
 _MULTIPLE = 64
-"""Lengths of batches are rounded up to multiples of this: each new shape costs time and memory."""
+"""The lengths of batches are rounded up to multiples of this, because each new shape costs time and
+memory."""
 _A_FEW_MORE = 8
-"""Tokens that a greedy answer may run beyond the longest sequence."""
+"""The number of tokens by which a greedy answer may be longer than the longest sequence."""
 _GIVE_BACK_EVERY = 8
-"""Batches between two returns of freed memory to the system: the C library reuses little of it."""
+"""The number of batches after which freed memory is returned to the system; the C library reuses little."""
 
 
 class Evaluator(Generic[AnyTask]):
-    """Runs one model on one task, and notes whether every logit that it looked at was finite.
+    """The evaluator of one model on one task, which records whether every logit that it used was finite.
 
-    Whole answers are checked in one forward pass: greedy decoding gives the right answer if and only if
+    One forward pass checks whole answers: greedy decoding gives the correct answer if and only if
     teacher-forced argmax gives each of its tokens.
     """
 
@@ -38,14 +39,13 @@ class Evaluator(Generic[AnyTask]):
         """Check that the model can read the task's sequences.
 
         Args:
-            model: a HookedTransformer, or anything that gives logits; its mode and device are left as they
-                are.
+            model: a HookedTransformer, or anything that gives logits. Its mode and device do not change.
             task: the task whose sequences the model reads.
-            batch_size: sequences per forward pass at most; fewer where their activations take more than
-                256 MB.
+            batch_size: the largest number of sequences per forward pass. A batch is smaller if its
+                activations need more than 256 MB.
 
         Raises:
-            ValueError: its vocabulary or context is too small.
+            ValueError: If the vocabulary or the context of the model is too small.
         """
         import torch
 
@@ -60,7 +60,7 @@ class Evaluator(Generic[AnyTask]):
         self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
 
     def answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        """The likeliest token after each sequence."""
+        """Return the most probable token after each sequence."""
         import torch
 
         from anchorlens.models.running import evaluation_mode
@@ -74,24 +74,24 @@ class Evaluator(Generic[AnyTask]):
         return np.concatenate(answers)
 
     def right(self, batch: TokenBatch) -> Bool[np.ndarray, " sequence"]:
-        """Whether each sequence is answered right at every scored position."""
+        """Return whether each sequence is answered correctly at every scored position."""
         return np.asarray(self.right_by_position(batch).all(axis=1))
 
     def accuracy(self, batch: TokenBatch, *, of: int | None = None) -> Accuracy:
-        """The share of sequences that are answered right at every scored position.
+        """Return the proportion of sequences that are answered correctly at every scored position.
 
         Args:
-            batch: sequences, none twice.
-            of: how many sequences these were drawn from; None where these are all.
+            batch: distinct sequences.
+            of: the number of sequences from which these were drawn; None if these are all.
         """
         right = self.right(batch)
         return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
-        """Whether the token after each position is predicted right; true where nothing is scored.
+        """Return whether the token after each position is predicted correctly; True without a target.
 
-        If lengths differ a lot, the model reads sequences up to their last scored position only, in batches
-        of similar lengths. If only the last position has a target, there is one column.
+        If lengths differ a lot, the model reads each sequence up to its last scored position only, in batches
+        of similar lengths. If only the last position has a target, the result has one column.
         """
         import torch
 
@@ -127,7 +127,8 @@ class Evaluator(Generic[AnyTask]):
         return found
 
     def _batches(self, lengths: Int[Tensor, " sequence"]) -> Iterator[Int[Tensor, " row"]]:
-        """The rows of each batch, the shortest sequences first; fewer of long ones."""
+        """Yield the rows of each batch, the shortest sequences first; batches of long sequences are
+        smaller."""
         order = lengths.argsort(stable=True)
         while len(order):
             longest = int(lengths[order[: self.batch_size]][-1])
@@ -136,7 +137,7 @@ class Evaluator(Generic[AnyTask]):
             order = order[n:]
 
     def _n_at_once(self, length: int) -> int:
-        """Number of sequences of this length in a batch; a power of two where memory limits it."""
+        """Return the number of sequences of this length in a batch; a power of two if memory limits it."""
         from anchorlens.models.running import BATCH_BYTES, sequence_bytes
 
         if self.config is None:
@@ -148,16 +149,16 @@ class Evaluator(Generic[AnyTask]):
     def greedy(
         self, tokens: Int[Tensor, "batch pos"], n_asked: Int[Tensor, " batch"], *, end: int
     ) -> list[list[int]]:
-        """The model's answers by greedy decoding.
+        """Return the model's answers by greedy decoding.
 
         Args:
-            tokens: sequences that begin with the prompts.
-            n_asked: length of each prompt.
+            tokens: the sequences, which begin with the prompts.
+            n_asked: the length of each prompt.
             end: the token that ends an answer.
 
         Returns:
-            The answer to each prompt, without the end mark; cut a few tokens beyond the length of the
-            sequences.
+            The answer to each prompt, without the end mark. An answer ends at most a few tokens after the
+            length of the sequences.
         """
         import torch
 
@@ -186,20 +187,21 @@ class Evaluator(Generic[AnyTask]):
         except IndexError as error:
             raise ValueError(
                 f"model must take the tokens 0 to {self.task.d_vocab - 1} at {tokens.shape[1]} positions, "
-                f"got an IndexError ({safe_text(error, 100)}); is it of this task?"
+                f"got an IndexError ({safe_text(error, 100)}). Check that the model belongs to this task."
             ) from error
         return logits_in(output, tokens, self.task.d_vocab_out)
 
 
 def _too_few(n_given: int) -> ValueError:
     return ValueError(
-        f"model must give logits at every position that is scored, got the last {n_given}. Give a function "
-        "that returns them; a nanoGPT gives them if it gets targets: lambda tokens: model(tokens, tokens)[0]"
+        f"model must give logits at every scored position, got the last {n_given}. Give a function that "
+        "returns all logits; for a nanoGPT, pass targets: lambda tokens: model(tokens, tokens)[0]"
     )
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
-    """The model restricted to the last `n_last` positions, if it supports that; else the model itself."""
+    """Return the model restricted to the last `n_last` positions, or the model if it does not support
+    this."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
@@ -207,12 +209,13 @@ def check_capacity(model: LogitsModel, task: Task) -> None:
     """Check that a HookedTransformer can read a task's sequences; other models are not checked.
 
     Raises:
-        ValueError: its vocabulary or context is too small.
+        ValueError: If the vocabulary or the context of the model is too small.
     """
     config = getattr(model, "cfg", None)
     for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
         have = getattr(config, name, None)
         if isinstance(have, int) and have < need:
             raise ValueError(
-                f"model must have {name} >= {need} for this task, got {have}; is it of this task?"
+                f"model must have {name} >= {need} for this task, got {have}. Check that the model belongs "
+                "to this task."
             )

@@ -1,4 +1,4 @@
-"""Pictures and tables of answers as data; tasks make them, `figures` and `show` draw them."""
+"""Figures and tables of answers as data, which tasks make and which `figures` and `show` draw."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from anchorlens.texts import safe_repr
 
 @dataclass(frozen=True, eq=False)
 class _Spec(Record):
-    """Base of the specs: arrays and ranges that a task gives become lists, which JSON can hold."""
+    """The base class of the specs, which turns the arrays and ranges of a task into lists for JSON."""
 
     title: Name
-    """Heading above it."""
+    """The heading above the figure."""
     caption: Text
-    """How to read it, in a sentence or two."""
+    """The caption, which explains the figure in a sentence or two."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -42,14 +42,14 @@ def _plain(value: object) -> Any:
 @documented
 @dataclass(frozen=True, eq=False)
 class Axes(_Spec):
-    """A picture with two axes."""
+    """A figure with two axes."""
 
     x_title: Name
-    """Title of the x axis."""
+    """The title of the x axis."""
     y_title: Name
-    """Title of the y axis, which goes from 0 to 1 for curves and lines."""
+    """The title of the y axis, which goes from 0 to 1 for curves and lines."""
     x: Sequence[DrawnNumber] | Sequence[Name]
-    """Values on the x axis, ascending; for a grid they may be names."""
+    """The values on the x axis, ascending; the values of a grid may be names."""
 
 
 @documented
@@ -58,54 +58,54 @@ class Grid(Axes):
     """A heat map of numbers over two axes, as data."""
 
     y: Sequence[DrawnNumber] | Sequence[Name]
-    """Values or names on the y axis."""
+    """The values or names on the y axis."""
     values: Sequence[Sequence[DrawnShare | None]]
-    """0..1, a row for each of `y`; None where there is no value."""
+    """The values, 0..1, a row for each of `y`; None for a missing value."""
     frame: tuple[DrawnNumber, DrawnNumber, DrawnNumber, DrawnNumber] | None = None
     """A rectangle that is marked: first x, first y, last x, last y."""
     figure_spec: Literal["Grid"] = field(default="Grid", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Curve(Axes):
-    """A picture of shares against a number, as data."""
+    """A figure of proportions against a number, as data."""
 
     y: Sequence[DrawnShare]
-    """0..1, one for each of `x`."""
+    """The proportions, 0..1, one for each of `x`."""
     errors: Sequence[DrawnError]
-    """Standard errors of `y`."""
+    """The standard errors of `y`."""
     mark: DrawnNumber | None = None
     """A value of `x` that is marked with a line."""
     figure_spec: Literal["Curve"] = field(default="Curve", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Lines(Axes):
-    """A picture of several shares against a number, as data."""
+    """A figure of several proportions against a number, as data."""
 
     y: Mapping[Name, Sequence[DrawnShare | None]]
-    """Name of a line -> 0..1, one for each of `x`; None where there is no value."""
+    """The proportions of each line, 0..1, one for each of `x`; None for a missing value."""
     errors: Mapping[Name, Sequence[DrawnError | None]]
-    """Name of a line -> standard errors of `y`."""
+    """The standard errors of `y`, for each line."""
     figure_spec: Literal["Lines"] = field(default="Lines", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Bars(_Spec):
-    """A picture of shares of named things, as data."""
+    """A bar chart of named proportions, as data."""
 
     x_title: Name
-    """Title of the x axis, which goes from 0 to 1."""
+    """The title of the x axis, which goes from 0 to 1."""
     y: Mapping[Name, DrawnShare]
-    """Name -> 0..1, from top to bottom."""
+    """The proportion of each name, 0..1, from top to bottom."""
     figure_spec: Literal["Bars"] = field(default="Bars", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
 
 @documented
@@ -114,26 +114,26 @@ class Sample(Record):
     """One answer of a model, in words."""
 
     asked_of: Name
-    """Title of the metric it belongs to, such as `OOD`."""
+    """The title of the metric of the prompt, such as `OOD`."""
     prompt: LongText
-    """What the model reads."""
+    """The text that the model reads."""
     expected: LongText
-    """The right answer."""
+    """The correct answer."""
     said: LongText
     """The model's answer."""
     right: bool
-    """Whether that is right, the end mark too."""
+    """Whether the model's answer is correct, including the end mark."""
 
 
 @documented
 @dataclass(frozen=True)
 class SampleTable(_Spec):
-    """Some of the answers, as a table."""
+    """A table of some of the answers."""
 
     answers: Annotated[tuple[Sample, ...], limits(max_length=100)]
-    """A row for each."""
+    """The answers, one per row."""
     figure_spec: Literal["SampleTable"] = field(default="SampleTable", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
 
 @documented
@@ -142,24 +142,25 @@ class ImageGrid(_Spec):
     """Small images in rows, as data."""
 
     rows: Annotated[tuple[Name, ...], limits(min_length=1, max_length=100)]
-    """What each row shows, from top to bottom."""
+    """The titles of the rows, from top to bottom."""
     n_columns: Annotated[int, limits(ge=1, le=100)]
-    """Images in a row."""
+    """The number of images per row."""
     side: Annotated[int, limits(ge=1, le=1000)]
-    """Pixels of an image's side."""
+    """The side of an image, in pixels."""
     pixels: Annotated[str, limits(max_length=4_000_000)]
-    """Red, green and blue of every pixel, a byte each, row by row of the whole: zlib, base64."""
+    """The red, green and blue of every pixel, a byte each, row by row of the whole picture: zlib, base64."""
     figure_spec: Literal["ImageGrid"] = field(default="ImageGrid", kw_only=True)
-    """Which of the pictures it is, in JSON."""
+    """The type of the figure, in JSON."""
 
     @classmethod
     def of(cls, title: str, caption: str, rows: Mapping[str, Any]) -> ImageGrid:
-        """Images as data.
+        """Convert images to data.
 
         Args:
-            title: heading.
-            caption: how to read them.
-            rows: what a row shows -> its images [image, 3, y, x], 0..1, of the same size and number in each.
+            title: the heading.
+            caption: the caption, which explains the images.
+            rows: the images of each row by its title, [image, 3, y, x], 0..1; their size and number are equal
+                in all rows.
         """
         lines = [np.concatenate(list(np.moveaxis(images, 1, -1)), axis=1) for images in rows.values()]
         whole = (np.concatenate(lines) * 255).round().astype(np.uint8)
@@ -168,10 +169,10 @@ class ImageGrid(_Spec):
         return cls(title, caption, tuple(rows), n_columns, side, text)
 
     def array(self) -> Any:
-        """The whole as [y, x, 3], 0..255.
+        """Return the whole picture as an array, [y, x, 3], 0..255.
 
         Raises:
-            ValueError: the data do not have that number of pixels.
+            ValueError: If the data do not have the expected number of pixels.
         """
         shape = (len(self.rows) * self.side, self.n_columns * self.side, 3)
         n_bytes = shape[0] * shape[1] * 3
@@ -187,4 +188,4 @@ class ImageGrid(_Spec):
 
 
 FigureSpec = Grid | Curve | Lines | Bars | SampleTable | ImageGrid
-"""A picture as data."""
+"""The type of any figure as data."""

@@ -1,4 +1,4 @@
-"""Find the logits in what a model of any library returns."""
+"""The search for logits in the output of a model of any library."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INSTEAD = "lambda tokens: model(tokens).logits, or model(tokens)[0]"
-"""What to write for a model whose output has the logits in another place."""
+"""The advice for a model whose output holds the logits in another form."""
 
 
 def logits_in(
     output: object, tokens: Int[Tensor, "batch pos"], d_vocab_out: int
 ) -> Float[Tensor, "batch n_last d_vocab_out"]:
-    """The logits in a model's output.
+    """Return the logits in a model's output.
 
     Args:
         output: an array of any library, or nested lists; an object with `.logits`, or a mapping with the key
-            `logits`; or a tuple or list that holds one of them, such as (logits, loss). The logits are of all
-            positions or the last ones, [batch, n_last, d_vocab_out], or of the last, [batch, d_vocab_out].
+            `logits`; or a tuple or list that holds one of them, such as (logits, loss). The logits cover all
+            or the last positions, [batch, n_last, d_vocab_out], or the last position, [batch, d_vocab_out].
         tokens: the model's input.
-        d_vocab_out: size of the vocabulary of answers, which the logits must cover.
+        d_vocab_out: the size of the vocabulary of answers, which the logits must cover.
 
     Raises:
-        ValueError: no array is of that shape, or several are.
+        ValueError: If no array has this shape, or several do.
     """
     arrays = _arrays(output)
     fits = [
@@ -48,12 +48,12 @@ def logits_in(
         got += f" with the keys {safe_repr(list(output))}"
     a_pair = [tuple(one.shape[:2]) == tuple(tokens.shape) and one.dim() == 3 for one in arrays]
     if any(a_pair) and not found:
-        raise ValueError(f"model must give {asked}, got {got}; is it of this task?")
-    raise ValueError(f"model must give {asked}, got {got}. Give a function that returns them: {INSTEAD}")
+        raise ValueError(f"model must give {asked}, got {got}. Check that the model belongs to this task.")
+    raise ValueError(f"model must give {asked}, got {got}. Give a function that returns logits: {INSTEAD}")
 
 
 def _arrays(output: object) -> list[Tensor]:
-    """The arrays in an output, as tensors."""
+    """Return the arrays in an output, as tensors."""
     import torch
 
     if isinstance(output, torch.Tensor) or (hasattr(output, "__array__") and hasattr(output, "shape")):

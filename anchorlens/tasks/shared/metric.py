@@ -1,4 +1,4 @@
-"""Metric: a number that a task measures of a model's answers."""
+"""The metric of a task: a number that the task measures of a model's answers."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from anchorlens.configuration import documented
 @documented
 @dataclass(frozen=True)
 class Metric:
-    """A number that is measured of a model's answers; declared once, for all that stores or shows it."""
+    """A number that is measured of a model's answers, declared once for storage, tables and figures."""
 
     name: str
-    """For programs: `id`."""
+    """The name in programs: `id`."""
     title: str
-    """Title in tables: `ID`."""
+    """The title in tables: `ID`."""
     heading: str
-    """Title of a picture: `ID accuracy`."""
+    """The title of a figure: `ID accuracy`."""
     meaning: str
-    """In a few words: `trained pairs at held-out (key, position)`."""
+    """The meaning in a few words: `trained pairs at held-out (key, position)`."""
     asks: str = ""
-    """What it is measured on, in the words of a verdict: `held-out keys` for ID, `unseen pairs` for OOD; for
-    train, what is used where the training data are not known: `every training sum`."""
+    """The test inputs, in the words of a verdict: `held-out keys` for ID, `unseen pairs` for OOD. For train,
+    the substitute for unknown training data: `every training sum`."""
     logged_as: str = ""
-    """Its name in the lines of a run's log; empty where it is not measured while training."""
+    """The name in the lines of a run's log; empty if training does not measure the metric."""
     in_tables: bool = True
-    """Whether it is a column of tables with a row for each model."""
+    """Whether the metric is a column of tables with a row for each model."""
     map_caption: str = ""
-    """How to read its map over a sweep, in sentences; empty if it has no map."""
+    """The caption of the metric's map over a sweep, in sentences; empty if the metric has no map."""
     absent: str = "no trained run has a value"
-    """Why it may be undefined in every cell of a sweep."""
+    """The reason why the metric may be undefined in every square of a sweep."""
     lowest: float | None = 0.0
-    """Its smallest value; None where there is none."""
+    """The smallest possible value; None if the metric has no lower bound."""
     highest: float | None = 1.0
-    """Its largest value; None where there is none."""
+    """The largest possible value; None if the metric has no upper bound."""
     unit: str = "accuracy"
-    """Unit, on the axis of its values."""
+    """The unit, on the axis of the metric's values."""
     higher_is_better: bool | None = True
-    """Whether a larger value is better; None where neither is."""
+    """Whether a larger value is better; None if neither direction is better."""
 
 
 def phase_metrics(
@@ -50,15 +50,15 @@ def phase_metrics(
     thresholds: tuple[str, str] = ("0.90", "0.50"),
     ood_absent: str = Metric.absent,
 ) -> tuple[Metric, Metric, Metric]:
-    """Train, ID and OOD accuracy, which define the phases.
+    """Return the metrics of train, ID and OOD accuracy, which define the phases.
 
     Args:
-        meanings: what each of the three is measured on: trained, held-out and left-out data.
-        asks: what train is measured on where the training data are not known, and what ID and OOD are
-            measured on, in the words of a verdict.
-        score: what is measured: `accuracy`, `exact match`.
-        thresholds: ID below the first is Phase 1, OOD above the second is Phase 3; in words.
-        ood_absent: why OOD may be undefined in every cell of a sweep.
+        meanings: the data of each of the three metrics: trained, held-out and out-of-distribution data.
+        asks: the data of train accuracy if the training data are unknown, and the data of ID and OOD, in the
+            words of a verdict.
+        score: the measured quantity: `accuracy`, `exact match`.
+        thresholds: the thresholds in words. ID below the first is Phase 1; OOD above the second is Phase 3.
+        ood_absent: the reason why OOD may be undefined in every square of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
     rules = (
@@ -83,7 +83,7 @@ def phase_metrics(
 
 
 def has_labels(metrics: Iterable[Metric]) -> bool:
-    """Whether a task that measures these labels its models: by the phases, or without OOD by train and ID.
+    """Return whether a task with these metrics labels its models by the phases, or by train and ID alone.
 
     >>> from anchorlens import TextTask
     >>> has_labels(TextTask().metrics)
@@ -93,7 +93,7 @@ def has_labels(metrics: Iterable[Metric]) -> bool:
 
 
 def has_phases(metrics: Iterable[Metric]) -> bool:
-    """Whether the phases are defined for a task that measures these: train, ID and OOD accuracy.
+    """Return whether the phases are defined for a task with these metrics: train, ID and OOD accuracy.
 
     >>> from anchorlens import AnchorTask, TextTask
     >>> has_phases(AnchorTask().metrics), has_phases(TextTask().metrics)

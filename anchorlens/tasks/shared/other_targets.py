@@ -1,4 +1,4 @@
-"""OtherTargets: how many training targets are not those of the task that a model is judged by."""
+"""The comparison of training targets with the targets of the task that evaluates the model."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_OTHER = 0.1
-"""Share of other targets above which the task is not that of the training data. A model that fits such data
-cannot reach the ID accuracy of .90 by the task's own answers."""
+"""The proportion of other targets above which the task is not that of the training data. A model that fits
+these data cannot reach an ID accuracy of 0.90 with the task's answers."""
 
 
 @documented
 @dataclass(frozen=True)
 class OtherTargets(Record):
-    """Training targets that are not what the task asks."""
+    """The training targets that differ from the task's targets."""
 
     n_sequences: Count
-    """Training sequences that were compared."""
+    """The number of training sequences that were compared."""
     n_other: Count
-    """Those with another target than the task gives them, or that ask nothing of the task."""
+    """The number of training sequences whose target is not the task's, or that are not inputs of the task."""
     reordered: bool = False
-    """Whether the targets are the task's own in another order: they do not belong to their tokens."""
+    """Whether the targets are the task's targets in another order, so that they do not match their tokens."""
 
     @property
     def of_another_task(self) -> bool:
-        """Whether these are too many for labels that are wrong here and there: over a tenth."""
+        """Whether more than a tenth of the targets differ, too many for a few wrong labels."""
         return self.n_other > MOST_OTHER * self.n_sequences
 
     def in_words(self) -> str:
-        """The counts, and what to do.
+        """Return the counts and the advice.
 
         >>> OtherTargets(3_000, 3_000).in_words()
         '3,000 of 3,000 training targets are not what this task asks; give the task that it was trained on'
@@ -57,11 +57,11 @@ class OtherTargets(Record):
 
 
 def compared(batch: TokenBatch, own: Int[Tensor, "batch ..."] | None) -> OtherTargets | None:
-    """Compare the targets of training data with the task's own.
+    """Compare the targets of training data with the task's targets.
 
     Args:
-        batch: training data.
-        own: what `targets_of` of the task gives for their tokens.
+        batch: the training data.
+        own: the targets that the task's `targets_of` returns for the tokens; None if unknown.
     """
     if own is None:
         return None

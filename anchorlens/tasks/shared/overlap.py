@@ -1,4 +1,5 @@
-"""Overlap: how many training sequences ask held-out questions, which invalidates the test."""
+"""The overlap of training and test data: training sequences that are held-out inputs, so the test is
+invalid."""
 
 from __future__ import annotations
 
@@ -19,23 +20,23 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Overlap(Record):
-    """Training sequences that ask held-out questions."""
+    """The training sequences that are held-out test inputs."""
 
     n_sequences: Count
-    """Training sequences that were checked."""
+    """The number of training sequences that were checked."""
     counts: Mapping[Name, Count]
-    """Metric (`id`, `ood`) -> how many of them ask its questions."""
+    """The number of training sequences that are test inputs of each metric (`id`, `ood`)."""
 
     @property
     def there_is_some(self) -> bool:
-        """Whether any held-out question was trained."""
+        """Whether any held-out input was trained."""
         return any(self.counts.values())
 
     def in_words(self, asks: Mapping[str, str]) -> str:
-        """The counts in words.
+        """Return the counts in words.
 
         Args:
-            asks: metric -> what it asks, in words.
+            asks: the test inputs of each metric, in words.
 
         >>> Overlap(32_000, {"id": 0, "ood": 4_000}).in_words({"id": "held-out keys", "ood": "unseen pairs"})
         'of 32,000 training sequences 4,000 ask unseen pairs'
@@ -50,9 +51,9 @@ def overlap_of_prompts(
     """Count the training sequences whose prompt is also in a test.
 
     Args:
-        trained: training sequences.
-        held_out: metric -> its sequences.
-        end: the token that ends a prompt; a sequence without one is not counted.
+        trained: the training sequences.
+        held_out: the test sequences of each metric.
+        end: the token that ends a prompt; a sequence without this token is not counted.
     """
     tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
     counts = dict.fromkeys(tests, 0)
@@ -63,7 +64,7 @@ def overlap_of_prompts(
 
 
 def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
-    """The prompt of each sequence, up to its first `end`, as bytes."""
+    """Yield the prompt of each sequence, up to its first `end`, as bytes."""
     ends = tokens == end
     lengths = (ends.int().argmax(dim=1) + 1).tolist()
     rows = tokens.numpy()  # training data may be narrower than int64

@@ -1,9 +1,9 @@
-"""The definition of the phases: from four accuracies to a phase, or to the reason why there is none.
+"""The definition of the phases: from four accuracies to a phase, or to the reason why no phase is assigned.
 
-A task that leaves nothing out but a random share has no OOD accuracy, and labels of its own.
+A task that holds out only a random share has no OOD accuracy, and it has its own labels.
 
-Sources: the phases of arXiv 2405.05409 and 2501.08537, with thresholds in numbers; the labels without OOD are
-ours.
+Sources: the phases are those of arXiv 2405.05409 and 2501.08537. The numeric thresholds and the labels
+without OOD are ours.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.metric import Metric, has_labels
 
 FIT_THRESHOLD = 0.90
-"""Train accuracy below this: underfit, no phase."""
+"""The train accuracy below which a model is underfit and has no phase."""
 ID_THRESHOLD = 0.90
-"""ID accuracy below this: Phase 1, or without OOD `memorises`. For pairs whose mirror is trained the same."""
+"""The ID accuracy below which a model is in Phase 1, or `memorises` without OOD. The threshold also applies
+to pairs whose reversed pair is trained."""
 OOD_THRESHOLD = 0.50
-"""OOD accuracy above this: Phase 3."""
+"""The OOD accuracy above which a model is in Phase 3."""
 COMMUTATIVITY_THRESHOLD = 0.70
-"""Commutativity from this on: Phase 2 is `with commutativity`."""
+"""The commutativity from which Phase 2 is `with commutativity`."""
 CLEAR = 2
-"""An accuracy is clearly above or below its threshold if it is more standard errors than this away."""
+"""The number of standard errors beyond which an accuracy is clearly above or below its threshold."""
 _THRESHOLDS = {
     "train": FIT_THRESHOLD,
     "ID": ID_THRESHOLD,
@@ -37,19 +38,19 @@ _THRESHOLDS = {
 _TITLES = {"train": "train", "id": "ID"}
 _ROUNDING = 1e-9
 FEWEST_TRAINED = 20
-"""Fewer distinct training sequences are too few for a phase: 17 right answers of 17 are not yet more than two
-standard errors above .90."""
+"""The smallest number of distinct training sequences for a phase: 17 correct answers of 17 are not yet more
+than two standard errors above 0.90."""
 
 TRAINING_SET = "training set"
-"""What train accuracy is measured on where the training data are known."""
+"""The data on which train accuracy is measured if the training data are known."""
 
 Learnt = Literal["memorises", "knows that the order does not matter", "generalises"]
-"""What a model has learnt of a task without OOD; also its label."""
+"""The label of a model of a task without OOD, by what the model has learnt."""
 Memorisation = Literal["memorised", "learnt a rule"]
-"""How a model answers its training data, by the probes, where no phase is calibrated; also its label."""
+"""The label by the probes if no phase is calibrated, by how a model answers its training data."""
 Solution = Literal["inferential", "symmetric", "mixed by position", "other"] | Learnt | Memorisation
-"""How a model answers unseen pairs whose mirrored pair is trained on a target other than the composition;
-what it has learnt of a task without OOD; or how it answers its training data."""
+"""The solution of a model: its answers to unseen pairs whose reversed pair is trained on a target other than
+the composition, what it has learnt of a task without OOD, or its answers to training data."""
 
 Cause = Literal[
     "not finite",
@@ -68,9 +69,9 @@ Cause = Literal[
     "between",
     "ambiguous",
 ]
-"""Why no phase is named: the first eleven by behaviour; by internals the first three, `underfit`,
-`answered by symmetry` (by decoding) and the last four. `between`: the ratio of `holdout` is neither that of
-models that memorised nor that of models that learnt a rule."""
+"""The reason why no phase is assigned. Behaviour gives the first eleven; internals give the first three,
+`underfit`, `answered by symmetry` (by decoding) and the last four. `between`: the ratio of `holdout` is
+neither that of models that memorised nor that of models that learnt a rule."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),
@@ -78,16 +79,16 @@ PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 2 with commutativity": (2, True),
     "Phase 3": (3, None),
 }
-"""Label -> phase, and in Phase 2 whether it is commutative."""
+"""The phase of each label, and for Phase 2 whether it is commutative."""
 LABELS = tuple(PHASES)
 """The phases, with Phase 2 in its two forms."""
 
 SHORT: Mapping[str, str] = dict(zip(LABELS, ("1", "2 (not comm.)", "2 (comm.)", "3"), strict=True))
-"""Label of a phase -> its short form after the word Phase, where space is short."""
+"""The short form of each label, after the word Phase, for narrow tables."""
 
 COLOURS: Mapping[str, str] = dict(zip(LABELS, ("#C8553D", "#A87B00", "#3A7BC8", "#1E8A6A"), strict=True))
-"""Label of a phase -> its colour, with a contrast of at least 3:1 to white and to the dark page; always shown
-with the label."""
+"""The colour of each label, with a contrast of at least 3:1 to white and to the dark page. Each colour is
+always shown with its label."""
 
 GLOSS: Mapping[int | None, str] = {
     1: "fits its training data, fails on held-out data",
@@ -95,12 +96,12 @@ GLOSS: Mapping[int | None, str] = {
     3: "composes the rules",
     None: "no phase",
 }
-"""Phase -> what a model in it does."""
+"""The description of a model in each phase."""
 
 LEARNT: tuple[Learnt, ...] = get_args(Learnt)
 """The labels of a task without OOD, in order."""
 MEMORISATION: tuple[Memorisation, ...] = get_args(Memorisation)
-"""The labels by the probes where no phase is calibrated."""
+"""The labels by the probes if no phase is calibrated."""
 SOLUTION_LABELS: Mapping[Solution, str] = {
     "inferential": "inferential solution",
     "symmetric": "symmetric solution",
@@ -108,7 +109,7 @@ SOLUTION_LABELS: Mapping[Solution, str] = {
     "other": "neither solution",
     **{label: label for label in (*LEARNT, *MEMORISATION)},
 }
-"""Solution -> its label."""
+"""The label of each solution."""
 SOLUTION_COLOURS: Mapping[str, str] = dict(
     zip(
         SOLUTION_LABELS.values(),
@@ -118,7 +119,7 @@ SOLUTION_COLOURS: Mapping[str, str] = dict(
         strict=True,
     )
 )
-"""Label of a solution -> its colour, with a contrast of at least 3:1 to white and to the dark page."""
+"""The colour of each label of a solution, with a contrast of at least 3:1 to white and to the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",
     "symmetric": "gives an unseen pair the trained answer of the reversed pair",
@@ -131,46 +132,46 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "memorised": "forgets training data that are held out of further training",
     "learnt a rule": "still answers training data that are held out of further training",
 }
-"""Solution -> what a model with it does."""
+"""The description of a model with each solution."""
 
 
 @documented
 @dataclass(frozen=True)
 class Phase(Record):
-    """A phase; a solution, if the training data conflict with the composition; or the cause of neither.
+    """A phase, a solution (if the training data conflict with the composition), or the cause of neither.
 
-    For a task without OOD, the solution is what the model has learnt; by the probes, where no phase is
-    calibrated, whether it memorised its training data or learnt a rule.
+    For a task without OOD, the solution is what the model has learnt. For a probe verdict without a
+    calibrated phase, the solution is whether the model memorised its training data or learnt a rule.
 
-    Source: the phases of arXiv 2501.08537, the solutions of arXiv 2405.05409.
+    Source: arXiv 2501.08537 for the phases, arXiv 2405.05409 for the solutions.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("label",)
     number: Literal[1, 2, 3] | None
-    """1 memorises, 2 generalises in distribution, 3 composes rules; None: undecided."""
+    """The phase: 1 memorises, 2 generalises in distribution, 3 composes rules; None: undecided."""
     commutative: bool | None
-    """In Phase 2, whether commutativity is >= .70; None elsewhere or where that is not known."""
+    """Whether commutativity is >= 0.70, for Phase 2; None for other phases or if commutativity is unknown."""
     reason: Text
-    """The numbers that decided, in words for people."""
+    """The numbers that decided the phase, in words for people."""
     cause: Cause | None = None
-    """Why there is no phase; None if there is one."""
+    """The reason why no phase is assigned; None if one is."""
     solution: Solution | None = None
-    """How the model answers unseen pairs, if its training data conflict with the composition; what it has
-    learnt, if the task has no OOD; by the probes, where no phase is calibrated, whether it memorised."""
+    """The model's answers to unseen pairs, if its training data conflict with the composition; what the model
+    has learnt, if the task has no OOD; or, by the probes without a calibrated phase, whether it memorised."""
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:
-        """No phase, and why: the cause for programs, and words for people."""
+        """Return a result without a phase, with its cause for programs and its reason in words for people."""
         return cls(None, None, f"{cause}: {why}", cause)
 
     @property
     def is_named(self) -> bool:
-        """Whether there is a phase, or a solution."""
+        """Whether a phase or a solution is assigned."""
         return self.number is not None or self.solution is not None
 
     @property
     def label(self) -> str:
-        """Short name: `Phase 2 with commutativity`, `inferential solution`, `undecided: underfit`, ..."""
+        """The short name: `Phase 2 with commutativity`, `inferential solution`, `undecided: underfit`, ..."""
         if self.solution is not None:
             return SOLUTION_LABELS[self.solution]
         if self.number is None:
@@ -180,12 +181,12 @@ class Phase(Record):
 
     @property
     def gloss(self) -> str:
-        """What a model with it does, in a few words."""
+        """The description of a model in this phase, in a few words."""
         return GLOSS[self.number] if self.solution is None else SOLUTION_GLOSS[self.solution]
 
     @property
     def colour(self) -> str:
-        """Its colour in pictures, in CSS; that of the surrounding text where it has none."""
+        """The colour in figures, in CSS; the colour of the surrounding text if the phase has none."""
         return {**COLOURS, **SOLUTION_COLOURS}.get(self.label, "currentColor")
 
 
@@ -200,28 +201,29 @@ def phase_by_definition(
     asked: tuple[str, str] = ("held-out keys", "unseen pairs"),
     chance: float = 0.0,
 ) -> Phase:
-    """The phase that follows from four accuracies.
+    """Return the phase that follows from four accuracies.
 
     Args:
-        train: accuracy on the training data, 0..1.
-        id: accuracy on held-out data of the training distribution, 0..1.
-        ood: accuracy on what is left out of training (unseen pairs against the inferential target), 0..1;
-            None where nothing is.
-        commutativity: share of mirrored sequences with the same answer, 0..1; None without such pairs.
-        standard_errors: how many standard errors must lie between an accuracy and its threshold, >= 0; plain
-            numbers have a standard error of 0. None: accuracies are taken as exact.
-        train_source: what `train` was measured on, if not the training data themselves: a model that
-            memorised its own data may be wrong on `fresh noise` or `every training sum`.
-        asked: what ID and OOD are measured on, in the words of the reason.
-        chance: accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes
-            `chance + (1 - chance) t`: for one of two labels .95, .95 and .75.
+        train: the accuracy on the training data, 0..1.
+        id: the accuracy on held-out data of the training distribution, 0..1.
+        ood: the accuracy on out-of-distribution data (unseen pairs against the inferential target), 0..1;
+            None if the task has none.
+        commutativity: the proportion of reversed sequences with the same answer, 0..1; None without reversed
+            pairs.
+        standard_errors: the number of standard errors that must lie between an accuracy and its threshold, >=
+            0; plain numbers have a standard error of 0. None: accuracies are exact.
+        train_source: the data on which `train` was measured, if these are not the training data: a model that
+            memorised its training data may be wrong on `fresh noise` or `every training sum`.
+        asked: the data on which ID and OOD are measured, in the words of the reason.
+        chance: the accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes `chance +
+            (1 - chance) t`: for one of two labels 0.95, 0.95 and 0.75.
 
     Returns:
-        Phase 1: ID < .90. Phase 2: ID >= .90 and OOD <= .50, with commutativity if that is >= .70. Phase 3:
-        ID >= .90 and OOD > .50. No phase for train < .90 (underfit, or training data unknown), for ID < .90
-        with OOD > .50 (inconsistent, no phase of the papers), for numbers that are not finite, or without
-        unseen pairs. With `standard_errors` there is also no phase if an accuracy that decides is too near to
-        its threshold (borderline), and Phase 2 with `commutative` None if only commutativity is.
+        Phase 1: ID < 0.90. Phase 2: ID >= 0.90 and OOD <= 0.50, with commutativity if that is >= 0.70. Phase
+        3: ID >= 0.90 and OOD > 0.50. No phase for train < 0.90 (underfit, or training data unknown), for ID <
+        0.90 with OOD > 0.50 (inconsistent, not a phase of the papers), for numbers that are not finite, or
+        without unseen pairs. With `standard_errors`, no phase if a deciding accuracy is too close to its
+        threshold (borderline), and Phase 2 with `commutative` None if only commutativity is too close.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -261,26 +263,27 @@ def learnt_by_definition(
     train_source: str = TRAINING_SET,
     chance: float = 0.0,
 ) -> Phase:
-    """What a model has learnt of a task without OOD, which holds a random share out.
+    """Return what a model has learnt of a task without OOD, which holds out a random share.
 
     Args:
-        train: accuracy on the training data, 0..1.
-        id: accuracy on what is held out, 0..1; None where nothing is.
-        mirrored: accuracy on held-out pairs (a, b) whose mirror (b, a) was trained, 0..1; None without any.
-        standard_errors: as for `phase_by_definition`.
-        train_source: as for `phase_by_definition`.
-        chance: accuracy of random answers, 0..1, as for `phase_by_definition`.
+        train: the accuracy on the training data, 0..1.
+        id: the accuracy on the held-out data, 0..1; None if the task holds out nothing.
+        mirrored: the accuracy on held-out pairs (a, b) whose reversed pair (b, a) was trained, 0..1; None
+            without any.
+        standard_errors: the option of `phase_by_definition`.
+        train_source: the option of `phase_by_definition`.
+        chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        `generalises`: ID >= .90. `knows that the order does not matter`: ID < .90 and mirrored >= .90.
-        `memorises`: both are below. No label for train < .90 (underfit, or training data unknown), for
-        numbers that are not finite, if nothing is held out, or with `standard_errors` if an accuracy that
-        decides is too near to .90 (borderline).
+        `generalises`: ID >= 0.90. `knows that the order does not matter`: ID < 0.90 and mirrored >= 0.90.
+        `memorises`: both are below 0.90. No label for train < 0.90 (underfit, or training data unknown), for
+        numbers that are not finite, if the task holds out nothing, or with `standard_errors` if a deciding
+        accuracy is too close to 0.90 (borderline).
 
     >>> learnt_by_definition(1.0, 0.43, 0.98).label
     'knows that the order does not matter'
 
-    Source: ours. The middle label is the symmetric solution of arXiv 2405.05409.
+    Source: our definition. The middle label is the symmetric solution of arXiv 2405.05409.
     """
     measured = _measured({"train": train, "ID": id, "mirrored": mirrored})
     values = {name: one.value for name, one in measured.items()}
@@ -325,7 +328,7 @@ def _near(
     standard_errors: int | float,
     train_source: str,
 ) -> dict[str, str]:
-    """The accuracies that are too near to their thresholds, in words."""
+    """Return the accuracies that are too close to their thresholds, in words."""
     given = f" from {measured['train'].n_sequences:,} distinct sequences"
     said = {"train": given if train_source == TRAINING_SET and measured["train"].n_sequences else ""}
     return {
@@ -337,7 +340,7 @@ def _near(
 
 
 def _unfit(train: float, fit_from: float, train_source: str) -> Phase | None:
-    """Why there is no phase for a train accuracy below its threshold; None for one that is not."""
+    """Return the undecided phase of a train accuracy below its threshold; None for a higher accuracy."""
     if train >= fit_from:
         return None
     if train_source == TRAINING_SET:
@@ -353,24 +356,23 @@ def _unfit(train: float, fit_from: float, train_source: str) -> Phase | None:
 
 
 def _thresholds(chance: float) -> dict[str, float]:
-    """The threshold of each accuracy; those of train, ID and OOD are rescaled from 0..1 to chance..1."""
+    """Return the threshold of each accuracy, with train, ID and OOD rescaled from 0..1 to chance..1."""
     return _THRESHOLDS | {name: chance + (1 - chance) * _THRESHOLDS[name] for name in ("train", "ID", "OOD")}
 
 
 def passed_at(
     log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric], chance: float = 0.0
 ) -> dict[str, int | None]:
-    """The steps at which a run passed the thresholds for good: train and ID >= .90, OOD > .50.
+    """Return the steps at which a run passed the thresholds for good: train and ID >= 0.90, OOD > 0.50.
 
     Args:
-        log: lines of a run, oldest first; those that hold no accuracy are skipped.
-        metrics: the metrics of its task.
-        chance: accuracy of random answers, 0..1, as for `phase_by_definition`.
+        log: the lines of a run, oldest first; lines without an accuracy are skipped.
+        metrics: the metrics of the run's task.
+        chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        `train`, `id` and `ood` -> the first step from which the accuracy passes in every later evaluation
-        too; None if it does not pass in the last. Without `ood` for a task without OOD. Empty for a task
-        without labels.
+        For `train`, `id` and `ood`, the first step from which every evaluation passes; None if the last
+        evaluation does not pass. A task without OOD has no `ood`. Empty for a task without labels.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]
@@ -396,7 +398,7 @@ def passed_at(
 
 
 def course_in_words(train: int | None, id: int | None) -> str:
-    """When a run fit its training data and when it generalised, from the steps of `passed_at`.
+    """Describe when a run fit its training data and when it generalised, from the steps of `passed_at`.
 
     >>> course_in_words(180, 6480)
     'fits after 180 steps, generalises 6,300 later'
@@ -414,7 +416,7 @@ def course_in_words(train: int | None, id: int | None) -> str:
 def _phase_of(
     values: Mapping[str, float], thresholds: Mapping[str, float], train_source: str, asked: tuple[str, str]
 ) -> Phase:
-    """The definition itself, for finite accuracies; undefined ones are missing from `values`."""
+    """Apply the definition to finite accuracies; `values` holds only defined accuracies."""
     train, id, ood, commutativity = map(values.get, thresholds)
     fit_from, id_from, ood_above, commutative_from = thresholds.values()
     assert train is not None and id is not None

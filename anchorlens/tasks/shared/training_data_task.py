@@ -1,4 +1,4 @@
-"""TrainingDataTask: what stands for the task of a model where only its training data are known."""
+"""A substitute for the task of a model of which only the training data are known."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.metric import Metric
 
 _MOST_ASKED = 20_000
-"""Largest number of sequences on which train accuracy is measured."""
+"""The largest number of sequences on which train accuracy is measured."""
 
 
 @documented
 @dataclass(frozen=True)
 class TrainingDataTask(TaskConfig):
-    """Sequences of tokens and their targets; neither a rule nor held-out data are known.
+    """A task of sequences with targets, without a known rule and without held-out data.
 
-    No command trains it, and no file names it.
+    Commands do not train this task, and files do not name it.
     """
 
     kind: ClassVar[str] = "training-data"
@@ -32,57 +32,57 @@ class TrainingDataTask(TaskConfig):
     )
 
     d_vocab: int = number(2, minimum=1)
-    """Number of tokens, the largest in a sequence and 1."""
+    """The number of tokens: the largest token plus 1."""
     n_answers: int = number(2, minimum=1)
-    """Number of answers, the largest target and 1."""
+    """The number of answers: the largest target plus 1."""
     seq_len: int = number(1, minimum=1)
-    """Tokens per sequence."""
+    """The number of tokens per sequence."""
 
     @property
     def d_vocab_out(self) -> int:
-        """Number of answers."""
+        """The number of answers."""
         return self.n_answers
 
     @classmethod
     def of(cls, training_set: object) -> Self:
-        """The task of training data that a caller gives.
+        """Return the task of a caller's training data.
 
         Raises:
-            ValueError: they are no tokens [batch, pos] with targets [batch] or [batch, pos].
+            ValueError: If the data are not tokens [batch, pos] with targets [batch] or [batch, pos].
         """
         data = token_batch(training_set, every_position=None)
         n_tokens, n_answers = (int(part.max()) + 1 for part in (data.tokens, data.targets))
         return cls(n_tokens, n_answers, data.tokens.shape[1])
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Training data that a caller gives, with any targets.
+        """Check a caller's training data, which may have any targets, and return them.
 
         Raises:
-            ValueError: they are something else, or of another length.
+            ValueError: If the data are not (tokens, targets), or have another length.
         """
         return token_batch(training_set, seq_len=self.seq_len, every_position=None)
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """Refused: no rule is known by which sequences could be drawn.
+        """Raise an error, because no rule to draw sequences is known.
 
         Raises:
-            ValueError: always.
+            ValueError: Always.
         """
-        raise ValueError("training data cannot be drawn, because the task is unknown. Give the training_set")
+        raise ValueError("training data cannot be drawn, because the task is unknown. Give the training_set.")
 
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False
     ) -> Evaluation:
-        """Evaluate the training data, of very many a random 20,000.
+        """Evaluate a model on the training data, or on 20,000 random sequences if there are more.
 
         Args:
-            model: gives the logits.
+            model: the model that returns the logits.
             training_set: tokens [batch, pos] and targets [batch] or [batch, pos].
-            seed: seed of the random choice.
-            quick: changes nothing; train accuracy is all that there is.
+            seed: the seed of the random choice.
+            quick: an option without an effect, because train accuracy is the only metric.
 
         Raises:
-            ValueError: unusable training data, or a model that cannot read them.
+            ValueError: If the training data are invalid, or the model cannot read them.
         """
         data, evaluator = self.checked_training_set(training_set).distinct(), Evaluator(model, self)
         rows = generator(seed, "probe").permutation(len(data))[:_MOST_ASKED]

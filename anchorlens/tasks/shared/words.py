@@ -1,4 +1,4 @@
-"""Prompts and answers in words, and as sequences: `<bos> prompt <sep> answer <eos>`, then padding."""
+"""Prompts and answers in words and as sequences: `<bos> prompt <sep> answer <eos>`, then padding."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 SPECIAL = ("<pad>", "<bos>", "<sep>", "<eos>")
-"""The first tokens of every vocabulary: padding, the beginning, the end of the prompt, that of the answer."""
+"""The first tokens of every vocabulary: padding, the beginning, the end of the prompt, the end of the
+answer."""
 PAD, BOS, SEP, EOS = range(len(SPECIAL))
 UNKNOWN = "<unk>"
-"""Replaces a word that is not in the training data; an answer with it cannot be right."""
+"""The substitute for a word that is not in the training data; an answer with this word cannot be correct."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Prompts with the answers that are asked for, each a string of words with single spaces between them."""
+    """Prompts with their expected answers; each is a string of words with single spaces between them."""
 
     prompts: Sequence[str]
-    """Texts that a model reads; two examples may have the same prompt."""
+    """The texts that a model reads; two examples may have the same prompt."""
     answers: Sequence[str]
-    """Texts that it should answer; an answer may be empty."""
+    """The expected answers; an answer may be empty."""
 
     def __len__(self) -> int:
         return len(self.prompts)
 
     def __getitem__(self, rows: Int[np.ndarray, " row"]) -> Examples:
-        """Some of the examples, in the order of `rows`."""
+        """Return some of the examples, in the order of `rows`."""
         numbers: list[int] = rows.tolist()
         return Examples([self.prompts[row] for row in numbers], [self.answers[row] for row in numbers])
 
@@ -49,7 +50,7 @@ class Examples:
 @documented
 @dataclass(frozen=True)
 class Vocabulary:
-    """A token for each word, after those of `SPECIAL`.
+    """A vocabulary: the tokens of `SPECIAL`, and then a token for each word.
 
     Example:
         >>> words = Vocabulary(("walk", "twice", "I_WALK"))
@@ -58,12 +59,12 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
-    """Each word once, in the order of their tokens."""
+    """The words, each once, in the order of their tokens."""
     bos: bool = True
     """Whether every sequence begins with `<bos>`."""
 
     def __len__(self) -> int:
-        """Number of tokens, those of `SPECIAL` among them."""
+        """Return the number of tokens, including the tokens of `SPECIAL`."""
         return len(SPECIAL) + len(self.words)
 
     @cached_property
@@ -71,47 +72,47 @@ class Vocabulary:
         return {word: number for number, word in enumerate((*SPECIAL, *self.words))}
 
     def tokens(self, text: str) -> list[int]:
-        """The tokens of words.
+        """Return the tokens of the words in a text.
 
         Raises:
-            ValueError: a word that the vocabulary does not have.
+            ValueError: If a word is not in the vocabulary.
         """
         try:
             return [self._token_of[word] for word in text.split()]
         except KeyError as error:
             raise ValueError(
-                f"every word must be one of the task's {len(self.words):,}, got {safe_repr(error.args[0])} "
-                f"in {safe_repr(text)}"
+                f"every word must be one of the task's {len(self.words):,} words, got "
+                f"{safe_repr(error.args[0])} in {safe_repr(text)}"
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The words of tokens; those of `SPECIAL` are written as there."""
+        """Return the words of tokens; the tokens of `SPECIAL` are written in the form that `SPECIAL` has."""
         words = (*SPECIAL, *self.words)
         return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 
     def prompt(self, tokens: Sequence[int]) -> str:
-        """The words of a sequence's prompt; all of them where no `<sep>` ends it."""
+        """Return the words of a sequence's prompt, or all words if the sequence has no `<sep>`."""
         end = tokens.index(SEP) if SEP in tokens else len(tokens)
         return self.text(tokens[int(self.bos) : end])
 
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
-        """Tokens that a model reads of each example: all but the end mark."""
+        """Return the number of tokens that a model reads of each example: all but the end mark."""
         pairs = zip(example.prompts, example.answers, strict=True)
         words = [n_words(prompt) + n_words(answer) for prompt, answer in pairs]
         return np.array(words, dtype=np.int64) + 1 + self.bos
 
     def sequences(self, examples: Examples, width: int) -> TokenBatch:
-        """Examples as sequences; the answer and its end mark are scored.
+        """Convert examples to sequences, in which the answer and its end mark are scored.
 
         Args:
-            examples: of words that the vocabulary has.
-            width: tokens of each sequence; shorter ones are padded at their end.
+            examples: the examples; every word must be in the vocabulary.
+            width: the number of tokens per sequence; shorter sequences are padded at their end.
 
         Returns:
             Tokens and targets, [example, width].
 
         Raises:
-            ValueError: a word that the vocabulary does not have, or an example of more tokens.
+            ValueError: If a word is not in the vocabulary, or an example has more than `width` tokens.
         """
         import torch
 
@@ -122,8 +123,8 @@ class Vocabulary:
             read = [*asked, *said]
             if len(read) > width:
                 raise ValueError(
-                    f"an example may have {width} tokens, got {len(read)}: {safe_repr(prompt)} with an "
-                    f"answer of {len(said)} words"
+                    f"an example must have at most {width} tokens, got {len(read)}: {safe_repr(prompt)} "
+                    f"with an answer of {len(said)} words"
                 )
             tokens[row, : len(read)] = read
             targets[row, len(asked) - 1 : len(read)] = [*said, EOS]
@@ -131,5 +132,5 @@ class Vocabulary:
 
 
 def n_words(text: str) -> int:
-    """Words of a text that has single spaces between them."""
+    """Return the number of words of a text that has single spaces between them."""
     return text.count(" ") + bool(text)

@@ -227,8 +227,10 @@ def task_fields(task: type[Task]) -> Mapping[str, Any]:
 
 
 def logged_metrics() -> dict[str, Metric]:
-    """Return the logged metrics by their names in a log; the first task that logs a name provides its
-    metric."""
+    """Return the logged metrics by their names in a log.
+
+    If several tasks log a name, the metric is that of the first task.
+    """
     logged: dict[str, Metric] = {}
     for metric in (metric for task in tasks() for metric in task.metrics if metric.logged_as):
         logged.setdefault(metric.logged_as, metric)

@@ -197,8 +197,7 @@ class TaskConfig(Config):
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Return the approximate bytes that `evaluate` needs for tokens, targets and results, without the
-        model."""
+        """Return the approximate bytes that `evaluate` needs, without those of the model."""
         n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 

@@ -59,8 +59,7 @@ class TokenBatch:
 
     @property
     def n_last(self) -> int:
-        """The number of positions from the first position scored in any sequence to the end; 0 without
-        one."""
+        """The number of positions from the first scored position of any sequence to the end."""
         if self.targets.dim() == 1:
             return 1
         scored = (self.targets != IGNORE).any(dim=0)
@@ -68,8 +67,7 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """The number of positions up to the last scored one, >= 1; all positions if a sequence has no
-        target."""
+        """The number of positions up to the last scored one, >= 1; all if nothing is scored."""
         n, n_pos = self.tokens.shape
         if self.targets.dim() == 1:
             return self.targets.new_full((n,), n_pos)

@@ -46,7 +46,7 @@ def token_batch(
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
         raise ValueError(
-            f"training data must be (tokens, targets), got {got}. Give tokens [batch, pos] and targets [batch]."
+            f"training data must be (tokens, targets), got {got}. Give tokens [batch, pos], targets [batch]."
         )
     tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
     wanted = f"[batch, {'pos' if seq_len is None else seq_len}]"

@@ -99,8 +99,7 @@ class Evaluation(Record):
 
     @property
     def assumption(self) -> str | None:
-        """The assumption of the phase about the training data, in one line; None if the phase assumes
-        nothing."""
+        """The assumption of the phase about the training data; None if it assumes nothing."""
         if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:

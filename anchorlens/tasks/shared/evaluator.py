@@ -127,8 +127,10 @@ class Evaluator(Generic[AnyTask]):
         return found
 
     def _batches(self, lengths: Int[Tensor, " sequence"]) -> Iterator[Int[Tensor, " row"]]:
-        """Yield the rows of each batch, the shortest sequences first; batches of long sequences are
-        smaller."""
+        """Yield the rows of each batch, the shortest sequences first.
+
+        Batches of long sequences are smaller.
+        """
         order = lengths.argsort(stable=True)
         while len(order):
             longest = int(lengths[order[: self.batch_size]][-1])
@@ -200,8 +202,7 @@ def _too_few(n_given: int) -> ValueError:
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
-    """Return the model restricted to the last `n_last` positions, or the model if it does not support
-    this."""
+    """Restrict the model to the last `n_last` positions if it supports this."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 

@@ -1,5 +1,7 @@
-"""The overlap of training and test data: training sequences that are held-out inputs, so the test is
-invalid."""
+"""The overlap of training and test data: training sequences that are held-out inputs.
+
+The test is then invalid.
+"""
 
 from __future__ import annotations
 

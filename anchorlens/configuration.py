@@ -1,4 +1,4 @@
-"""Base of the configurations: checked fields, strict reading, JSON-ready writing, and their field docs."""
+"""The base of the configurations: checked fields, strict reading, JSON-ready writing, and field docs."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LONGEST_NAME = 60
-"""Characters of a misspelt name that are compared with others."""
+"""The number of characters of a misspelt name that are compared with other names."""
 _LARGEST_INTEGER = 2**63 - 1
 _LARGEST_NUMBER = 1e300
 
 
 def number(default: float | None, **bounds: float | Callable[[Any], float]) -> Any:
-    """A field of a `Config` that is a number within bounds, those of `check_number`.
+    """Make a field of a `Config` that is a number within the bounds of `check_number`.
 
-    A bound that other fields decide is a function of the configuration. That it must be an integer says the
-    field's type.
+    A bound that depends on other fields is a function of the configuration. The field's type determines
+    whether the number must be an integer.
     """
     return dataclasses.field(default=default, metadata=bounds)
 
 
 def choice(default: str, also: Mapping[str, str]) -> Any:
-    """A field of a `Config` that is one of few texts, which its type lists; `also` as for `check_choice`."""
+    """Make a field of a `Config` with one of the texts of its type; `also` is that of `check_choice`."""
     return dataclasses.field(default=default, metadata={"also": also})
 
 
 @functools.cache
 def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Field of a configuration dataclass -> its types; of an optional one the last is `NoneType`."""
+    """Map each field of a configuration dataclass to its types, with `NoneType` last if it is optional."""
     hints = typing.get_type_hints(cls)
     types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     unions = (typing.Union, UnionType)
@@ -55,13 +55,13 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
 
 
 class Config:
-    """Base of the configurations, frozen dataclasses: they check their fields and travel as data."""
+    """The base of the configurations: frozen dataclasses that check their fields and convert to data."""
 
     def __new__(cls, *args: object, **fields: object) -> Self:
         """Check the names of the fields.
 
         Raises:
-            ValueError: there is an unknown field, or a table of fields stands where the first one should.
+            ValueError: If a field is unknown, or a table of fields is given as the first field.
         """
         names = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
         if args and isinstance(args[0], Mapping) and get_origin(field_types(cls)[names[0]][0]) is not Mapping:
@@ -73,13 +73,13 @@ class Config:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check numbers, texts, choices and truth values by type and bounds, and make them Python's own.
+        """Check numbers, texts, choices and truth values by type and bounds, and make them Python values.
 
-        Numbers of NumPy and torch, numbers in a text and integers that are written as floats become what the
-        field holds, where that is exact.
+        Numbers of NumPy and torch, numbers in a text and integers that are written as floats are converted to
+        the field's type if the conversion is exact.
 
         Raises:
-            ValueError: a field is of another type, or out of its bounds.
+            ValueError: If a field has another type, or is out of its bounds.
         """
         for field in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
             name, given = field.name, getattr(self, field.name)
@@ -101,7 +101,7 @@ class Config:
                 raise ValueError(f"{name} must be text{example}, got {safe_repr(value)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the fields, JSON-ready."""
         return {name: getattr(self, name) for name in field_types(type(self))}
 
     @classmethod
@@ -109,7 +109,7 @@ class Config:
         """Read a configuration from JSON or TOML data.
 
         Raises:
-            ValueError: an unknown field, with the closest known one, or an unusable value.
+            ValueError: If a field is unknown (the message names the closest field), or a value is invalid.
         """
         check_names(cls.__name__, values, list(field_types(cls)))
         return cls(**values)
@@ -119,22 +119,22 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setting:
-    """One field of a configuration, as pages and notebooks tell of it."""
+    """One field of a configuration, for pages and notebooks."""
 
     name: str
     """The name of the field."""
     value: Any
-    """Its value, JSON-ready."""
+    """The value of the field, JSON-ready."""
     meaning: str
     """The docstring under the field, in one line."""
     default: Any = None
-    """Its value where nothing is said."""
+    """The default value of the field."""
     changed: bool = False
-    """Whether it has another value."""
+    """Whether the value differs from the default."""
 
 
 def settings(config: Config) -> list[Setting]:
-    """Every field of a configuration, in order."""
+    """Return every field of a configuration, in order."""
     docs, default = field_docs(type(config)), type(config)()
     return [
         Setting(name, value, docs.get(name, ""), usual, getattr(config, name) != usual)
@@ -151,16 +151,16 @@ def suggestion(name: object, names: Sequence[str]) -> str:
 
 
 def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what: str = "field") -> None:
-    """Check names that a caller gives against those that there are.
+    """Check names that a caller gives against the known names.
 
     Args:
-        owner: what has them, in words.
-        given: what the caller gives.
-        names: what there is.
-        what: is named so: field, option, argument.
+        owner: the owner of the names, in words.
+        given: the names that the caller gives.
+        names: the known names.
+        what: the kind of name: field, option, argument.
 
     Raises:
-        ValueError: a name was not found; the message suggests the closest.
+        ValueError: If a name was not found; the message suggests the closest.
     """
     for name in given:
         if name not in names:
@@ -169,10 +169,10 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
 
 
 def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None) -> Callable[[F], F]:
-    """Let a function say what was probably meant by a keyword argument that it does not have.
+    """Let a function suggest the probable name for an unknown keyword argument.
 
     Args:
-        elsewhere: where an argument of that name belongs, in words; None where that is not known.
+        elsewhere: the function that says in words where an argument of a name belongs, or returns None.
 
     >>> @checked_arguments()
     ... def classify(model, *, device="auto"): ...
@@ -204,14 +204,14 @@ def check_kind(
     """Check that an argument is of a class.
 
     Args:
-        name: of the argument.
-        value: what was given.
+        name: the name of the argument.
+        value: the given value.
         kind: the class.
-        example: how one is made.
-        hints: name of a class that may stand there by mistake -> what to do then.
+        example: an expression that makes an object of the class.
+        hints: the names of classes that may be given by mistake -> the advice.
 
     Raises:
-        ValueError: it is of another class.
+        ValueError: If the value is of another class.
     """
     if not isinstance(value, kind):
         got = type(value).__name__
@@ -221,10 +221,10 @@ def check_kind(
 
 
 def as_path(name: str, value: object) -> Path:
-    """A path that a caller gives.
+    """Convert a caller's argument to a path.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If the argument is not a path.
     """
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"{name} must be a path, got {article(type(value).__name__)}")
@@ -232,7 +232,7 @@ def as_path(name: str, value: object) -> Path:
 
 
 def article(noun: str) -> str:
-    """A noun behind its article.
+    """Put the indefinite article before a noun.
 
     >>> article("AnchorTask"), article("ModelConfig")
     ('an AnchorTask', 'a ModelConfig')
@@ -241,10 +241,10 @@ def article(noun: str) -> str:
 
 
 def exactly(value: Any, kind: Any) -> Any:
-    """A value as what a field of that type holds, where that loses nothing; else as it was given.
+    """Convert a value to the type of a field if this is exact; else return the value unchanged.
 
     Args:
-        value: anything: a number of NumPy or torch, a number in a text, an integer written as a float.
+        value: a value such as a number of NumPy or torch, a number in a text, an integer written as a float.
         kind: the type of the field.
 
     >>> exactly("0.5", float), exactly(1e3, int), exactly("12", int), exactly(2.5, int)
@@ -273,17 +273,17 @@ def check_number(
     """Check one number of a configuration.
 
     Args:
-        name: what an error calls it.
-        value: what is checked.
-        minimum: the smallest it may be.
-        above: what it must be larger than.
-        maximum: the largest it may be.
-        limit: a bound that only an absurd value meets, and that is spoken of only then; 2**63 - 1 of an
-            integer and 1e300 of a number where nothing is said.
-        integer: whether it must be an integer.
+        name: the name of the value in an error.
+        value: the value to check.
+        minimum: the smallest allowed value.
+        above: the bound that the value must exceed.
+        maximum: the largest allowed value.
+        limit: a bound that only absurd values exceed, and that only their error names. Default: 2**63 - 1
+            for an integer, 1e300 for any other number.
+        integer: whether the value must be an integer.
 
     Raises:
-        ValueError: `value` is no finite number of the kind asked for, or lies outside the range.
+        ValueError: If `value` is not a finite number of the required type, or is outside the range.
     """
     kind = numbers.Integral if integer else numbers.Real
     is_number = isinstance(value, kind) and not isinstance(value, bool)
@@ -310,14 +310,14 @@ def check_choice(
     """Check that `value` is one of `choices`.
 
     Args:
-        name: what an error calls it.
-        value: what is checked.
-        choices: what it may be.
-        also: what others call a choice -> the choice; or what is not offered -> what to do, in words. Case,
-            hyphens and underscores do not matter, and more may stand around it.
+        name: the name of the value in an error.
+        value: the value to check.
+        choices: the allowed values.
+        also: the other names of a choice -> the choice; or unsupported values -> the advice, in words. Case,
+            hyphens, underscores and surrounding text do not matter.
 
     Raises:
-        ValueError: it is not.
+        ValueError: If `value` is another value.
 
     >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"), {"addprim_jump": "jump"})
     Traceback (most recent call last):
@@ -335,19 +335,19 @@ def check_choice(
 
 
 def _plain(text: str) -> str:
-    """A name's letters and digits alone, in lower case."""
+    """Reduce a name to its letters and digits, in lower case."""
     return "".join(filter(str.isalnum, text.lower()))
 
 
 def documented(cls: type[T]) -> type[T]:
-    """Put the docstring under each field into the class docstring too, where `help()` shows it."""
+    """Add the docstrings of the fields to the class docstring, so that `help()` shows them."""
     text: Any = _WithFields(cls.__doc__)
     cls.__doc__ = text
     return cls
 
 
 class _WithFields:
-    """The docstring of a class with its fields; the class's source is parsed when it is first read."""
+    """The docstring of a class with its fields, parsed from the source on the first access."""
 
     def __init__(self, text: str | None) -> None:
         self.text = text
@@ -361,9 +361,9 @@ class _WithFields:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass, as one line each, those of its bases first.
+    """Return the docstring of each field of a dataclass in one line, with fields of its bases first.
 
-    Empty for a class whose source Python does not find, one that was written in a notebook for example.
+    The result is empty for a class whose source Python does not find, for example in a notebook.
     """
     try:
         source = inspect.getsource(cls)

@@ -1,4 +1,4 @@
-"""Exit codes of the command line, and errors in one line."""
+"""The exit codes of the command line, and errors in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import WorkerKilled
 
 LONGEST = 1200
-"""Largest number of characters of an error, since it may quote text of any length."""
+"""The largest number of characters of an error, which may quote text of any length."""
 MEMORY = (
     "there is not enough memory; take a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
@@ -41,7 +41,7 @@ def complain(message: str) -> None:
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn errors of the user, the disk and memory into one line and an exit code."""
+    """Convert errors of the user, the disk and memory to one line and an exit code."""
 
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 _SEVERAL = ("data",)
-"""Fields with several paths; the option takes one path and may be given more than once."""
+"""The fields with several paths; their option takes one path and may be given more than once."""
 _PATHS = (*_SEVERAL, "start")
 _TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
@@ -37,9 +37,9 @@ def with_field_options(
     """Give a command that takes `**fields` one option for every field.
 
     Args:
-        command: the command; its other parameters are its own options and arguments.
+        command: the command, whose other parameters remain options and arguments.
         axes: whether an option takes several values as text, instead of one value of the field's type.
-        short: another name of an option -> the field.
+        short: the other names of options -> the fields.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
@@ -72,7 +72,7 @@ def with_field_options(
 
 
 def _names(parameter: inspect.Parameter) -> list[str]:
-    """The names that a field must have to get the same flag as an option of a command."""
+    """Return the names of fields that would get the same flag as an option of a command."""
     _, option = typing.get_args(parameter.annotation)
     words = [option.default, *(option.param_decls or ())]  # typer keeps the first flag as the default
     flags = [word for word in words if isinstance(word, str) and word.startswith("--")]
@@ -80,7 +80,7 @@ def _names(parameter: inspect.Parameter) -> list[str]:
 
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
-    """Name -> option, for the task's kind and every field of the tasks, the models and TrainConfig."""
+    """Make the options, by name, of the task's kind and all fields of tasks, models and TrainConfig."""
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (default)", *others])
     text = f"Task: {kinds}. --task NAME --help shows its options."
@@ -105,7 +105,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
 def _sections(
     axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
 ) -> list[Section]:
-    """The help of every field of these tasks (None: all tasks), their models and TrainConfig."""
+    """Collect the help of all fields of these tasks (None: all tasks), their models and TrainConfig."""
     sections = []
     for part, cls in part_classes(tasks):
         kind = f" {getattr(cls, 'kind', '')}" if part == "task" else ""
@@ -116,7 +116,7 @@ def _sections(
 
 
 def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entry:
-    """The help of a field of one class; other classes that share the option have their own text."""
+    """Make the help of a field of one class; other classes with this option have separate texts."""
     name = option.name
     types, default = field_types(cls)[name], vars(cls)["__dataclass_fields__"][name].default
     default = given.get(name, default)
@@ -133,7 +133,7 @@ def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entr
 
 
 def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The types of a field that two tasks or models share; named choices are united."""
+    """Combine the types of a field that two tasks or models share; named choices are united."""
     if {*types} - {type(None)} == {*others} - {type(None)}:  # it may be optional in one of them
         return max(types, others, key=len)
     if all(typing.get_origin(kind) is Literal for kind in (*types, *others)):
@@ -143,19 +143,19 @@ def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _option_type(types: tuple[Any, ...]) -> Any:
-    """The type of an option: the field's own if it is a plain one, else text (JSON, or a choice)."""
+    """Return the type of an option: the field's type if it is plain, else text (JSON, or a choice)."""
     kind, *others = (kind for kind in types if kind is not type(None))
     return kind if kind in (int, float, str, bool) and not others else str
 
 
 def _is_json(types: tuple[Any, ...]) -> bool:
-    """Whether a field of these types is given as JSON, since it is no plain value."""
+    """Check whether a field of these types is not plain and is therefore given as JSON."""
     is_choice = typing.get_origin(types[0]) is Literal
     return _option_type(types) is str and str not in types and not is_choice
 
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the given options; JSON is parsed where a field needs it, and paths are joined."""
+    """Read the values of the given options; parse JSON if a field needs it, and join paths."""
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     values = {}
     for name, value in fields.items():
@@ -172,7 +172,7 @@ def read_json(name: str, text: str) -> Any:
     """Parse the JSON value of a field.
 
     Raises:
-        ValueError: the text is no JSON.
+        ValueError: If the text is not JSON.
     """
     try:
         return safe.read_json(text)

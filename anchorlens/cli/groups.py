@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 OTHERS = "Go further"
-"""The group of commands that name none."""
+"""The group of commands that do not name a group."""
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -15,10 +15,10 @@ def in_group(title: str) -> Callable[[C], C]:
     """Put a command of a package under this title of the main help.
 
     Args:
-        title: that of a group which the help has, such as `Train many and compare them`.
+        title: the title of a group in the help, such as `Train many and compare them`.
 
     Returns:
-        A decorator, which stands above all others.
+        A decorator, which must be the outermost decorator.
     """
 
     def marked(command: C) -> C:

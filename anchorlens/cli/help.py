@@ -1,7 +1,7 @@
 """The help of commands: two examples, and each option with its meaning below its name.
 
-`--help` shows the most important options of the chosen task in at most 60 lines; `--help-all` shows all, in
-full.
+`--help` shows the most important options of the chosen task in at most 60 lines; `--help-all` shows all
+options in full.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.tasks.registry import task_class
 
 MOST_LINES = 60
-"""Largest number of lines of `--help`, at `USUAL_WIDTH` columns."""
+"""The largest number of lines of `--help`, at `USUAL_WIDTH` columns."""
 USUAL_WIDTH = 80
-"""Number of columns if the width of the terminal is unknown."""
+"""The number of columns if the width of the terminal is unknown."""
 LEAST_WIDTH = 20
 EVERYTHING = "--help-all"
 _WORDS = "anchorlens.words"
@@ -39,26 +39,26 @@ _NEXT = (
     *("weight_decay", "batch_size", "n_layers", "n_heads", "d_model"),
     *("config", "retry_failed", "workers", "as_json", "tasks"),
 )
-"""Options that `--help` shows first; those of any run; and those that follow while there is room. The options
-of the task stand after the first, or after those of any run where no task is named."""
+"""The options that `--help` shows first, the options of any run, and the options that follow if they fit. The
+options of the task follow the first group, or the second group if no task is named."""
 
 
 class Entry(NamedTuple):
-    """One option or argument, as help and the documentation show it."""
+    """One option or argument, for the help and the documentation."""
 
     name: str
-    """Name of the parameter."""
+    """The name of the parameter."""
     flags: tuple[str, ...]
-    """`--gamma`, or the name of an argument in capitals."""
+    """The flags, such as `--gamma`, or the name of an argument in capitals."""
     value: str
-    """What follows the flag: NUMBER, a|b; empty for nothing."""
+    """The placeholder after the flag: NUMBER, a|b; empty for a flag without a value."""
     default: str
-    """The default as it is typed; empty if none is shown."""
+    """The default in the form that the user types; empty if no default is shown."""
     text: str
-    """Its meaning, in sentences."""
+    """The meaning of the option, in sentences."""
 
     def heading(self) -> str:
-        """The line above its meaning: flags, value and default."""
+        """Return the line above the meaning: flags, value and default."""
         default = self.default and f"  (default {self.default})"
         return f"{', '.join(self.flags)} {self.value}".rstrip() + default
 
@@ -74,7 +74,7 @@ class HelpCommand(TyperCommand):
     """A command whose help this module writes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the words, since help depends on them, and parse the options."""
+        """Store the words, because help depends on them, and parse the options."""
         ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
 
@@ -91,17 +91,17 @@ class HelpCommand(TyperCommand):
 
 
 def function_of(command: TyperCommand) -> Any:
-    """The function of ours that a command calls."""
+    """Return the function of anchorlens that a command calls."""
     return getattr(command.callback, "__wrapped__", command.callback)
 
 
 def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
-    """The arguments and options of a command.
+    """Collect the arguments and options of a command.
 
     Args:
-        command: the command as typer made it.
-        tasks: the tasks whose fields are shown, for commands with an option for every field; None for all.
-        base: part of a run -> fields whose default differs from the usual one.
+        command: the command that typer made.
+        tasks: the tasks whose fields are shown, for commands with an option for every field. None: all tasks.
+        base: the parts of a run -> the fields whose default differs from the usual default.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):
@@ -117,21 +117,21 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
 
 
 def usage(command: TyperCommand, path: str) -> str:
-    """The usage line of a command: its path, its arguments, and [OPTIONS]."""
+    """Return the usage line of a command: its path, its arguments, and [OPTIONS]."""
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     texts = [_argument(param) if param.required else f"[{_argument(param)}]" for param in arguments]
     return " ".join([path, *texts, "[OPTIONS]"])
 
 
 def description(command: TyperCommand) -> tuple[list[str], list[str]]:
-    """The paragraphs of a command's docstring, each on one line, and its examples."""
+    """Return the paragraphs of a command's docstring, each on one line, and its examples."""
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     return paragraphs, [line.strip() for line in examples.strip().splitlines()]
 
 
 def value_name(types: Sequence[Any]) -> str:
-    """The placeholder in help for a value of these types."""
+    """Return the placeholder in help for a value of these types."""
     kinds = [kind for kind in types if kind is not type(None)]
     if len(kinds) == 1 and typing.get_origin(kinds[0]) is list:
         kinds = list(typing.get_args(kinds[0]))
@@ -152,7 +152,7 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
 
 
 def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
-    """The lines of the main help: what each command is for, in the order of the groups."""
+    """Return the lines of the main help: the purpose of each command, in the order of the groups."""
     yield from wrapped(f"Usage: {path} COMMAND [OPTIONS]", width)
     yield ""
     yield from wrapped(group.help, width)
@@ -173,7 +173,7 @@ def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text.
+    """Return the first sentence of a text.
 
     >>> first_sentence("Anchors per sequence, >= 2 (2 in the papers). One more.")
     'Anchors per sequence, >= 2 (2 in the papers).'
@@ -182,7 +182,7 @@ def first_sentence(text: str) -> str:
 
 
 def _in_full(command: TyperCommand, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
-    """The lines of help in full."""
+    """Return the lines of the full help."""
     yield from _head(command, path, description(command)[0], width)
     for title, entries in parts:
         yield from ("", typer.style(f"{title}:", bold=True))
@@ -193,7 +193,7 @@ def _in_full(command: TyperCommand, path: str, parts: Sequence[Section], width: 
 def _in_short(
     command: TyperCommand, path: str, parts: Sequence[Section], width: int, *, task_first: bool
 ) -> Iterator[str]:
-    """The full help if it fits into `MOST_LINES`; else the first sentences of the most important options."""
+    """Return the full help if it fits into `MOST_LINES`; else first sentences of important options."""
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
         yield from _in_full(command, path, parts, width)
         return
@@ -230,7 +230,7 @@ def _in_short(
 
 
 def _head(command: TyperCommand, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
-    """The usage line, the description and the examples."""
+    """Return the usage line, the description and the examples."""
     yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
     for paragraph in paragraphs:
         yield ""
@@ -247,7 +247,7 @@ def _lines(entry: Entry, width: int) -> Iterator[str]:
 
 
 def _entry(param: Any, hints: Mapping[str, Any]) -> Entry:
-    """The help of an argument or option that is no field."""
+    """Make the help of an argument or option that is not a field."""
     if param.param_type_name == "argument":
         return Entry(param.name, (_argument(param),), "", "", param.help or "")
     hint = hints[param.name]
@@ -263,10 +263,10 @@ def _argument(param: Any) -> str:
 
 
 def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] | None, Mapping[str, Any]]:
-    """The tasks that the options of a command name, and the base configuration of the run.
+    """Return the tasks that the options of a command name, and the base configuration of the run.
 
     Args:
-        values: option -> its text.
+        values: the text of each option, by name.
         all_tasks: whether to return None, which stands for all tasks, if no task is named.
     """
     kind, preset, config, start = named = [values.get(name) for name in ("kind", "preset", "config", "start")]
@@ -284,5 +284,5 @@ def _chosen(values: Mapping[str, Any], *, all_tasks: bool) -> tuple[list[type] |
 
 
 def width() -> int:
-    """Columns of the terminal."""
+    """Return the number of columns of the terminal."""
     return max(LEAST_WIDTH, shutil.get_terminal_size((USUAL_WIDTH, 24)).columns)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file.
+    """Read the content of a TOML file.
 
     Raises:
-        ValueError: it is no TOML file, or cannot be read.
+        ValueError: If the file is not TOML, or cannot be read.
     """
     content = _content(path, safe_text(path), "; give a TOML file")
     try:
@@ -40,11 +40,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
-    """The base configuration of a run: a preset, or that of the checkpoint `start` if no preset is named.
+    """Return the base configuration of a run: a preset, or by default that of the checkpoint `start`.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read.
-        ValueError: an unknown preset or checkpoint.
+        CheckpointError: If the checkpoint cannot be read.
+        ValueError: If the preset or checkpoint is unknown.
     """
     if preset is None and start is not None:
         return _parts_of_start(start)
@@ -52,13 +52,13 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
 
 
 def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
-    """Task, model and recipe of the checkpoint that a run starts from.
+    """Read task, model and recipe of the checkpoint that a run starts from.
 
-    The checkpoint's own interventions and start are left out.
+    The interventions and the start of the checkpoint are left out.
 
     Raises:
-        CheckpointError: it cannot be read.
-        ValueError: it does not exist, or is no path.
+        CheckpointError: If the checkpoint cannot be read.
+        ValueError: If the checkpoint does not exist, or `start` is not a path.
     """
     if not isinstance(start, str) or not start:
         raise ValueError(f"start must be the path of a checkpoint or run, got {safe_repr(start)}")
@@ -74,7 +74,7 @@ def check_config(path: Path | None) -> None:
     """Check that the file of `--config` can be read, so that the error does not name a checkpoint.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: If the file cannot be read.
     """
     if path is not None:
         _content(path, f"--config {safe_text(path)}")
@@ -90,7 +90,7 @@ def _content(path: Path, called: str, advice: str = "") -> bytes:
 
 
 def unreadable_message(path: Path, error: Exception) -> str:
-    """Why a checkpoint was not read, in one line."""
+    """Explain why a checkpoint was not read, in one line."""
     if isinstance(error, OSError):
         where = error.filename if isinstance(error.filename, str) else path
         return f"{safe_text(where)}: {safe_text(error.strerror or error)}"
@@ -99,7 +99,7 @@ def unreadable_message(path: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def reading_checkpoint(path: Path) -> Iterator[None]:
-    """If a file or folder cannot be read in the context, exit with the code of unreadable checkpoints."""
+    """Exit with the code of unreadable checkpoints if a file cannot be read in the context."""
     try:
         yield
     except OSError as error:
@@ -107,10 +107,10 @@ def reading_checkpoint(path: Path) -> Iterator[None]:
 
 
 def moved(task: Any, data: Sequence[str] | None) -> Any:
-    """The task with the new paths of its files.
+    """Return the task with the new paths of its files.
 
     Raises:
-        ValueError: the task has no files.
+        ValueError: If the task has no files.
     """
     if not data:
         return task
@@ -125,11 +125,11 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 def opened_input(
     path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
 ) -> Input:
-    """Open a checkpoint, once for all that is done with it; `data` says where the files of its task lie.
+    """Open a checkpoint once for all uses; `data` gives the paths of its task's files.
 
     Raises:
-        CheckpointError: it cannot be read.
-        ValueError: its task has no files.
+        CheckpointError: If the checkpoint cannot be read.
+        ValueError: If its task has no files.
     """
     from anchorlens.files.importers.inputs import resolve
 
@@ -142,21 +142,21 @@ def opened_input(
 
 
 class TrainingData:
-    """The training data of `--train-data`, for checkpoints that do not carry their own."""
+    """The training data of `--train-data`, for checkpoints without training data."""
 
     def __init__(self, path: Path | None) -> None:
-        """The file is read when the first checkpoint needs it."""
+        """Store the path; the file is read when the first checkpoint needs it."""
         self._path, self._batch = path, None
 
     def of(self, given: Input, task: Task | None) -> TokenBatch | None:
-        """The data for a checkpoint; None if it has its own, or no file was given.
+        """Return the data for a checkpoint; None if it has training data, or no file was given.
 
         Args:
             given: the checkpoint.
-            task: the task whose sequences they must be; None for any.
+            task: the task that the sequences must fit. None: any task.
 
         Raises:
-            CheckpointError: the file cannot be read, or does not fit the task.
+            CheckpointError: If the file cannot be read, or does not fit the task.
         """
         if self._path is None or (given.checkpoint and given.checkpoint.knows_training_set):
             return None
@@ -172,10 +172,10 @@ class TrainingData:
         return self._batch
 
     def check_use(self) -> None:
-        """Check, when every checkpoint was read, that one of them needed the data.
+        """Check that a checkpoint needed the data, after every checkpoint was read.
 
         Raises:
-            ValueError: every checkpoint has its own training data.
+            ValueError: If every checkpoint has training data.
         """
         if self._path is not None and self._batch is None:
             raise ValueError(

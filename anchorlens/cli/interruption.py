@@ -1,4 +1,4 @@
-"""Ctrl-C: one line and exit code 130, at whatever moment it comes."""
+"""Handle Ctrl-C at any time: one line and exit code 130."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INTERRUPTED = "interrupted; a run with --out continues with --resume, sweep and 
 
 
 def catch_interruptions() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt where it can be caught, and else end the program with one line.
+    """Make Ctrl-C raise KeyboardInterrupt if it can be caught, and else end the program with one line.
 
     During imports the exception might be caught by the imported module, and in a destructor Python only
-    prints it. The program ends there at once; nothing is lost, since files are written atomically. A program
-    that was told to ignore Ctrl-C (`nohup`, `&` in a script) keeps ignoring it.
+    prints it. In both cases the program ends at once; no data are lost, because files are written atomically.
+    A program that was told to ignore Ctrl-C (`nohup`, `&` in a script) keeps ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
@@ -32,13 +32,13 @@ def catch_interruptions() -> None:
 
 
 def let_go() -> None:
-    """Restore the default handler: while the program exits, Ctrl-C ends it without a message."""
+    """Restore the default handler, so that Ctrl-C during the exit ends the program without a message."""
     if signal.getsignal(signal.SIGINT) is _interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def say_interrupted() -> None:
-    """Print the one line directly to file descriptor 2, in case sys.stderr no longer works."""
+    """Print the line directly to file descriptor 2, in case sys.stderr no longer works."""
     try:  # noqa: SIM105 - contextlib is not imported yet, and must not be now
         os.write(2, f"anchorlens: {INTERRUPTED}\n".encode())
     except OSError:

@@ -1,4 +1,4 @@
-"""`anchorlens evaluate` and `anchorlens probe`: measure the answers, or the inside, of a checkpoint."""
+"""`anchorlens evaluate` and `anchorlens probe`: measure the answers, or the internals, of a checkpoint."""
 
 from __future__ import annotations
 

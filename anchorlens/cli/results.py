@@ -1,4 +1,4 @@
-"""What a command does with its result: the picture of --plot, and JSON or a text for people on stdout."""
+"""The output of a command: the picture of --plot, and JSON or readable text on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorlens.cli.errors import say
 def draw_and_print(
     result: Any, as_json: bool, plot: Path | None, print_for_people: Callable[[Any], object]
 ) -> None:
-    """Write the picture of a result if `plot` is given, and print the result, as JSON if asked for."""
+    """Write the picture of a result if `plot` is given, and print the result as text or JSON."""
     if plot is not None:
         from anchorlens.show import figures
 

@@ -9,12 +9,12 @@ import typer
 
 
 def path_option(help: str, *names: str) -> Any:
-    """An option that takes a path; an unreadable path is reported when it is opened, like other errors."""
+    """Make an option that takes a path; an unreadable path is reported when it is opened."""
     return typer.Option(*names, help=help, readable=False)
 
 
 def file_option(help: str) -> Any:
-    """An option that takes an existing file."""
+    """Make an option that takes an existing file."""
     return typer.Option(help=help, exists=True, dir_okay=False, readable=False)
 
 

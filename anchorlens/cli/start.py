@@ -1,4 +1,4 @@
-"""The entry point: catch Ctrl-C and prepare the streams before anything slow is imported."""
+"""The entry point: catch Ctrl-C and prepare the streams before slow imports."""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""Character -> its replacement if the stream cannot encode it; other characters become escapes."""
+"""The replacements of characters that a stream cannot encode; other characters become escapes."""
 _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
-"""Environment variable with a size -> the smallest size that libraries can draw in."""
+"""The environment variables with a size -> the smallest size in which libraries can draw."""
 
 
 class OutputLost(SystemExit):
     """A write to stdout failed, which ends the program.
 
-    The exit code is 141 if nobody reads stdout any more (as after SIGPIPE, and without a message), else 1.
+    The exit code is 141, without a message, if the reader closed stdout (as after SIGPIPE), else 1.
     """
 
     def __init__(self, error: OSError):
@@ -31,8 +31,7 @@ class OutputLost(SystemExit):
 class _DescriptorFile(io.FileIO):
     """A file descriptor that writes nothing more after its first failed write.
 
-    For stdout the failure ends the program. If stderr fails the work continues, since it is worth more than
-    its messages.
+    A failure of stdout ends the program. If stderr fails, the work continues without messages.
     """
 
     ends_program = lost = False
@@ -53,7 +52,7 @@ def prepare_streams() -> None:
     """Prepare the standard streams and the sizes in the environment so that writing is safe.
 
     A closed stream becomes /dev/null. Characters that stdout or stderr cannot encode are replaced by plain
-    ones. A COLUMNS that is no number or is less than 20 is removed.
+    characters. A COLUMNS that is not a number or is less than 20 is removed.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)
@@ -65,7 +64,7 @@ def prepare_streams() -> None:
 
 
 def _open_closed() -> None:
-    """Open /dev/null for closed standard streams, so that the next opened file does not take their number."""
+    """Open /dev/null for closed standard streams, so that no later file takes their number."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         try:
@@ -79,7 +78,7 @@ def _open_closed() -> None:
 
 
 def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
-    """A stream like the given one, on a guarded descriptor."""
+    """Make a stream like the given stream, on a guarded descriptor."""
     if stream is None:
         number = os.open(os.devnull, os.O_WRONLY)
     else:

@@ -18,11 +18,11 @@ from anchorlens.tasks.registry import own_tasks, tasks
 from anchorlens.texts import safe_repr, safe_text
 
 _LONGEST = 300
-"""Largest number of characters of a usage error."""
+"""The largest number of characters of a usage error."""
 
 
 class BoundedGroup(TyperGroup):
-    """The group of commands; it shortens usage errors and registers the user's own tasks."""
+    """The group of commands, which shortens usage errors and registers the user's tasks."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the options before a command."""
@@ -65,7 +65,7 @@ class BoundedGroup(TyperGroup):
 
 
 def _advice(name: str, names: Sequence[str]) -> str:
-    """What to do about an unknown command: it does not load, is not installed, or is misspelled."""
+    """Return advice on an unknown command, which may fail to load, be missing, or be misspelled."""
     if advice := what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
@@ -82,7 +82,7 @@ def _read_tasks(arguments: Sequence[str]) -> None:
     """Register the tasks of the files that `--tasks` names.
 
     Raises:
-        ValueError: a file without a task.
+        ValueError: If a file has no task.
     """
     paths = [word.removeprefix("--tasks=") for word in arguments if word.startswith("--tasks=")]
     paths += [path for word, path in itertools.pairwise(arguments) if word == "--tasks"]

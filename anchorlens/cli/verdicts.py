@@ -1,4 +1,4 @@
-"""`anchorlens classify` and `anchorlens demo`: name the phase of models, with reasons."""
+"""`anchorlens classify` and `anchorlens demo`: assign phases to models, with reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anchorlens.verdict import Verdict
 
 _UNREADABLE = (ValueError, OSError, MemoryError, RuntimeError)
-"""What a checkpoint that cannot be read or measured raises."""
+"""The exceptions for a checkpoint that cannot be read or measured."""
 
 
 @one_line_errors
@@ -182,5 +182,5 @@ def demo_command(
 
 
 def _titled(verdict: Verdict, title: str) -> Verdict:
-    """The verdict with a title that distinguishes it from the others."""
+    """Give the verdict a title that distinguishes it from the others."""
     return dataclasses.replace(verdict, subject=dataclasses.replace(verdict.subject, name=title))

@@ -51,7 +51,7 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
             [batch, pos] with -100 at unscored positions; a `.npz` file with such arrays; or a `.csv` file:
-            a sequence in each row. Without a header, or with the one that pandas makes up (0, 1, 2, ...), the
+            a sequence in each row. Without a header, or with the pandas default (0, 1, 2, ...), the
             last column is the target. A header names one column `target` (or `label`, `answer`, `y`) and
             numbers the tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. The format is
             recognised by content. Limits: 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304

@@ -87,7 +87,7 @@ class ModelConfig(Config):
     would then have no gradient.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected and what came.
+        ValueError: If a value is invalid; the message gives the rule and the value.
 
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`),
     arXiv 2301.05217 (`plain`, the network of modular addition).

@@ -77,8 +77,8 @@ def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
     """Return the lock of a model, which keeps a measuring thread's hooks from other threads.
 
     Without the lock, torch can hang (observed in 2.13): a thread that begins a graph at a parameter
-    holds that parameter's mutex and waits for the GIL, while one that indexes the parameter holds the GIL and
-    waits for the mutex.
+    holds that parameter's mutex and waits for the GIL, while a thread that indexes the parameter holds the
+    GIL and waits for the mutex.
     """
     if not isinstance(model, nn.Module):
         return contextlib.nullcontext()

@@ -67,8 +67,8 @@ def test_those_of_the_last_position_suffice(last):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (LOGITS[..., :50], r"for tokens \[4, 9\], got \[4, 9, 50\]; is it of this task\?$"),
-        (LOGITS.transpose(1, 2), r"got \[4, 110, 9\]. Give a function that returns them: lambda tokens: "),
+        (LOGITS[..., :50], r"for tokens \[4, 9\], got \[4, 9, 50\]. Check that the model belongs to this task\.$"),
+        (LOGITS.transpose(1, 2), r"got \[4, 110, 9\]. Give a function that returns logits: lambda tokens: "),
         (LOGITS[:2], r"got \[2, 9, 110\]. Give a function"),
         (LOGITS.argmax(-1), r"got \[4, 9\]. Give a function"),
         ((LOGITS, LOGITS), r"got \[4, 9, 110\] and \[4, 9, 110\]. Give a function"),
@@ -105,7 +105,7 @@ def test_a_task_of_many_positions_needs_them_all_and_says_so():
     task = ScanTask()
     evaluator = Evaluator(lambda tokens: torch.zeros(len(tokens), task.d_vocab), task)
     tokens = torch.ones(2, 8, dtype=torch.long)
-    with pytest.raises(ValueError, match=r"at every position that is scored, got the last 1\. .*targets"):
+    with pytest.raises(ValueError, match=r"at every scored position, got the last 1\. .*targets"):
         evaluator.greedy(tokens, torch.tensor([3, 5]), end=0)
     longer = Evaluator(lambda tokens: torch.eye(task.d_vocab)[torch.nn.functional.pad(tokens, (1, 0))], task)
     assert longer.greedy(tokens, torch.tensor([3, 5]), end=1) == [[], []]  # one position more, at the start

@@ -253,13 +253,13 @@ class TestRegistering:
         [
             (
                 {"kind": "addition"},
-                r"the kind addition is that of the task anchorlens.extras.arithmetic.task.Additi",
+                r"must be new, got addition, the kind of anchorlens.extras.arithmetic.task.Additi",
             ),
-            ({"kind": "A coin"}, "kind must be a name of lower-case letters, digits and _, .* got 'A coin'"),
-            ({"metrics": ()}, r"metrics of Mine must be a tuple of Metric, got \(\)"),
-            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have a name each, got train, train"),
-            ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "is logged as lr, which every log"),
-            ({"evaluate": None}, "the task Mine must have evaluate; it is a frozen dataclass"),
+            ({"kind": "A coin"}, "the kind of a task must be a name of .* got 'A coin'"),
+            ({"metrics": ()}, r"the metrics of Mine must be a tuple of Metric, got \(\)"),
+            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have distinct names, got train, train"),
+            ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "must have new names in the log, got lr, a column"),
+            ({"evaluate": None}, "the task Mine must have evaluate. A task is a frozen dataclass"),
         ],
     )
     def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):

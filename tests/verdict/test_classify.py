@@ -117,7 +117,7 @@ class TestWhatItIsGiven:
         checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask())
         with pytest.raises(ValueError, match="a checkpoint knows its own task"):
             classify(checkpoint, AnchorTask(regime="conflict"))
-        with pytest.raises(ValueError, match="task must be a task, AnchorTask\\(\\) for example, got str"):
+        with pytest.raises(ValueError, match="task must be a task such as AnchorTask\\(\\), got str"):
             classify(build_model(TINY), "reasoning")
 
     def test_a_run_folder_comes_with_its_trajectory_and_log(self, tmp_path):

@@ -176,7 +176,7 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
         (([], []), "must have shape [batch, 9] with a sequence in each row, got [0]"),
         ((torch.zeros(0, 9, dtype=int), []), "got [0, 9]"),
         ((TOKENS[0], TARGETS), "got [9]"),
-        (([TOKENS[0][:8]], TARGETS), "got [1, 8]; is it the data of this model's task?"),
+        (([TOKENS[0][:8]], TARGETS), "got [1, 8]. Check that the data belong to this model's task."),
         (([TOKENS[0], [1]], TARGETS), "must be integers in rows of equal length"),
         ((TOKENS, [29, 30]), "must have shape [1], one for each row of tokens, got [2]"),
         ((TOKENS, TOKENS), "targets of the training data must have shape [1]"),

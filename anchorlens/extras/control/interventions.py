@@ -94,7 +94,7 @@ class Intervention:
         if unknown:
             raise ValueError(f"{self.name} must change fields of this model, got the unknown {unknown[0]}")
         if model and not self.anew:
-            raise ValueError(f"anew must be True for changes of the model ({', '.join(model)}), got False")
+            raise ValueError(f"`anew` must be True for changes of the model ({', '.join(model)}), got False")
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
         )

@@ -201,7 +201,7 @@ class TestEvaluation:
 
     def test_a_model_that_gives_the_last_position_alone_is_refused(self):
         task = AdditionTask(mode="digits")
-        with pytest.raises(ValueError, match="logits at every position that is scored, got the last 1"):
+        with pytest.raises(ValueError, match="logits at every scored position, got the last 1"):
             task.evaluate(lambda tokens: torch.zeros(len(tokens), 1, 13))
 
 

@@ -264,7 +264,7 @@ class TestTheList:
             Intervention(**{"name": "a", "why": "a", "source": "b", **fields})
 
     def test_a_model_is_changed_anew_alone(self, start):
-        with pytest.raises(ValueError, match="anew must be True for changes of the model .gamma."):
+        with pytest.raises(ValueError, match="`anew` must be True for changes of the model .gamma."):
             Intervention("a", "a", "b", {"gamma": 0.7}).applied(RunConfig(*preset()), str(start))
 
 

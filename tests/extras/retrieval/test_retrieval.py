@@ -134,7 +134,7 @@ class TestChoice:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"layer": 2}, "layer must be in 0..1 of this model"),
+        ({"layer": 2}, "layer must be in 0..1 for this model"),
         ({"hook": "hook_q"}, "hook must be one of hook_attn_out, hook_resid_mid, hook_resid_post"),
         ({"max_stored": 7}, "max_stored must be an integer >= 8"),
         ({"seed": -1}, "seed must be an integer >= 0, got -1"),

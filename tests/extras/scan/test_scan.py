@@ -232,11 +232,11 @@ class TestBadInput:
             ScanTask(**fields)
 
     def test_unknown_words(self):
-        with pytest.raises(ValueError, match="one of the task's 19, got 'fly' in 'fly twice'"):
+        with pytest.raises(ValueError, match="one of the task's 19 words, got 'fly' in 'fly twice'"):
             TASK.sequences(Examples(["fly twice"], ["I_RUN"]))
 
     def test_an_example_that_is_too_long(self):
-        with pytest.raises(ValueError, match="an example may have 5 tokens, got 6: 'walk and run'"):
+        with pytest.raises(ValueError, match="an example must have at most 5 tokens, got 6: 'walk and run'"):
             TASK.vocabulary.sequences(Examples(["walk and run"], ["I_RUN"]), 5)
 
     @pytest.mark.parametrize(

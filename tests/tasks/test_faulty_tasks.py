@@ -89,7 +89,7 @@ def file(tmp_path_factory):
         ("raises", f"{MUST_RUN}KeyError: 'no such row' (line 35 of faulty.py)"),
         ("exits", f"{MUST_RUN}sys.exit(0), which would end the program (line 37 of faulty.py)"),
         ("exits at once", f"{MUST_RUN}sys.exit(0)"),
-        ("nan", f"{MUST_BE_FINITE}nan; give None where a metric is not defined"),
+        ("nan", f"{MUST_BE_FINITE}nan. Give None if a metric is not defined"),
         ("nan at the end", f"{MUST_BE_FINITE}nan"),
         (
             "odd error",
@@ -115,7 +115,7 @@ def test_numbers_of_numpy_are_numbers(file, tmp_path):
     train(task(fault="numpy"), config, recipe, out=tmp_path / "run")
     assert json.loads((tmp_path / "run/log.jsonl").read_text().splitlines()[-1])["score"] == 0.5
     checkpoint = load_checkpoint(tmp_path / "run")
-    with pytest.raises(ValueError, match="evaluate of the task faulty must give an Evaluation, got None"):
+    with pytest.raises(ValueError, match="evaluate of the task faulty must return an Evaluation, got None"):
         evaluate(checkpoint.build_model(), task(fault="nothing"))
     with pytest.raises(ValueError, match=r"the task faulty must run .*KeyError.*\(line 35 of faulty.py\)"):
         evaluate(checkpoint.build_model(), task(fault="raises"))

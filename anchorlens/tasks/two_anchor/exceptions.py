@@ -18,11 +18,11 @@ class MemorisedException(NamedTuple):
     """One (key, pair) that is trained on a random answer."""
 
     key: int
-    """Key token."""
+    """The key token."""
     pair: Pair
-    """Anchor tokens in order."""
+    """The anchor tokens in order."""
     answer: int
-    """Token that is trained, another than the pair's function gives."""
+    """The trained token, which differs from the result of the pair's function."""
 
 
 def put_exceptions(
@@ -35,13 +35,13 @@ def put_exceptions(
     Order and answers depend on what is trained alone, and not on the seed of a run.
 
     Args:
-        targets: targets of the task, changed in place.
-        n: number of exceptions, >= 1.
-        pairs: pairs that are trained.
-        keys: key tokens that have a position in training, ascending.
+        targets: the targets of the task, changed in place.
+        n: the number of exceptions, >= 1.
+        pairs: the pairs that are trained.
+        keys: the key tokens that have a position in training, ascending.
 
     Raises:
-        ValueError: there are fewer (key, pair) than `n`, or all trained answers are the same.
+        ValueError: If there are fewer (key, pair) than `n`, or all trained answers are equal.
     """
     rows = targets.rows(pairs)
     possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)

@@ -25,17 +25,17 @@ class Trials:
     """Combinations of (pair, key, position): all of a sequence but its noise."""
 
     pairs: Int[np.ndarray, "trial k"]
-    """Anchor tokens in order."""
+    """The anchor tokens in order."""
     keys: Int[np.ndarray, " trial"]
-    """Key tokens."""
+    """The key tokens."""
     positions: Int[np.ndarray, " trial"]
-    """0-based position of the key; the anchors follow it."""
+    """The 0-based position of the key; the anchors follow the key."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Trials:
-        """Some of them, in the order of `rows`."""
+        """Return some of the trials, in the order of `rows`."""
         return Trials(self.pairs[rows], self.keys[rows], self.positions[rows])
 
     def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
@@ -53,17 +53,17 @@ class AnchorBatch(TokenBatch):
     """
 
     trials: Trials
-    """Pair, key and position of every sequence."""
+    """The pair, key and position of every sequence."""
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
-        """Some of the sequences, in the order of `rows`."""
+        """Return some of the sequences, in the order of `rows`."""
         return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
 
     _repr_html_ = html
 
 
 def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
-    """Key and anchors of `trials`, written into a copy of the noise tokens."""
+    """Write the key and the anchors of `trials` into a copy of the noise tokens."""
     tokens, row = noise.astype(np.int64), np.arange(len(trials))
     tokens[row, trials.positions] = trials.keys
     for place, anchors in enumerate(trials.pairs.T, start=1):
@@ -99,7 +99,7 @@ def choose(
     allowed: Bool[np.ndarray, "value column"],
     columns: np.ndarray,
 ) -> np.ndarray:
-    """For each entry of `columns` a uniform choice among the values allowed in that column."""
+    """Choose, for each entry of `columns`, a uniform value among the values allowed in that column."""
     counts = allowed.sum(axis=0)
     order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
     return values[order[rng.integers(0, counts[columns]), columns]]

@@ -1,4 +1,4 @@
-"""The splits: which pairs are in each, and where the key may stand in it."""
+"""The splits of a task: the pairs of each split, and the allowed positions of each key."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 @documented
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Training: seen pairs where x mod m != i mod m. ID test: where they are equal. OOD test: unseen pairs.
+    """The splits. Training: seen pairs with x mod m != i mod m. ID test: both are equal. OOD: unseen pairs.
 
     Raises:
-        ValueError: nothing is trained, or nothing is left for the ID test.
+        ValueError: If the training split or the ID test is empty.
 
     Source: arXiv 2405.05409 and 2501.08537.
     """
@@ -34,14 +34,14 @@ class Splits:
     positions: Int[np.ndarray, " position"]
     """Every position i of the key."""
     modulus: int
-    """m of the rule."""
+    """The m of the rule."""
     seen: Sequence[Pair]
-    """Pairs that are trained."""
+    """The pairs that are trained."""
     unseen: Sequence[Pair]
-    """Pairs that are not."""
+    """The pairs that are not trained."""
 
     def __post_init__(self) -> None:
-        """Check that something is in the splits of the seen pairs."""
+        """Check that no split of the seen pairs is empty."""
         if not self.seen:
             raise ValueError("unseen_pairs leaves nothing to train on; leave some pairs out of it")
         for split in ("train", "id"):
@@ -52,19 +52,19 @@ class Splits:
                 )
 
     def pairs(self, split: Split) -> Sequence[Pair]:
-        """The pairs of a split; an unknown one is refused with a ValueError, here and below."""
+        """Return the pairs of a split; an unknown split raises a ValueError in every method."""
         check_choice("split", split, SPLITS)
         return self.unseen if split == "ood" else self.seen
 
     def allowed(self, split: Split) -> Bool[np.ndarray, "key position"]:
-        """Where each key may stand in a split."""
+        """Return the positions at which each key is allowed in a split."""
         if split == "ood":
             return np.ones((len(self.keys), len(self.positions)), dtype=bool)
         train = self.obeys_rule(self.positions)
         return train if split == "train" else ~train
 
     def size(self, split: Split) -> int:
-        """How many (pair, key, position) a split has."""
+        """Return the number of (pair, key, position) in a split."""
         return len(self.pairs(split)) * int(np.count_nonzero(self.allowed(split)))
 
     def trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
@@ -75,5 +75,5 @@ class Splits:
         return Trials(pairs[pair], self.keys[key[place]], self.positions[position[place]])
 
     def obeys_rule(self, positions: Int[np.ndarray, " pos"]) -> Bool[np.ndarray, "key pos"]:
-        """The training rule: x mod m != i mod m, of key x at position i."""
+        """Return whether key x at position i obeys the training rule, x mod m != i mod m."""
         return (self.keys % self.modulus)[:, None] != positions % self.modulus

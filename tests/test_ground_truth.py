@@ -150,7 +150,9 @@ class TestAnotherTask:
 
     @pytest.mark.parametrize("ask", [evaluate, classify])
     def test_is_refused_by_both_verdicts(self, ask):
-        with pytest.raises(ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"):
+        with pytest.raises(
+            ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"
+        ):
             ask(circuit("composer").model, AnchorTask())
 
     @pytest.mark.parametrize(
@@ -163,7 +165,9 @@ class TestAnotherTask:
         ids=lambda each: each.__name__,
     )
     def test_is_refused_by_every_probe_that_asks_for_it(self, probe):
-        with pytest.raises(ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"):
+        with pytest.raises(
+            ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"
+        ):
             apply(probe, circuit("composer").model, AnchorTask())
 
     def test_its_file_is_no_checkpoint(self):

@@ -24,7 +24,8 @@ MISUSES = {
     "train(SMALL, TASK)": "task must be a task such .* got ModelConfig. Give the task before the configur",
     "train(TASK, RECIPE, SMALL)": "model_config must be .* got TrainConfig; the order is task, model_config,",
     "train(MODEL, TASK)": "task must be a task such .* got HookedTransformer",
-    "train(preset('quick'))": "task must be a task such .* got RunConfig. Unpack the run: train(*preset(...))",
+    "train(preset('quick'))": "task must be a task such .* got RunConfig. "
+    "Unpack the run: train(*preset(...))",
     "train(*preset('quick'), steps=2)": "train has no argument 'steps': it is a field of TrainConfig; write",
     "train(TASK, gamma=.5)": "train has no argument 'gamma': it is a field of ModelConfig and UNetConfig",
     "train(TASK, resum=True)": "train has no argument 'resum'; did you mean 'resume'?",
@@ -96,7 +97,8 @@ MISUSES = {
     "classify(MODEL, devise='cpu')": "classify has no argument 'devise'; did you mean 'device'?",
     "classify(CHECKPOINT, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
     "classify(MODEL, device='gpu')": "device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'",
-    "evaluate(TASK, MODEL)": "task must be a task such .* got HookedTransformer. Give the model first, then its",
+    "evaluate(TASK, MODEL)": "task must be a task such .* got HookedTransformer. "
+    "Give the model first, then its",
     "evaluate(3)": "model must be a HookedTransformer, .* got an int",
     "evaluate(CHECKPOINT, nnoise=3)": "evaluate has no argument 'nnoise'; did you mean 'n_noise'?",
     "evaluate(MODEL, AdditionTask(), maxtrain=3)": "evaluate of the task addition has no argument 'maxtrain'",
@@ -104,7 +106,8 @@ MISUSES = {
     "probes.stable_rank(CHECKPOINT, layer=1)": "stable_rank has no option 'layer'; leave it out",
     "probes.q_condensation(MODEL, lyer=0)": "q_condensation has no option 'lyer'; did you mean 'layer'?",
     "probes.q_condensation(MODEL, TASK, 0)": "the options of q_condensation must be given by name, got 1",
-    "probes.information_flow(TASK, MODEL)": "task must be a task such .* got HookedTransformer. Give the model",
+    "probes.information_flow(TASK, MODEL)": "task must be a task such .* got HookedTransformer. "
+    "Give the model",
     "probes.information_flow(MODEL)": "information_flow needs the two-anchor task of the model, got none",
     "probes.attention_patterns(MODEL)": "attention_patterns needs .* Give an AnchorTask, or tokens",
     "probes.probe_named('stable_rnk')": "probe must be one of .* did you mean 'stable_rank'?",

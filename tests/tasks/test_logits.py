@@ -67,7 +67,11 @@ def test_those_of_the_last_position_suffice(last):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (LOGITS[..., :50], r"for tokens \[4, 9\], got \[4, 9, 50\]. Check that the model belongs to this task\.$"),
+        (
+            LOGITS[..., :50],
+            r"for tokens \[4, 9\], got \[4, 9, 50\]. "
+            r"Check that the model belongs to this task\.$",
+        ),
         (LOGITS.transpose(1, 2), r"got \[4, 110, 9\]. Give a function that returns logits: lambda tokens: "),
         (LOGITS[:2], r"got \[2, 9, 110\]. Give a function"),
         (LOGITS.argmax(-1), r"got \[4, 9\]. Give a function"),

@@ -258,7 +258,10 @@ class TestRegistering:
             ({"kind": "A coin"}, "the kind of a task must be a name of .* got 'A coin'"),
             ({"metrics": ()}, r"the metrics of Mine must be a tuple of Metric, got \(\)"),
             ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have distinct names, got train, train"),
-            ({"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)}, "must have new names in the log, got lr, a column"),
+            (
+                {"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)},
+                "must have new names in the log, got lr, a column",
+            ),
             ({"evaluate": None}, "the task Mine must have evaluate. A task is a frozen dataclass"),
         ],
     )

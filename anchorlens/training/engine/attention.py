@@ -27,7 +27,7 @@ _BLOCK = 64
 
 
 def attention(q: Queries, kv: KeysValues) -> Queries:
-    """Causal attention, softmax(q k^T / sqrt(d_head)) v for each head.
+    """Compute causal attention, softmax(q k^T / sqrt(d_head)) v for each head.
 
     Args:
         q: [sequence, query, head_index, d_head]; the queries are those of the last positions.
@@ -50,7 +50,7 @@ def _at_once(q: Queries, kv: KeysValues) -> Queries:
 
 
 def _in_blocks(q: Queries, kv: KeysValues) -> Queries:
-    """The same, one block of queries at a time, each with the positions up to its last query."""
+    """Compute attention one block of queries at a time, each with the positions up to its last query."""
     before = kv.shape[1] - q.shape[1]
     blocks, end = [], 0
     for block in q.split(_BLOCK, dim=1):
@@ -60,7 +60,7 @@ def _in_blocks(q: Queries, kv: KeysValues) -> Queries:
 
 
 def _fused(q: Queries, kv: KeysValues) -> Queries:
-    """The same by torch's fused kernel, which needs the head axis before the position axis."""
+    """Compute attention by torch's fused kernel, which needs the head axis before the position axis."""
     heads_first, k, v = (x.transpose(1, 2) for x in (q, *kv.unbind(2)))
     n_queries, n_pos = q.shape[1], kv.shape[1]
     seen = None
@@ -112,7 +112,7 @@ def _by_head(x: Tensor) -> Tensor:
 
 
 def _by_position(x: Tensor, n_heads: int) -> Tensor:
-    """The inverse of `_by_head`."""
+    """Invert `_by_head`."""
     if x.dim() == 3:
         return x.unflatten(0, (-1, n_heads)).transpose(1, 2)
     return x.unflatten(1, (-1, n_heads)).permute(1, 3, 0, 2, 4)

@@ -55,7 +55,7 @@ class Update(NamedTuple):
 
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
-    """What runs must share to be members of one stack: shapes, batches, precision and number of steps."""
+    """Return what the runs of one stack must share: shapes, batches, precision and number of steps."""
     train = run.train_config
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
     return (*run.model_config.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
@@ -125,7 +125,7 @@ class Engine(ABC):
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __len__(self) -> int:
-        """Number of members."""
+        """Return the number of members."""
         return len(self.runs)
 
     # -- what an engine is -----------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Engine(ABC):
         self._active[member] = False
 
     def first_loss(self) -> Tensor:
-        """The summed loss of all members on their first batch, as an update computes it; for its cost."""
+        """Return the summed loss of all members on their first batch, from which a plan counts the cost."""
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
@@ -251,7 +251,7 @@ class Engine(ABC):
         self._epoch = epoch
 
     def _report(self) -> list[Update]:
-        """The last update of each member; the one place that waits for the device."""
+        """Return the last update of each member; only this method waits for the device."""
         losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
         lrs = [learning_rate(run.train_config, max(0, self.step - 1)) for run in self.runs]
         return [
@@ -267,11 +267,11 @@ class Engine(ABC):
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
-        """A copy of a member's current parameters by name, on the CPU."""
+        """Return a copy of a member's current parameters by name, on the CPU."""
         return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
-        """A copy of all weights; `layout.weights` reads a row of it."""
+        """Return a copy of all weights; `layout.weights` reads one row of the copy."""
         return self._rows.detach().clone()
 
     def weight_norms(self) -> list[float]:
@@ -279,9 +279,9 @@ class Engine(ABC):
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
-        """A member as a function (of a transformer: from tokens to logits at every position).
+        """Return a member as a function (for a transformer: from tokens to logits at every position).
 
-        It reads the weights in place, so later updates change it too.
+        The function reads the weights in place, so later updates change the function too.
         """
         rows = self._rows[member : member + 1].detach()
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))

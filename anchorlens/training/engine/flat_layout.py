@@ -53,7 +53,7 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def initial_weights(self, config: Any, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """The initial value of every parameter by name, a function of `config` and `seed` alone."""
+        """Return the initial value of every parameter by name, a function of `config` and `seed` alone."""
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
@@ -61,24 +61,24 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
-        """The module with these weights, in evaluation mode."""
+        """Return the module with these weights, in evaluation mode."""
 
     def merged(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """The parameters as the forward pass reads them, sharing the memory of `rows`."""
+        """Return the parameters as the forward pass reads them; they share the memory of `rows`."""
         return {
             name: rows[:, start : start + math.prod(shape)].view(-1, *shape)
             for name, (start, shape) in self.slots.items()
         }
 
     def views(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """The trained parameters under their names and in their shapes, [member, ...].
+        """Return the trained parameters under their names and in their shapes, [member, ...].
 
-        They share the memory of `rows`.
+        The parameters share the memory of `rows`.
         """
         return self.trained_parameters(self.merged(rows))
 
     def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
-        """The trained parameters under their names and in their shapes: views of what `merged` returns."""
+        """Return the trained parameters under their names and in their shapes, as views of `merged`."""
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
@@ -89,14 +89,14 @@ class FlatLayout(ABC):
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """A member's row, from its parameters by name."""
+        """Return the row of a member, made from the member's parameters by name."""
         row = next(iter(weights.values())).detach().new_empty(self.size)
         for name, view in self.views(row.unsqueeze(0)).items():
             view[0].copy_(weights[name].detach())
         return row
 
     def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """A copy of one member's parameters by name, frozen ones included."""
+        """Return a copy of one member's parameters by name, including the frozen parameters."""
         views = self.views(row.detach().clone().unsqueeze(0))
         return {
             name: views[name][0].contiguous() if name in views else row.new_zeros(shape)

@@ -58,7 +58,7 @@ def logits_at_end(
 
 
 def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
-    """Number each (token, position) as place * n_pos + pos, its row in the table of the first layer.
+    """Return the row of each (token, position) in the table of the first layer, place * n_pos + pos.
 
     Args:
         places: the index of each token in the vocabulary.
@@ -86,7 +86,7 @@ class FastModel:
         self.device = parameters["embed.W_E"].device
 
     def at_end(self, n_last: int | None) -> FastModel:
-        """The same model with logits at the last `n_last` positions; None for all."""
+        """Return the same model with logits at the last `n_last` positions; None means all positions."""
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab_out"]:
@@ -148,7 +148,7 @@ class Forward:
         return n_entries <= max(_LARGEST_TABLE, n_rows)
 
     def _attention_inputs(self, layer: int, x: Residual, *, at_end: bool = False) -> tuple[Tensor, Tensor]:
-        """Queries [member, row, d_z], and keys followed by values [member, row, 2 d_z]."""
+        """Return the queries [member, row, d_z], and the keys followed by values [member, row, 2 d_z]."""
         block, variant = f"blocks.{layer}", self.config.variant
         if variant == "released":
             q_in, kv_in = self._norm(f"{block}.ln1", self._ends(x) if at_end else x), x
@@ -158,14 +158,14 @@ class Forward:
         return self._linear(f"{block}.attn", "Q", q_in), self._linear(f"{block}.attn", "KV", kv_in)
 
     def _attend(self, q: Tensor, kv: Tensor, *, at_end: bool) -> Tensor:
-        """The output z of all heads, [member, row, d_z]; with `at_end` only at the last positions."""
+        """Return the output z of all heads, [member, row, d_z]; `at_end` selects the last positions."""
         n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
         kv = kv.view(-1, self.n_pos, 2, heads, d_head)
         mixed = attention(q.view(len(kv), -1, heads, d_head), kv)
         return mixed.reshape(n_members, -1, heads * d_head)
 
     def _after_attention(self, layer: int, x: Residual, mixed: Tensor) -> Residual:
-        """The rest of a block, from the heads' output z on."""
+        """Compute the rest of a block from the output z of the heads."""
         block = f"blocks.{layer}"
         x = x + self._linear(f"{block}.attn", "O", mixed)
         if self.config.variant == "postnorm":
@@ -203,7 +203,7 @@ class Forward:
         return linear(x, weight, bias, bf16=self.bf16)
 
     def _norm(self, name: str, x: Residual) -> Residual:
-        """A LayerNorm, or `x` itself where the variant has none of that name."""
+        """Apply a LayerNorm, or return `x` if the variant has no LayerNorm of that name."""
         if f"{name}.w" not in self.parameters:
             return x
         weight, bias = self.parameters[f"{name}.w"], self.parameters[f"{name}.b"]
@@ -219,7 +219,7 @@ class Forward:
 
 
 def _look_up(table: Float[Tensor, "member entry width"], rows: Int[Tensor, "member row"]) -> Tensor:
-    """The asked rows of each member's own table, [member, row, width]."""
+    """Return the given rows of each member's table, [member, row, width]."""
     n_members, n_entries, width = table.shape
     if n_members > 1:
         rows = rows + torch.arange(n_members, device=rows.device).unsqueeze(1) * n_entries

@@ -69,13 +69,13 @@ def check_interventions(run: RunConfig) -> None:
 
 
 def _end(name: str) -> str:
-    """The end of a matrix's name, which is unique in its block: W_Q, or experts.0.W_in.weight."""
+    """Return the end of a matrix's name, which is unique in its block: W_Q, or experts.0.W_in.weight."""
     _, found, behind = name.partition(".experts.")
     return f"experts.{behind}" if found else name.rsplit(".", 1)[-1]
 
 
 def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
-    """The weight matrices named by a part, by `all`, by a full name, or by the end of a name.
+    """Return the weight matrices that a part, `all`, a full name or the end of a name selects.
 
     >>> parts = {"embed.W_E": "embedding", "blocks.0.attn.W_Q": "qk", "blocks.1.attn.W_Q": "qk"}
     >>> matrices(parts, "qk"), matrices(parts, "blocks.1.attn.W_Q"), matrices(parts, "Q")
@@ -85,7 +85,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
 
 
 def held(layout: FlatLayout, asked: str) -> list[str]:
-    """The parameters that a word of `freeze` names: weight matrices, or all biases."""
+    """Return the parameters that a word of `freeze` names: weight matrices, or all biases."""
     if asked != BIASES:
         return matrices(layout.parts(), asked)
     trained = [name for name in layout.shapes if name not in layout.frozen]
@@ -118,7 +118,7 @@ class BeforeSteps:
                     self._at.setdefault(one.step, []).append(due)
 
     def next_after(self, step: int, stop: int) -> int:
-        """The next step after `step` at which something is due, or `stop`."""
+        """Return the next step after `step` at which an intervention is due, or `stop`."""
         return min([stop, *(due for due in self._at if due > step)])
 
     @torch.no_grad()
@@ -201,7 +201,7 @@ class Constraints:
 
 
 def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
-    """The best approximation of rank at most `rank` (truncated SVD); each head's matrix by itself.
+    """Return the best approximation of rank at most `rank` (truncated SVD), separately for each head.
 
     Source: Eckart and Young, 1936.
     """
@@ -225,7 +225,7 @@ class Penalties:
         return any(self._of)
 
     def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:
-        """The penalty of each member at the update from `step`, in nats, differentiable in the weights."""
+        """Return the penalty of each member at the update from `step`, in nats, with gradients."""
         views = self._layout.trained_parameters(merged)
         one = next(iter(views.values()))
         added = torch.zeros(len(self._of), dtype=one.dtype, device=one.device)
@@ -255,5 +255,5 @@ def complexity(kind: str, weight: Tensor) -> Tensor:
 
 
 def _as_matrices(weight: Tensor) -> Tensor:
-    """The weight as [., .] or [head, ., .]; a convolution's kernel as one matrix."""
+    """Return the weight as [., .] or [head, ., .], and the kernel of a convolution as one matrix."""
     return weight.flatten(1) if weight.dim() > 3 else weight

@@ -49,7 +49,7 @@ def _mkl_on_intel() -> bool:
 
 
 def _processor(info: Path) -> str:
-    """The description of the processor: Linux's /proc/cpuinfo, elsewhere Python's `platform`."""
+    """Return a description of the processor, from /proc/cpuinfo on Linux, else from `platform`."""
     try:
         return info.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -57,7 +57,7 @@ def _processor(info: Path) -> str:
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """The product a [m, n] @ b [n, p] plus bias [p], by oneDNN."""
+    """Compute a [m, n] @ b [n, p] plus bias [p] with oneDNN."""
     if not (b.is_contiguous() or b.mT.is_contiguous()):
         b = b.contiguous()  # for other strides oneDNN has only a slow reference product
     return torch.ops.mkldnn._linear_pointwise(a, b.mT, bias, "none", [], "")
@@ -83,7 +83,7 @@ def _convolution_gradient(x: Tensor, grad: Tensor) -> Tensor:
 
 
 def _as_image(rows: Tensor) -> Tensor:
-    """The same memory as a channels-last image [_CONVOLUTION_BATCH, channels, height, 1]."""
+    """View the memory of `rows` as a channels-last image [_CONVOLUTION_BATCH, channels, height, 1]."""
     return rows.view(_CONVOLUTION_BATCH, -1, 1, rows.shape[1]).permute(0, 3, 1, 2)
 
 

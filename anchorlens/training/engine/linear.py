@@ -55,7 +55,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None, bf16: bool) -> Tensor:
-    """The products a [member, m, n] @ b [member, n, p] plus bias [member, p]."""
+    """Compute the products a [member, m, n] @ b [member, n, p] plus bias [member, p]."""
     if bf16:
         rounded = torch.bmm(a.bfloat16(), b.bfloat16()).float()
         return rounded if bias is None else rounded + bias.unsqueeze(1)

@@ -24,7 +24,7 @@ _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped 
 def numeric_settings(
     device: torch.device, threads: int | None = None, *, tf32: bool = False
 ) -> Iterator[None]:
-    """Settings under which a run is fast, and on the CPU reproducible bit for bit.
+    """Set the numerics so that a run is fast, and reproducible bit for bit on the CPU.
 
     Denormal floats are flushed to zero: large initial weights produce them, and they slow a CPU down 4x.
     (This holds for the calling thread and for OpenMP threads that are started later.) On the CPU torch's
@@ -34,12 +34,12 @@ def numeric_settings(
     has set. Settings of the whole process are restored when the last run in any thread ends.
 
     Args:
-        device: what the run computes on.
-        threads: CPU threads to compute with; None leaves torch's choice.
-        tf32: let CUDA round the operands of float32 matrix products to TF32.
+        device: the device that the run computes on.
+        threads: the number of CPU threads. Default: the choice of torch.
+        tf32: whether CUDA may round the operands of float32 matrix products to TF32.
 
     Raises:
-        ValueError: another run is active in this process with another kind of device or another `tf32`.
+        ValueError: If another run is active in this process with another kind of device or another `tf32`.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
     with (
@@ -66,7 +66,7 @@ all runs but the first)."""
 
 @contextlib.contextmanager
 def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
-    """The settings that all threads share: the first run makes them, the last run to end restores them."""
+    """Apply the settings that all threads share; the last run to end restores the former settings."""
     asked = (deterministic, tf32)
     with _LOCK:
         if _RUNS and _RUNS[0][0] != asked:

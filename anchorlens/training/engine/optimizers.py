@@ -177,7 +177,7 @@ class StackedOptimizer:
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
-        """The moments of a member by name; zeros before its first step."""
+        """Return the moments of a member by name; all moments are zero before the first step."""
         return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
@@ -208,14 +208,14 @@ def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
 
 
 def as_matrix(name: str, weight: Tensor) -> Float[Tensor, "m n"]:
-    """A weight of HookedTransformer as one matrix, heads concatenated."""
+    """Return a weight of HookedTransformer as one matrix, with the heads concatenated."""
     if weight.dim() < 3:
         return weight
     return weight.flatten(0, 1) if name.endswith("W_O") else weight.movedim(0, 1).flatten(1)
 
 
 def as_weight(name: str, matrix: Float[Tensor, "m n"], like: Tensor) -> Tensor:
-    """The inverse of `as_matrix`."""
+    """Invert `as_matrix`."""
     if like.dim() < 3:
         return matrix
     heads = like.shape[0]

@@ -32,7 +32,7 @@ class FunctionalEngine(Engine):
         self._sets = sets
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """The task's loss on each member's batch."""
+        """Return the task's loss on each member's batch."""
         losses = []
         for k, (run, chosen) in enumerate(zip(self.runs, rows.numpy(), strict=True)):
             which, first = divmod(self._starts[k], len(self._sets[0]))

@@ -128,7 +128,7 @@ def logits_where_scored(
 
 
 def _filled(rows: Tensor, filling: int) -> Tensor:
-    """The rows, followed by at least one of filling so that their number is a multiple of `_MULTIPLE`."""
+    """Append one or more entries `filling` to `rows`, so that the length is a multiple of `_MULTIPLE`."""
     return functional.pad(rows, (0, _MULTIPLE - len(rows) % _MULTIPLE), value=filling)
 
 

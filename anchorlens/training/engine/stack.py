@@ -72,7 +72,7 @@ class Stack(Engine):
         return losses.sum(dim=1) / (targets != IGNORE).view(len(self), -1).sum(dim=1)
 
     def _ragged_loss(self, rows: Tensor, bf16: bool) -> Float[Tensor, " member"]:
-        """The same, computed only up to the end of each sequence, one member after the other."""
+        """Compute the loss only up to the end of each sequence, one member after the other."""
         losses = []
         for k, own in enumerate(rows):
             targets = self._targets[own]  # [batch, pos]

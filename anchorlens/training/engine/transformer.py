@@ -87,9 +87,9 @@ class Transformer(FlatLayout):
         }
 
     def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
-        """The trained parameters under HookedTransformer's names and in its shapes, [member, ...].
+        """Return the trained parameters with the names and shapes of HookedTransformer, [member, ...].
 
-        They are views of what `merged` returns.
+        The parameters are views of what `merged` returns.
         """
         heads, d_head = self.config.n_heads, self.config.d_head
         views: dict[str, Tensor] = {}
@@ -115,7 +115,7 @@ class Transformer(FlatLayout):
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Initial parameters by HookedTransformer's names, a function of `config` and `seed` alone."""
+        """Return initial parameters by HookedTransformer's names, a function of `config` and `seed` alone."""
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:
@@ -130,7 +130,7 @@ class Transformer(FlatLayout):
     def build(
         self, config: ModelConfig, weights: Mapping[str, Tensor], device: str | torch.device
     ) -> HookedTransformer:
-        """The HookedTransformer with these weights, in evaluation mode."""
+        """Return the HookedTransformer with these weights, in evaluation mode."""
         from anchorlens.models.hooked import model_with
 
         return model_with(config, weights, device).eval()

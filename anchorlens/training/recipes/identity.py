@@ -16,10 +16,11 @@ EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_e
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:
-    """The fields that do not decide what a run computes: those of `EXECUTION`, and the path of its start.
+    """Return the fields that do not decide what a run computes.
 
-    Where a run may stop early, `eval_every` (and for `stop_at_loss` also `log_every`) decides when, and is
-    left out. (Device and number of threads change the last digits only, which does not count as another run.)
+    These are the fields of `EXECUTION` and the path of the start. If a run may stop early, `eval_every` (and
+    for `stop_at_loss` also `log_every`) decides when, and is not returned. (The device and the number of
+    threads change the last digits only, which does not count as another run.)
     """
     decisive = set() if train.early_stop_evaluations is None else {"eval_every"}
     if train.stop_at_loss is not None:
@@ -50,7 +51,7 @@ def places(config: object) -> frozenset[str]:
 
 
 def identity(run: RunConfig) -> str:
-    """The SHA-256 of a run's recipe, 64 hexadecimal digits; it is the same on every machine.
+    """Return the SHA-256 of a run's recipe, 64 hexadecimal digits, the same on every machine.
 
     Equal recipes have one identity, whether a number is written 1 or 1.0.
     """
@@ -58,7 +59,7 @@ def identity(run: RunConfig) -> str:
 
 
 def same_value(value: object) -> str:
-    """A text that is the same for equal values of a field, whether a number is written 1 or 1.0."""
+    """Return a text that is the same for equal values of a field, whether a number is written 1 or 1.0."""
     return json.dumps(_canonical(value), sort_keys=True)
 
 

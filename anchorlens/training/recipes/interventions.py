@@ -79,7 +79,7 @@ class Window(NamedTuple):
         return range(round(self.first * total), round(self.end * total))
 
     def at(self, step: int, total: int) -> float | None:
-        """The value at an update; None outside the window."""
+        """Return the value at an update, or None outside the window."""
         steps = self.steps(total)
         if step not in steps:
             return None
@@ -156,7 +156,7 @@ class WindowedChange(NamedTuple):
 
 
 def value_at(value: float | str, step: int, total: int) -> float:
-    """The value of a field at the update from `step` to `step + 1`.
+    """Return the value of a field at the update from `step` to `step + 1`.
 
     >>> [value_at("0.01 0.25:0.5=1.0 0.5:1=0..0.75", step, 8) for step in range(8)]
     [0.01, 0.01, 1.0, 1.0, 0.0, 0.25, 0.5, 0.75]
@@ -205,17 +205,18 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
 def checked_schedule(
     name: str, value: float | str, default: float | None, total: int, **bounds: Any
 ) -> float | str:
-    """A field in its normal form: a number, or the text of a schedule with its base.
+    """Return a field in its normal form: a number, or the text of a schedule with its base.
 
     Args:
-        name: the field's name in errors.
+        name: the name of the field in errors.
         value: a number, or text as `read_schedule` reads it.
-        default: the base where the text has none.
-        total: updates of the run.
-        **bounds: bounds of every value, as `check_number` takes them.
+        default: the base if the text has no base.
+        total: the number of updates of the run.
+        **bounds: the bounds of every value, as `check_number` takes them.
 
     Raises:
-        ValueError: no schedule, a value out of bounds, a window without an update, or no base.
+        ValueError: If the text is not a schedule, a value is out of bounds, a window has no update, or the
+            base is missing.
     """
     schedule = WindowedValue(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
@@ -336,7 +337,7 @@ def _check_has_updates(name: str, window: Window, total: int) -> None:
 
 
 def _short(value: float) -> str:
-    """The shortest text that gives the number exactly.
+    """Return the shortest text that gives the number exactly.
 
     >>> [_short(value) for value in (1.0, 0.25, 1e-05)]
     ['1', '0.25', '1e-05']
@@ -345,7 +346,7 @@ def _short(value: float) -> str:
 
 
 def in_words(name: str, value: object, total: int) -> str | None:
-    """The changes that a field makes during a run of `total` updates, in words; None if it makes none.
+    """Describe the changes that a field makes in a run of `total` updates, or return None without changes.
 
     >>> in_words("weight_decay", "0.01 0.25:0.5=1", 1500), in_words("weight_decay", 0.01, 1500)
     ('1 in updates 375 to 749', None)
@@ -373,5 +374,5 @@ def in_words(name: str, value: object, total: int) -> str | None:
 
 
 def joined(changes: Sequence[SingleChange] | Sequence[WindowedChange]) -> str:
-    """The interventions as text in their normal form."""
+    """Return the interventions as text in their normal form."""
     return " ".join(map(str, changes))

@@ -51,17 +51,17 @@ def presets() -> dict[str, Parts]:
 
 
 def preset(name: str = "quick", **fields: object) -> RunConfig:
-    """A named run, with single fields of task, model or training replaced.
+    """Return a named run, with single fields of task, model or training replaced.
 
     Args:
-        name: one of `presets()`.
+        name: a name in `presets()`.
         **fields: any field of the task, of ModelConfig or of TrainConfig by its name, and the task's `kind`.
 
     Returns:
-        Task, model and training configuration; it unpacks into the arguments of `train`.
+        The task, model and training configuration, which unpacks into the arguments of `train`.
 
     Raises:
-        ValueError: an unknown preset or field, or an unusable value.
+        ValueError: If a preset or field is unknown, or a value is invalid.
 
     Example:
         >>> preset("quick", gamma=0.5, seed=3).train_config.seed
@@ -73,10 +73,10 @@ def preset(name: str = "quick", **fields: object) -> RunConfig:
 
 
 def preset_parts(name: str) -> Parts:
-    """The fields that a preset changes.
+    """Return the fields that a preset changes.
 
     Raises:
-        ValueError: an unknown preset.
+        ValueError: If the preset is unknown.
     """
     if name in PRESETS:  # without loading the tasks
         return PRESETS[name]

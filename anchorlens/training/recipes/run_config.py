@@ -173,7 +173,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
-    """`base` updated with `changes`.
+    """Return `base` updated with `changes`.
 
     A duration in steps replaces one in epochs, and the reverse. A schedule without a base value keeps the
     base value of `base`.
@@ -211,5 +211,5 @@ def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, t
 
 
 def field_owners(name: str) -> list[tuple[str, type]]:
-    """The pairs of `part_classes` that have a field; all are of one part, since no two parts share a name."""
+    """Return the pairs of `part_classes` that have a field; all pairs belong to one part."""
     return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]

@@ -60,12 +60,12 @@ def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> fl
 
 
 def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:
-    """The permutation of one epoch; a function of (seed, epoch), so a resumed run needs no RNG state."""
+    """Return the permutation of one epoch, a function of (seed, epoch), so resuming needs no RNG state."""
     return generator(config.seed, "order", epoch).permutation(config.n_samples)
 
 
 def trajectory_steps(config: TrainConfig) -> list[int]:
-    """Steps at which checkpoints are saved along the run: 0, then log-spaced from 1 to the last.
+    """Return the steps at which checkpoints are saved: 0, then log-spaced from 1 to the last step.
 
     >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
     [0, 1, 10, 100, 1000]
@@ -97,17 +97,17 @@ def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metri
 
 
 def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
-    """The first step at which the mean loss of five log lines in a row is at most `loss`.
+    """Return the first step at which the mean loss of five log lines in a row is at most `loss`.
 
     The mean is used because the loss of single batches fluctuates. If the loss is not reached, the time to
     reach it is unknown and longer than the run (censored), never zero.
 
     Args:
-        log: a run's log lines, oldest first; lines without a loss are left out.
+        log: the log lines of a run, oldest first. Lines without a loss are ignored.
         loss: the threshold in nats.
 
     Returns:
-        The step of the last of the five lines; None where the run never reaches it.
+        The step of the last of the five lines, or None if the run never reaches the threshold.
 
     >>> losses = [4.0, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]
     >>> loss_reached([{"step": 10 * k, "loss": value} for k, value in enumerate(losses)], 0.1)

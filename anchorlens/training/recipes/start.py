@@ -10,10 +10,10 @@ from anchorlens.files.safe import CheckpointError, Contents, check_inside, read_
 
 
 def checkpoint_in(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run.
+    """Return the checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run.
 
     Raises:
-        ValueError: a link leads out of that folder.
+        ValueError: If a link leads out of that folder.
     """
     if not os.path.isdir(path):
         return Path(path)
@@ -22,10 +22,10 @@ def checkpoint_in(path: str | os.PathLike[str]) -> Path:
 
 
 def read_start(path: Path) -> Contents:
-    """The contents of the checkpoint that a run starts from, and their SHA-256; nothing else is hashed.
+    """Return the contents of the checkpoint that a run starts from, and their SHA-256.
 
     Raises:
-        ValueError: it does not exist, or is no checkpoint.
+        ValueError: If the file does not exist, or is not a checkpoint.
     """
     try:
         return read_tensors(path)
@@ -36,10 +36,10 @@ def read_start(path: Path) -> Contents:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a checkpoint, 64 hexadecimal digits; a file is read again only if it has changed.
+    """Return the SHA-256 of a checkpoint, 64 hexadecimal digits; only a changed file is read again.
 
     Raises:
-        ValueError: it does not exist, or is no checkpoint.
+        ValueError: If the file does not exist, or is not a checkpoint.
     """
     try:
         status = path.stat()

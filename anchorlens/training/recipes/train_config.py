@@ -202,7 +202,7 @@ class TrainConfig(Config):
         return {**start, **{name: text for name, text in words.items() if text is not None}}
 
     def without_interventions(self) -> TrainConfig:
-        """The same recipe with the base values of all schedules, no interventions, and drawn weights."""
+        """Return the same recipe with base values for all schedules, no interventions, and drawn weights."""
         bases = {
             name: read_schedule(value).base
             for name in (*SCHEDULED, *DECAYS)

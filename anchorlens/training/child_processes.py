@@ -26,10 +26,10 @@ class WorkerKilled(RuntimeError):
 
 
 def sleeping_threads() -> dict[str, str]:
-    """The environment variable that lets OpenMP's threads sleep while they wait; none where the user chose.
+    """Return the variable that lets OpenMP's threads sleep while they wait, or nothing if the user set it.
 
-    By default they count to 300,000 at every barrier. Our models are so small that there are thousands of
-    barriers a second. If another process wants the core, the threads count for as long as it has the core.
+    By default the threads count to 300,000 at every barrier. Our models are so small that there are thousands
+    of barriers a second. If another process wants the core, the threads count for as long as it has the core.
     OpenMP reads the variable once, when torch is loaded. The variable changes no result.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
@@ -59,15 +59,15 @@ _n_inside = 0
 
 @contextlib.contextmanager
 def safe_children(*restored: str) -> Iterator[None]:
-    """Processes started in this context import nothing from the current folder.
+    """Let processes that start in this context import nothing from the current folder.
 
-    It sets an environment variable, which is restored when the last such context ends.
+    The context sets an environment variable, which is restored when the last such context ends.
 
     Args:
-        restored: other environment variables that change in the context and are restored with it.
+        restored: the other environment variables that change in the context and are restored with it.
 
     Raises:
-        ValueError: this Python was started to pass on no environment (`python -E`).
+        ValueError: If this Python ignores environment variables (`python -E`).
     """
     global _n_inside
     if sys.flags.ignore_environment and not sys.flags.safe_path:
@@ -93,17 +93,17 @@ def safe_children(*restored: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
-    """A pool of processes with one OpenMP thread each, which import the functions that they are sent.
+    """Open a pool of processes with one OpenMP thread each, which import the functions that they run.
 
-    They end with the context, and within a second after this process, however it ends.
+    The processes end with the context, and within a second after this process, however it ends.
 
     Args:
-        n_processes: number of processes.
-        advice: text added to the error about a killed process.
+        n_processes: the number of processes.
+        advice: the text added to the error about a killed process.
 
     Raises:
-        WorkerKilled: a process was killed.
-        ValueError: see `safe_children`.
+        WorkerKilled: If a process was killed.
+        ValueError: If `safe_children` raises one.
     """
     from loky import ProcessPoolExecutor
     from loky.process_executor import TerminatedWorkerError

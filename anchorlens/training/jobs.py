@@ -39,7 +39,7 @@ class InThisProcess(Executor):
 def grouped(
     runs: Sequence[RunConfig], at_once: Callable[[RunConfig, int], int] = trained_together
 ) -> list[list[int]]:
-    """The indices of runs in groups that one loop can train, of at most `at_once(run, number alike)` each."""
+    """Group the indices of runs that one loop can train, at most `at_once(run, number alike)` in a group."""
     alike: dict[object, list[int]] = {}
     for place, run in enumerate(runs):
         alike.setdefault(loop_key(run), []).append(place)

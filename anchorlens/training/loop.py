@@ -56,7 +56,7 @@ class Member:
     def checkpoint(
         self, weights: Mapping[str, torch.Tensor], step: int, metrics: Mapping[str, Any]
     ) -> Checkpoint:
-        """These weights as a checkpoint of this run."""
+        """Return the weights as a checkpoint of this run."""
         on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
         return Checkpoint(
             self.run.model_config, self.run.task, on_cpu, self.run.train_config, step, dict(metrics)
@@ -64,7 +64,7 @@ class Member:
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
-    """What runs must share to be trained by one loop: `stack_key`, device, logging and stopping."""
+    """Return what the runs of one loop must share: `stack_key`, device, logging and stopping."""
     return (*stack_key(run), *(getattr(run.train_config, name) for name in _SHARED))
 
 
@@ -105,7 +105,7 @@ class Loop:
             self._shrink()
 
     def _running(self) -> Iterator[tuple[int, Member]]:
-        """The members that have not ended, with their indices in the stack."""
+        """Return the members that have not ended, with their indices in the stack."""
         return ((k, member) for k, member in enumerate(self.members) if member.result is None)
 
     def _advance(self, trajectory: set[int], tell: Tell) -> None:
@@ -149,7 +149,7 @@ class Loop:
             self._save_states()
 
     def _next_stops(self, step: int) -> list[int]:
-        """The steps of the next log line, evaluation and, estimated from the time per update, saved state."""
+        """Return the steps of the next log line, evaluation and (estimated from the time) saved state."""
         stops = [(step // every + 1) * every for every in (self.train.log_every, self.train.eval_every)]
         if any(member.folder is not None for member in self.members):
             stops.append(step + max(1, int(self.train.state_every_seconds / self.seconds_per_update)))
@@ -230,7 +230,7 @@ class Loop:
 
 
 def _summary(log: Sequence[Mapping[str, Any]], metrics: Sequence[Metric]) -> str:
-    """The last metrics and then the last loss of a log; a narrow terminal cuts off the loss."""
+    """Return the last metrics and then the last loss of a log; a narrow terminal cuts off the loss."""
     measured = evaluations(log, metrics)
     latest = measured[-1] if measured else {}
     numbers = [(metric.name, latest.get(metric.logged_as)) for metric in metrics]

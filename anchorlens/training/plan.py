@@ -246,7 +246,7 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
 
 def _sequences_asked(run: RunConfig) -> int:
-    """The number of sequences in all evaluations of one run, during training and at its end."""
+    """Return the number of sequences in all evaluations of one run, during training and at its end."""
     quick, final = (
         run.task.sequences_asked(run.train_config.n_samples, quickly=how) for how in (True, False)
     )
@@ -295,7 +295,7 @@ def count_cost(run: RunConfig) -> Cost:
 
 
 def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tensor]]:
-    """A function that returns the loss of one model on one batch, and the parameters it depends on.
+    """Return a function for the loss of one model on one batch, and the parameters of the model.
 
     A task's own loss may do anything, so it is computed on the CPU; every other loss is traced without data.
     """

@@ -136,7 +136,7 @@ def _do_nothing() -> None:
 
 @contextlib.contextmanager
 def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
-    """A progress bar with a text; in a narrow terminal the bar shrinks first, then the text is cut."""
+    """Show a progress bar with a text; in a narrow terminal the bar shrinks before the text is cut."""
     from rich import progress
     from rich.console import Console
     from rich.table import Column
@@ -185,7 +185,7 @@ def _in_a_cell(progress: Progress) -> Iterator[Callable[[], None]]:
 def _in_lines(
     progress: Progress, seconds: float, ask: Callable[[], int] | None
 ) -> Iterator[Callable[[], None]]:
-    """A line on stderr every `seconds`, whether or not anything has changed, and one at the end.
+    """Write a line to stderr every `seconds`, even without changes, and a last line at the end.
 
     Nothing is written if the run ends before the first line.
     """
@@ -216,7 +216,7 @@ def _in_lines(
 
 
 def duration(seconds: float) -> str:
-    """A time in words.
+    """Return a time in words.
 
     >>> duration(90), duration(725), duration(12000)
     ('90 s', '12 min 5 s', '3 h 20 min')

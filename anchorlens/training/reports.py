@@ -34,7 +34,7 @@ class Reports:
         self._n_read: dict[str, int] = {}
 
     def path(self, job: list[int]) -> Path:
-        """The file of a job."""
+        """Return the file of a job."""
         return self._folder / f"{job[0]}.jsonl"
 
     def take_in(self, tell: Callable[[list[int], int, str, Lines], object]) -> None:

@@ -202,9 +202,9 @@ def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], res
 def _reporter(
     on_log: OnLog | Logger, runs: Sequence[RunConfig], folders: Sequence[Path | None], names_run: bool
 ) -> Report:
-    """A function that passes log lines to `on_log`, and raises OnLogError if that raises.
+    """Return a function that passes log lines to `on_log`, and raises OnLogError if `on_log` raises.
 
-    `names_run` says whether the lines get the index of their run.
+    If `names_run` is true, each line gets the index of its run.
     """
     call = on_log if callable(on_log) else getattr(on_log, "log", None)
     if not callable(call):
@@ -274,7 +274,7 @@ def train_together(
 def _members(
     runs: Sequence[RunConfig], folders: Sequence[RunFolder | None], device: torch.device
 ) -> Iterator[Member]:
-    """The runs as members at their current step: at the start, at a saved state, or at their end."""
+    """Yield the runs as members at their current step: the start, a saved state, or the end of the run."""
     sets = {}
     for place, (run, folder) in enumerate(zip(runs, folders, strict=True)):
         source = (run.task, run.train_config.seed, run.train_config.n_samples)
@@ -307,7 +307,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
 
 
 def _finished(folder: RunFolder, task: Task, device: torch.device) -> TrainResult:
-    """The result of a run that had ended before, measured again from its last checkpoint."""
+    """Return the result of a run that has already ended, measured on its last checkpoint."""
     checkpoint, status = folder.load_final()
     checkpoint = replace(checkpoint, task=task)  # the task's files may have moved
     message = None

@@ -127,10 +127,10 @@ class RunFolder:
         container.write(self.path / "state.pt", header, tensors)
 
     def load_state(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """What the last `save_state` wrote, or None before the first.
+        """Load what the last `save_state` wrote, or return None if no state was saved.
 
         Raises:
-            CheckpointError: the file is damaged, of another format, or the state of another run.
+            CheckpointError: If the file is damaged, of another format, or the state of another run.
         """
         path = self.path / "state.pt"
         if not path.exists():
@@ -146,10 +146,10 @@ class RunFolder:
         return header, tensors
 
     def load_final(self) -> tuple[Checkpoint, Any]:
-        """The last checkpoint of a run that has ended, and how it ended.
+        """Load the last checkpoint of a run that has ended, and the status of the run.
 
         Raises:
-            CheckpointError: the file is damaged, of another format, or of another run.
+            CheckpointError: If the file is damaged, of another format, or of another run.
         """
         path = self.path / "ckpt.pt"
         checkpoint = load_checkpoint(path, any_cost=True)  # another run's checkpoint is refused below
@@ -211,10 +211,10 @@ class RunFolder:
 
 
 def trajectory_files(path: Path) -> list[Path]:
-    """The checkpoints along the run in a folder, oldest first.
+    """Return the checkpoints along the run in a folder, oldest first.
 
     Raises:
-        CheckpointError: a link leads out of the folder.
+        CheckpointError: If a link leads out of the folder.
     """
     with reading(path):
         check_inside(path, path / "checkpoints")
@@ -252,20 +252,20 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of a run's log, oldest first; an empty list where there is no log.
+    """Read the lines of a run's log, oldest first; return an empty list if the log does not exist.
 
-    Reading stops at the first line that is no JSON object of a step and numbers, such as one cut off by a
-    kill.
+    Reading stops at the first line that is not a JSON object of a step and numbers, such as a line that was
+    cut off.
 
     Raises:
-        CheckpointError: it is not an ordinary file, is larger than 256 MiB, has more than 500,000 lines, or
-            cannot be read.
+        CheckpointError: If the log is not an ordinary file, is larger than 256 MiB, has more than 500,000
+            lines, or cannot be read.
     """
     return _lines_of_log(Path(path))[0]
 
 
 def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The lines before the first damaged one, and whether that is more than a last line cut off."""
+    """Return the lines before the first damaged line, and whether more than the last line is damaged."""
     lines: list[dict[str, Any]] = []
     with reading(path):
         check_inside(path.parent, path)
@@ -285,7 +285,7 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 
 def readable_log(path: Path) -> list[dict[str, Any]]:
-    """The same as `read_log`; an empty list where the log cannot be read."""
+    """Return what `read_log` returns, or an empty list if the log cannot be read."""
     try:
         return read_log(path)
     except CheckpointError:
@@ -293,7 +293,7 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
 
 
 def last_step(path: Path) -> int:
-    """The step of the last whole line of a log, read from its end; 0 where no such line can be read."""
+    """Return the step of the last whole line of a log, or 0 if no whole line can be read."""
     try:
         check_inside(path.parent, path)
         with ordinary_file(path) as (file, size):
@@ -306,7 +306,7 @@ def last_step(path: Path) -> int:
 
 
 def _log_line(text: bytes) -> dict[str, Any] | None:
-    """A line of a log, if all its values are finite numbers or None (for an impossible time); else None."""
+    """Parse a line of a log; return None if a value is neither a finite number nor None."""
     try:
         line = from_json(text)
     except ValueError:
@@ -327,17 +327,17 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
 
 
 def plausible_seconds(value: object) -> float | None:
-    """A time that a file tells, in seconds; None where it is no number, negative, or above 10**9."""
+    """Return a time from a file in seconds, or None if it is not a number from 0 to 10**9."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value <= _MOST_SECONDS else None
 
 
 def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
-    """The configuration of the run in a folder; None where there is none.
+    """Return the configuration of the run in a folder, or None if the folder has no config.json.
 
     Raises:
-        CheckpointError: its config.json is no valid configuration.
+        CheckpointError: If config.json is not a valid configuration.
     """
     path = Path(path) / "config.json"
     if not path.exists():
@@ -366,6 +366,6 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
 
 
 def evaluations(log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric]) -> list[Mapping[str, Any]]:
-    """The log lines that contain metrics of a task."""
+    """Return the log lines that contain metrics of a task."""
     names = {metric.logged_as for metric in metrics}
     return [line for line in log if not names.isdisjoint(line)]

@@ -43,10 +43,10 @@ class FrozenDict(dict[Any, Any]):
 
 
 def token(value: Any, what: str) -> int:
-    """A token id as a plain int.
+    """Return a token id as a plain int.
 
     Raises:
-        ValueError: it is not one; the message begins with `what`.
+        ValueError: If `value` is not a token id; the message begins with `what`.
     """
     try:
         number = operator.index(value)
@@ -58,10 +58,11 @@ def token(value: Any, what: str) -> int:
 
 
 def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
-    """The anchors of a task in ascending order, so that tasks that are equal also draw the same sequences.
+    """Return the anchors of a task in ascending order, so that equal tasks draw the same sequences.
 
     Raises:
-        ValueError: no mapping, fewer than two anchors, or one that is no token or lies in the key range.
+        ValueError: If `anchors` is not a mapping, has fewer than two anchors, or has an anchor that is not a
+            token or lies in the key range.
     """
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must map tokens to functions, got {safe_repr(anchors)}")
@@ -96,11 +97,11 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
 
 
 def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what: str) -> Pair:
-    """A pair (chain) of a task's anchors as plain integers.
+    """Return a pair (chain) of a task's anchors as plain integers.
 
     Raises:
-        ValueError: another number of anchors, or one that the task does not have; the message begins with
-            `what`.
+        ValueError: If the number of anchors is wrong, or the task does not have an anchor; the message begins
+            with `what`.
     """
     try:
         pair = tuple(operator.index(anchor) for anchor in value)
@@ -127,10 +128,10 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
 
 
 def tabulate(function: object, inputs: Sequence[int], what: str) -> int | FrozenDict:
-    """A shift as it is; a table or a callable as a table over `inputs`.
+    """Return a shift unchanged, and a table or a callable as a table over `inputs`.
 
     Raises:
-        ValueError: none of the three, a table with gaps, or values that are no integers.
+        ValueError: If `function` is none of the three, a table has gaps, or values are not integers.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
@@ -161,7 +162,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
 
 
 def formula(function: AnchorFunction) -> str:
-    """A tabulated function in words; of a table the first values.
+    """Describe a tabulated function in words; for a table, give the first values.
 
     >>> formula(5), formula({20: 20, 21: 23}), formula({x: 2 * x for x in range(9)})
     ('x+5', 'a table of 2 values (20 -> 20, 21 -> 23)', 'a table of 9 values (0 -> 0, 1 -> 2, 2 -> 4, ..)')
@@ -313,14 +314,14 @@ class Targets:
         return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
 
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
-        """The target of one key and pair, which are checked."""
+        """Check a key and a pair, and return their target."""
         anchors = anchor_pair(pair, self._anchors, self._chain_length, "pair")
         first, last = int(self.keys[0]), int(self.keys[-1])
         check_number("key", key, minimum=first, maximum=last, integer=True)
         return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1, dtype=int)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
-        """The targets of many trials; `mirrored` are those of the reversed pairs, without exceptions."""
+        """Return the targets of many trials; kind `mirrored` reverses the pairs and ignores exceptions."""
         first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(

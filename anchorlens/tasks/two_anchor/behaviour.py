@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _options(task: CompositeFunction, half: int | None, **numbers: int) -> dict[str, Any]:
-    """The options of an evaluation, JSON-ready."""
+    """Return the options of an evaluation as JSON data."""
     return {**numbers, "task": task.describe(), **({} if half is None else {"half": half})}
 
 
@@ -181,13 +181,13 @@ def _answers_on_unseen(questions: Questions, n_noise: int) -> _Unseen:
 def _beside_the_rules(
     questions: Questions, trials: Trials, right: Bool[np.ndarray, "trial draw"], n_noise: int
 ) -> dict[str, Accuracy | None]:
-    """The measures that only tasks with exceptions have: `exceptions`, `rules` and `broken`.
+    """Measure what only tasks with exceptions have: `exceptions`, `rules` and `broken`.
 
     Args:
-        questions: runs the model.
+        questions: the questions, which run the model.
         trials: the trials of the ID split.
-        right: whether they were answered right.
-        n_noise: noise draws for every exception and trained position.
+        right: whether each answer to the trials is correct.
+        n_noise: the number of noise draws for every exception and trained position.
     """
     task = questions.task
     asked, whole = questions.exceptions()

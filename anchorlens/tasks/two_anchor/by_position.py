@@ -55,9 +55,9 @@ class PositionAnswers(Record):
 def gathered(
     found: Mapping[str, Mapping[int, Accuracy]], positions: Sequence[int]
 ) -> tuple[PositionAnswers, ...]:
-    """Gather accuracies (field -> position -> accuracy) by position; None where there was no question.
+    """Gather accuracies (field -> position -> accuracy) by position; None means no question.
 
-    Empty for more than `MOST_POSITIONS` positions: there are too few questions at each.
+    The result is empty for more than `MOST_POSITIONS` positions, which have too few questions each.
     """
     if len(positions) > MOST_POSITIONS:
         return ()
@@ -68,17 +68,17 @@ def gathered(
 
 
 def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
-    """The solution by which unseen pairs are answered.
+    """Return the solution by which the model answers unseen pairs.
 
-    A solution holds at a position where its share exceeds .5 by more than two standard errors.
+    A solution holds at a position if its proportion exceeds 0.5 by more than two standard errors.
 
     Args:
-        positions: answers at each.
+        positions: the answers at each position.
 
     Returns:
-        `inferential` or `symmetric` where that holds at every position; `mixed by position` where one holds
-        at some positions and the other at others; else `other`. None where no pair tells two solutions apart
-        (`reasoning`), or there are no answers by position.
+        `inferential` or `symmetric` if that solution holds at every position; `mixed by position` if each
+        of the two holds at some positions; else `other`. `None` if no pair distinguishes the solutions
+        (`reasoning`), or if `positions` has no answers.
     """
     asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
     if not asked:
@@ -151,7 +151,7 @@ def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
 
 
 def _shown(positions: Sequence[PositionAnswers]) -> list[str]:
-    """The accuracies that were measured; `inferential` only where it differs from OOD accuracy."""
+    """Return the measured accuracies; `inferential` is omitted if it equals OOD accuracy."""
     asked = [name for name in TITLES if any(getattr(one, name) is not None for one in positions)]
     same = all(one.inferential == one.ood for one in positions)
     return [name for name in asked if not (name == "inferential" and same)]

@@ -207,20 +207,20 @@ class CompositeFunction(TaskConfig):
         return value_of(self.anchors, anchor, x)
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
-        """f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
+        """Return f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
 
         Raises:
-            ValueError: a key or a pair the task does not have.
+            ValueError: If the task does not have the key or the pair.
         """
         return self._targets.one(key, pair, "inferential")
 
     def target(self, key: int, pair: Sequence[int]) -> int:
-        """The target that `pair` is (or would be) trained on.
+        """Return the target that `pair` is (or would be) trained on.
 
-        The exception of this (key, pair) where there is one, else the pair's override, else f.
+        The target is the exception of this (key, pair) if it exists, else the override of the pair, else f.
 
         Raises:
-            ValueError: a key or a pair the task does not have.
+            ValueError: If the task does not have the key or the pair.
         """
         return self._targets.one(key, pair, "trained")
 
@@ -262,28 +262,28 @@ class CompositeFunction(TaskConfig):
         return self._targets.rows(pairs)
 
     def trials(self, split: Split) -> Trials:
-        """Every (pair, key, position) of a split, each once, in a fixed order.
+        """Return every (pair, key, position) of a split, each once, in a fixed order.
 
         `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
         unseen pairs with every key at every position. No two splits share a trial.
 
         Raises:
-            ValueError: an unknown split.
+            ValueError: If the split is unknown.
         """
         return self.some_trials(split, np.arange(self.n_trials(split)))
 
     def n_trials(self, split: Split) -> int:
-        """How many `trials` a split has, without making them."""
+        """Return the number of `trials` of a split, without making the trials."""
         return self.splits.size(split)
 
     def some_trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """The trials of a split at these places of `trials`, without making the others."""
+        """Return the trials of a split at these indices of `trials`, without making the other trials."""
         return self.splits.trials(split, which)
 
     def product(
         self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
     ) -> Trials:
-        """Trials of every pair with every (key, position) of two parallel arrays, pair-major."""
+        """Return the trials of every pair with every (key, position) of two parallel arrays, pair-major."""
         table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
         return Trials(
             pairs=np.repeat(table, len(keys), axis=0),
@@ -295,28 +295,28 @@ class CompositeFunction(TaskConfig):
         """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
 
         Args:
-            n: number of sequences, >= 1.
-            split: `train`, `id` or `ood` (see `trials`).
-            seed: of everything that is drawn.
+            n: the number of sequences, >= 1.
+            split: the split `train`, `id` or `ood` (see `trials`).
+            seed: the seed of all random draws.
 
         Returns:
-            Tokens [n, seq_len] and targets [n]; for `ood` the inferential targets.
+            The tokens [n, seq_len] and the targets [n]; for `ood` the inferential targets.
 
         Raises:
-            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
+            ValueError: If `n` < 1, or the split is unknown or empty.
         """
         return self.lazy_sample(n, split=split, seed=seed).all()
 
     def lazy_sample(self, n: int, *, split: Split = "train", seed: int = 0) -> LazyDataset:
-        """The sequences of `sample`, drawn on demand: any of them without holding the others in memory."""
+        """Return the sequences of `sample`, drawn on demand without holding all sequences in memory."""
         return LazyDataset(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, trials: Trials, seed: int = 0) -> AnchorBatch:
-        """Sequences of given trials, in their order, with noise from a seed; targets as in `sample`."""
+        """Return the sequences of given trials, in order, with seeded noise and targets as in `sample`."""
         return self.place(trials, self.noise(len(trials), np.random.default_rng(seed)))
 
     def noise(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, "batch pos"]:
-        """Noise tokens for every position of `n` sequences, before key and anchors are placed."""
+        """Draw noise tokens for every position of `n` sequences, before key and anchors are placed."""
         if not self.noise_obeys_split:
             return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
         where = np.arange(self.seq_len)
@@ -335,11 +335,11 @@ class CompositeFunction(TaskConfig):
         return len(self.pairs) * len(self.keys)
 
     def training_set(self, n: int, seed: int) -> AnchorBatch:
-        """`n` sequences of the train split."""
+        """Return `n` sequences of the train split."""
         return self.lazy_training_set(n, seed).all()
 
     def lazy_training_set(self, n: int, seed: int) -> LazyDataset:
-        """The same, drawn on demand."""
+        """Return the sequences of `training_set`, drawn on demand."""
         return LazyDataset(self, n, "train", generator(seed, "data"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -403,20 +403,20 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
 
 
 def _as_json(function: Any) -> int | dict[str, int]:
-    """A tabulated function as JSON data."""
+    """Return a tabulated function as JSON data."""
     return function if isinstance(function, int) else {str(x): y for x, y in function.items()}
 
 
 def _read_pair(text: str) -> Pair:
-    """A pair written as in "3,4"."""
+    """Parse a pair that is written as in "3,4"."""
     return tuple(map(_short_integer, text.split(",")))
 
 
 def _short_integer(text: str | int) -> int:
-    """An integer of few digits; a file could choose many long ones that all have the same hash.
+    """Parse an integer of few digits; a file could choose many long integers with the same hash.
 
     Raises:
-        ValueError: it is no integer, or has too many digits.
+        ValueError: If the text is not an integer, or has too many digits.
     """
     if len(str(text)) > _MOST_DIGITS:
         raise ValueError

@@ -54,7 +54,7 @@ def describe(task: Any) -> str:
 
 
 def exceptions_in_words(task: Any) -> str:
-    """The number of memorised exceptions of an AnchorTask, and the first of them.
+    """Describe the number of memorised exceptions of an AnchorTask, and the first exceptions.
 
     >>> from anchorlens import AnchorTask
     >>> exceptions_in_words(AnchorTask(n_exceptions=1))
@@ -69,7 +69,7 @@ def exceptions_in_words(task: Any) -> str:
 
 
 def held_out(task: Any) -> str:
-    """What an AnchorTask leaves out of training: its unseen pairs, and the rule for keys and positions.
+    """Describe what an AnchorTask holds out: its unseen pairs, and the rule for keys and positions.
 
     >>> from anchorlens import AnchorTask
     >>> held_out(AnchorTask())
@@ -86,6 +86,6 @@ def held_out(task: Any) -> str:
 
 
 def composition(task: Any, pair: Pair) -> str:
-    """What the composition of a pair's functions adds up to, as a formula."""
+    """Return the composition of a pair's functions as a formula."""
     shifts = [function for anchor in pair if isinstance(function := task.anchors[anchor], int)]
     return formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"

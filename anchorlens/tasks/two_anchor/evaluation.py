@@ -143,7 +143,7 @@ class AnchorEvaluation(Evaluation):
         return by_position.solution_of(self.positions)
 
     def in_words(self) -> list[str]:
-        """The deviations of each split; the solution, and what differs notably between positions."""
+        """Describe the deviations of each split, the solution, and notable differences between positions."""
         lines = [
             f"{name.upper()} answers minus target: {self.deviations_in_words(name)}"
             for name in self.deviations
@@ -160,11 +160,11 @@ class AnchorEvaluation(Evaluation):
         return {tuple(pair.pair): pair for pair in self.pairs}
 
     def lowest(self, n: int) -> list[PairAccuracy]:
-        """The `n` pairs with the lowest accuracy, NaN first."""
+        """Return the `n` pairs with the lowest accuracy, NaN first."""
         return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:
-        """The most frequent deviations of a split with their shares: `+0 in 75%, -4 in 25%`."""
+        """Describe the most frequent deviations of a split: `+0 in 75%, -4 in 25%`."""
         ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])

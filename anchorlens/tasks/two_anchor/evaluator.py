@@ -35,7 +35,7 @@ class Questions(Evaluator[CompositeFunction]):
         max_trials: int,
         half: int | None = None,
     ) -> None:
-        """The arguments are those of `evaluate`."""
+        """Take the arguments of `evaluate`."""
         super().__init__(model, task, batch_size)
         self.seed, self.max_trials, self.half = seed, max_trials, half
 
@@ -61,13 +61,13 @@ class Questions(Evaluator[CompositeFunction]):
         return found.take(np.flatnonzero(found.keys % 2 == self.half))
 
     def _not_by_symmetry(self, n: int) -> Int[np.ndarray, " row"]:
-        """The rows of the `n` unseen trials that symmetry does not answer; none where it answers none."""
+        """Return the rows of `n` unseen trials that symmetry does not answer; no rows if it answers none."""
         n_positions = len(self.task.positions)
         counts = ~self.task.answered_by_symmetry(self.task.some_trials("ood", np.arange(0, n, n_positions)))
         return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Exceptions at trained positions, or a random choice of `max_trials`; and whether these are all."""
+        """Return at most `max_trials` exceptions at trained positions, and whether these are all."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True
@@ -91,7 +91,7 @@ class Questions(Evaluator[CompositeFunction]):
     def pair_accuracies(
         self, split: Split, trials: Trials, pairs: Sequence[Pair], right: Bool[np.ndarray, "trial draw"]
     ) -> Iterator[PairAccuracy]:
-        """The accuracy of each pair that occurs in the trials."""
+        """Yield the accuracy of each pair that occurs in the trials."""
         asked = self.task.pair_index(trials.pairs)
         order = np.argsort(asked, kind="stable")
         wanted = self.task.pair_index(np.array(pairs))

@@ -52,7 +52,7 @@ class LazyDataset:
         return self.task.place(Trials(pairs, keys, positions), self.task.noise(self._n, rng))
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
-        """Some of the sequences, in the order of `rows`; the generator stays where it was."""
+        """Return the sequences of `rows`, in this order; the state of the generator does not change."""
         task, trials = self.task, []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):
@@ -70,7 +70,7 @@ class LazyDataset:
         return batch.take(np.argsort(np.argsort(rows, kind="stable"), kind="stable"))
 
     def _chunks(self, rows: Int[np.ndarray, " row"]) -> Iterator[tuple[int, Int[np.ndarray, " chosen"]]]:
-        """Number of sequences in each chunk, and which of them are in `rows`, ascending."""
+        """Yield the number of sequences in each chunk, and the indices that are in `rows`, ascending."""
         ascending = np.sort(rows)
         at_once = max(1, DRAWN_AT_ONCE // self.task.seq_len)
         for start in range(0, self._n, at_once):

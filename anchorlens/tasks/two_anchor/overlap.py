@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
-    """The training sequences that ask an unseen pair, or a seen one where the split rule holds its key out.
+    """Count the training sequences with an unseen pair, or with a seen pair and a held-out key.
 
     Args:
-        training_set: sequences of the task's length and vocabulary. The key of a sequence is the token before
-            its first anchor token.
-        task: whose splits count.
+        training_set: the sequences, of the task's length and vocabulary. The key of a sequence is the token
+            before its first anchor token.
+        task: the task that defines the splits.
     """
     if isinstance(training_set, LazyDataset):
         if training_set.task == task and training_set.split == "train":
@@ -39,7 +39,7 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
 
 
 def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
-    """The target that the task gives to each sequence, exceptions too; -1 where it asks nothing of it."""
+    """Return the target of each sequence, including exceptions; -1 if the sequence asks no question."""
     import torch
 
     row, position, chain = pairs_asked(tokens.numpy(), task)
@@ -54,7 +54,7 @@ def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int
 def pairs_asked(
     tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
-    """The sequences that ask a question: their row, the position of the key, and the chain after it."""
+    """Return row, key position and chain of each sequence that asks a question."""
     k = task.chain_length
     first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
     asks = (first > 0) & (first + k <= tokens.shape[1])

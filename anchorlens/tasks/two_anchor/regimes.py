@@ -26,17 +26,17 @@ COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
 def unseen_and_overrides(
     regime: str, complexity: int | None, anchors: Mapping[int, AnchorFunction], pairs: Sequence[Pair]
 ) -> tuple[list[Pair], dict[Pair, AnchorFunction]]:
-    """The unseen pairs and the overrides of a regime or a reasoning complexity.
+    """Return the unseen pairs and the overrides of a regime or a reasoning complexity.
 
     Args:
-        regime: `reasoning` or `conflict`.
-        complexity: 0..6, or None for the regime's own.
-        anchors: token -> function, ascending.
-        pairs: every anchor pair (chain).
+        regime: the regime, `reasoning` or `conflict`.
+        complexity: the reasoning complexity, 0..6; None uses the overrides of the regime.
+        anchors: the anchors, token -> function, ascending.
+        pairs: the anchor pairs (chains) of the task.
 
     Raises:
-        ValueError: `conflict` or a complexity with other anchors or pairs than the papers', or a complexity
-            with `conflict`.
+        ValueError: If `conflict` or a complexity comes with other anchors or pairs than the papers', or a
+            complexity comes with `conflict`.
     """
     is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
     if complexity is not None:

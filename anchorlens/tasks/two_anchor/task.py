@@ -86,7 +86,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.checked_training_set(training_set, self)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """The target of each sequence, exceptions too; -1 for one that asks nothing of the task."""
+        """Return the target of each sequence, including exceptions; -1 if the sequence asks no question."""
         from anchorlens.tasks.two_anchor import overlap
 
         return overlap.targets_of(tokens, self)

@@ -20,25 +20,25 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 
 
 def runs() -> dict[str, RunConfig]:
-    """The four runs by name."""
+    """Return the four runs by name."""
     return {name: preset(name, seed=0, **fields) for name, fields in MODELS.items()}
 
 
 def shipped() -> list[Path]:
-    """The checkpoints that come with the package."""
+    """Return the checkpoints that come with the package."""
     folder = Path(__file__).parent
     return [folder / f"{name}.pt" for name in MODELS]
 
 
 def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
-    """The same four, trained again (minutes); runs that are in the folder already are continued or read.
+    """Train the four checkpoints (minutes); runs that are already in the folder are resumed or read.
 
     Args:
-        out: folder of the four runs' folders.
-        progress: as for `train`.
+        out: the folder that contains the folders of the four runs.
+        progress: the same argument as for `train`.
 
     Raises:
-        ValueError: a folder holds another run.
+        ValueError: If a folder holds another run.
     """
     folders = [out / name for name in MODELS]
     train_many(runs().values(), outs=folders, resume=True, progress=progress)

@@ -99,5 +99,5 @@ class WandB:
 
 
 def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
-    """What is drawn of a line, over its step."""
+    """Return the values of a log line that are drawn over the step."""
     return {name: value for name, value in line.items() if name not in ("run", "step") and value is not None}

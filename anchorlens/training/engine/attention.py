@@ -105,7 +105,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _by_head(x: Tensor) -> Tensor:
-    """[sequence, pos, (2,) head_index, d_head] -> [(2,) sequence * head_index, pos, d_head]."""
+    """Move [sequence, pos, (2,) head_index, d_head] to [(2,) sequence * head_index, pos, d_head]."""
     if x.dim() == 4:
         return x.transpose(1, 2).flatten(0, 1).contiguous()
     return x.permute(2, 0, 3, 1, 4).flatten(1, 2).contiguous()

@@ -35,7 +35,7 @@ _SHARED_TRAIN = ("n_samples", "batch_size", "dtype", "matmul")
 
 @functools.cache
 def _stream_to_capture_on(device: torch.device) -> torch.cuda.Stream:
-    """One stream for each GPU: cuBLAS keeps memory for every stream it was used on, 64 MiB on an H200."""
+    """Return the one stream of a GPU; cuBLAS keeps memory for every used stream, 64 MiB on an H200."""
     with torch.cuda.device(device):
         return torch.cuda.Stream()
 
@@ -136,7 +136,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """Each member's loss on its batch; `rows` [member, batch] are indices into the placed data."""
+        """Return each member's loss on its batch; `rows` [member, batch] are indices into the placed data."""
 
     # -- what is on the device -----------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Engine(ABC):
         return self._rows.detach().clone()
 
     def weight_norms(self) -> list[float]:
-        """Global L2 norm of all parameters of each member; NaN or infinite if one of them is."""
+        """Return the global L2 norm of each member's parameters; it is NaN or infinite if one is."""
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
@@ -287,7 +287,7 @@ class Engine(ABC):
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """Everything a resumed member needs besides the step: copies of weights and moments, on the CPU."""
+        """Return what resuming a member needs besides the step: copies of weights and moments, on the CPU."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._optimizer.moments(member).items():
             views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device for all parameters

@@ -37,9 +37,9 @@ class FlatLayout(ABC):
         """Lay out every trained parameter.
 
         Args:
-            shapes: every parameter.
-            frozen: names of parameters that are zero and never trained.
-            merged: the trained parameters as the forward pass reads them, where that differs.
+            shapes: the shape of every parameter.
+            frozen: the names of parameters that are zero and never trained.
+            merged: the shapes of the trained parameters in the forward pass, if these differ.
         """
         self.shapes = dict(shapes)
         self.frozen = {name: shape for name, shape in shapes.items() if name in frozen}
@@ -57,7 +57,7 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
-        """One member as a differentiable function; `parameters` are as `merged` returns them."""
+        """Return one member as a differentiable function of `parameters`, as returned by `merged`."""
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
@@ -82,9 +82,9 @@ class FlatLayout(ABC):
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Weight matrix -> the part of the network that it belongs to; in this base class always "".
+        """Return, by weight matrix, the part of the network; in this base class always "".
 
-        Biases and normalization weights are left out, since they are no matrices.
+        Biases and normalisation weights are omitted, since they are not matrices.
         """
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 

@@ -40,18 +40,18 @@ def logits_at_end(
     n_last: int = 1,
     bf16: bool = False,
 ) -> Float[Tensor, "member batch n_last d_vocab_out"]:
-    """Logits at the last positions.
+    """Return the logits at the last positions.
 
     Args:
-        parameters: as `Transformer.merged` returns them.
-        config: shape and variant; gamma is not used.
+        parameters: the parameters as `Transformer.merged` returns them.
+        config: the shape and the variant; gamma is not used.
         table_rows: the sequences as `table_rows` returns them.
         vocabulary: the tokens that may occur; fewer make the first layer cheaper.
-        n_last: positions at the end of each sequence whose logits are computed, 1..pos.
-        bf16: round operands and results of products with weight matrices to bfloat16.
+        n_last: the number of positions at the end of each sequence, 1..pos.
+        bf16: whether to round operands and results of products with weight matrices to bfloat16.
 
     Returns:
-        [member, batch, n_last, d_vocab_out].
+        The logits, [member, batch, n_last, d_vocab_out].
     """
     forward = Forward(parameters, config, table_rows.shape[2], n_last, bf16)
     return forward.logits(table_rows.flatten(1), vocabulary).unflatten(1, (-1, n_last))
@@ -90,7 +90,7 @@ class FastModel:
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab_out"]:
-        """Logits of each sequence; the first layer is computed for the tokens that occur, on CUDA for all."""
+        """Return the logits of each sequence; except on CUDA, layer 0 covers only the tokens that occur."""
         if tokens.is_cuda:  # finding the tokens that occur would make the host wait for the device
             vocabulary, places = torch.arange(self.config.d_vocab, device=self.device), tokens
         else:
@@ -111,7 +111,7 @@ class Forward:
         self.n_pos, self.n_last = n_pos, n_last
 
     def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
-        """Logits at the last `n_last` positions of each sequence, [member, end, d_vocab_out]."""
+        """Return the logits at the last `n_last` positions of each sequence, [member, end, d_vocab_out]."""
         last = self.config.n_layers - 1
         x, q, kv = self._first_inputs(table_rows, vocabulary, at_end=last == 0)
         for layer in range(self.config.n_layers):
@@ -125,10 +125,10 @@ class Forward:
     def _first_inputs(
         self, table_rows: Tensor, vocabulary: Tensor, *, at_end: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Residual stream, queries, keys and values of layer 0.
+        """Return the residual stream, queries, keys and values of layer 0.
 
-        They are computed once for each (token, position) that may occur and looked up. Where `_looks_up`
-        finds too many such pairs, they are computed for each row.
+        The values are computed once for each (token, position) that may occur and looked up. If `_looks_up`
+        finds too many such pairs, the values are computed for each row.
         """
         if not self._looks_up(len(vocabulary) * self.n_pos, table_rows.shape[1]):
             places, positions = table_rows // self.n_pos, table_rows % self.n_pos
@@ -144,7 +144,7 @@ class Forward:
         return _look_up(x, ends), _look_up(q, ends), _look_up(kv, table_rows)
 
     def _looks_up(self, n_entries: int, n_rows: int) -> bool:
-        """Whether the first layer is computed once for each (token, position) pair, not for each row."""
+        """Return whether layer 0 is computed once for each (token, position) pair, not for each row."""
         return n_entries <= max(_LARGEST_TABLE, n_rows)
 
     def _attention_inputs(self, layer: int, x: Residual, *, at_end: bool = False) -> tuple[Tensor, Tensor]:
@@ -180,7 +180,7 @@ class Forward:
         return self._linear(f"{block}.mlp", "out", hidden)
 
     def _mixture(self, mlp: str, x: Residual) -> Residual:
-        """TransformerLens' mixture of experts; every expert is computed, with weight 0 where not chosen.
+        """Apply TransformerLens' mixture of experts; an expert that is not chosen has weight 0.
 
         Two products compute all experts of all rows, so that rows need not be sorted by expert.
         """

@@ -93,7 +93,7 @@ def held(layout: FlatLayout, asked: str) -> list[str]:
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
-    """For each parameter of a row, one plus the index of its part in `parts`; 0 where it has no such part."""
+    """Return one plus the index of the part in `parts` for each parameter of a row; 0 means no part."""
     row = torch.zeros(1, layout.size, device="cpu")
     of = layout.parts()
     for name, view in layout.views(row).items():
@@ -144,7 +144,7 @@ class _Due(NamedTuple):
     seed: int
 
     def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
-        """Gaussian noise for a matrix, the same on every device."""
+        """Return Gaussian noise for a matrix, the same on every device."""
         rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
         drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
         return self.value * weight.square().mean().sqrt() * drawn.to(weight)
@@ -243,7 +243,7 @@ class Penalties:
 
 
 def complexity(kind: str, weight: Tensor) -> Tensor:
-    """Nuclear norm or stable rank of a matrix; for several heads ([head, ., .]) the sum over heads.
+    """Return the nuclear norm or stable rank of a matrix; for heads ([head, ., .]) the sum over heads.
 
     A convolution's kernel [out, in, y, x] is taken as the matrix [out, in * y * x].
     """

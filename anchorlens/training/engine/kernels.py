@@ -26,13 +26,13 @@ _CONVOLUTION_BATCH = 16
 
 
 def uses_onednn(x: Tensor) -> bool:
-    """Whether products with a tensor of this device and dtype are computed by oneDNN."""
+    """Return whether products with a tensor of this device and dtype are computed by oneDNN."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not _mkl_on_intel() and _has_operators()
 
 
 @functools.cache
 def _has_operators() -> bool:
-    """Whether this torch has the operators, and they give the expected results."""
+    """Return whether this torch has the operators, and the operators give the expected results."""
     try:
         a, b = torch.ones(2, 3, device="cpu"), torch.ones(3, 2, device="cpu")
         x, grad = (torch.ones(_CONVOLUTION_BATCH, n, device="cpu") for n in (3, 2))
@@ -44,7 +44,7 @@ def _has_operators() -> bool:
 
 @functools.cache
 def _mkl_on_intel() -> bool:
-    """Whether torch's own products use MKL on an Intel processor."""
+    """Return whether torch's own products use MKL on an Intel processor."""
     return torch.backends.mkl.is_available() and "GenuineIntel" in _processor(Path("/proc/cpuinfo"))
 
 
@@ -64,7 +64,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
-    """x^T @ grad: [d_in, d_out] from [row, d_in] and [row, d_out], by oneDNN."""
+    """Compute x^T @ grad: [d_in, d_out] from [row, d_in] and [row, d_out], by oneDNN."""
     if len(x) >= _LONG and len(x) % _CONVOLUTION_BATCH == 0:
         return _convolution_gradient(x, grad)
     if x.shape[1] <= grad.shape[1]:  # the first operand must be contiguous: transpose the narrower one
@@ -73,7 +73,7 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
 
 
 def _convolution_gradient(x: Tensor, grad: Tensor) -> Tensor:
-    """x^T @ grad as the weight gradient of a 1 x 1 convolution from `grad`'s channels to `x`'s."""
+    """Compute x^T @ grad as the gradient of a 1 x 1 convolution from `grad`'s channels to `x`'s."""
     weight = x.new_empty(1).expand(x.shape[1], grad.shape[1], 1, 1)  # only its shape is read
     gradient = torch.ops.aten.convolution_backward(
         _as_image(x), _as_image(grad), weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
@@ -88,7 +88,7 @@ def _as_image(rows: Tensor) -> Tensor:
 
 
 def products_to_count() -> dict[Any, Callable[..., int]]:
-    """Operator that torch's FLOP counter lacks -> its floating-point operations by operand shapes."""
+    """Return FLOP formulas, by operand shapes, for operators that torch's FLOP counter lacks."""
     if not _has_operators():
         return {}
 

@@ -66,7 +66,7 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None, bf16: bool) -> Tensor:
 
 
 def _weight_gradient(x: Tensor, grad: Tensor, bf16: bool) -> Tensor:
-    """x^T @ grad: [member, d_in, d_out] from [member, row, d_in] and [member, row, d_out]."""
+    """Compute x^T @ grad: [member, d_in, d_out] from [member, row, d_in] and [member, row, d_out]."""
     if bf16 or not uses_onednn(x):
         return _product(x.mT, grad, None, bf16)
     return _stacked([weight_gradient(*operands) for operands in zip(x.unbind(), grad.unbind(), strict=True)])

@@ -139,7 +139,7 @@ def _read(switch: Callable[[], Any], otherwise: object) -> Any:
 
 
 def _keep_freed_memory(keep: bool) -> None:
-    """Have glibc keep freed memory, or have it return the memory and use its largest dynamic thresholds.
+    """Make glibc keep freed memory, or return the memory and use the largest dynamic thresholds.
 
     Other C libraries are left unchanged.
     """
@@ -155,5 +155,5 @@ def _keep_freed_memory(keep: bool) -> None:
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread flushes denormals now; torch has no getter, so a product with one is computed."""
+    """Return whether this thread flushes denormals, measured by a product with a denormal."""
     return (torch.tensor(1e-310, dtype=torch.float64, device="cpu") * 1).item() == 0.0

@@ -52,7 +52,7 @@ class StackedOptimizer:
 
         Args:
             rows: the weights.
-            recipes: one for each member.
+            recipes: the recipe of each member.
             layout: the layout of a member's parameters in its row.
         """
         self._rows, self._recipes = rows.detach(), recipes
@@ -101,10 +101,10 @@ class StackedOptimizer:
         """Clip the gradients in place and update the members in `taken`, without waiting for the device.
 
         Args:
-            grads: gradients of each member's loss.
-            norms: their global norms.
-            taken: bool [member]; other members are not changed, whatever their gradients.
-            within: updates made before this one in its epoch.
+            grads: the gradients of each member's loss.
+            norms: the global norms of the gradients.
+            taken: the members to update, bool [member]. Other members do not change.
+            within: the number of updates made before this one in its epoch.
         """
         skipped = (~taken).float()
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
@@ -188,12 +188,12 @@ class StackedOptimizer:
 
 
 def _decays(train: TrainConfig, step: int) -> list[float]:
-    """Weight decay of parameters in no part, then of each part, at the update from `step`."""
+    """Return the weight decay of parameters in no part, then of each part, at the update from `step`."""
     return [weight_decay(train, step, part) for part in (None, *PARTS)]
 
 
 def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """Approximate U V^T of a matrix U S V^T: singular values between about .7 and 1.2 (Newton-Schulz).
+    """Approximate U V^T of a matrix U S V^T: singular values between about 0.7 and 1.2 (Newton-Schulz).
 
     Source: Jordan et al. 2024, Muon.
     """

@@ -111,17 +111,17 @@ def logits_where_scored(
     *,
     bf16: bool = False,
 ) -> Float[Tensor, "end d_vocab_out"]:
-    """Logits of the scored rows.
+    """Return the logits of the scored rows.
 
     Args:
-        parameters: of one model, as `Transformer.merged` returns them.
-        config: shape and variant; gamma is not used.
+        parameters: the parameters of one model, as `Transformer.merged` returns them.
+        config: the shape and the variant; gamma is not used.
         batch: the rows.
         vocabulary: the tokens that may occur.
-        bf16: round operands and results of products with weight matrices to bfloat16.
+        bf16: whether to round operands and results of products with weight matrices to bfloat16.
 
     Returns:
-        [end, d_vocab_out], in the order of `batch.scored`.
+        The logits, [end, d_vocab_out], in the order of `batch.scored`.
     """
     forward = _RaggedForward(parameters, config, batch, bf16)
     return forward.logits(batch.table_rows.unsqueeze(0), vocabulary)[0, : len(batch.scored)]
@@ -160,7 +160,7 @@ class _RaggedForward(Forward):
 
 
 def _sizes(of_groups: Sequence[Tensor], x: Tensor) -> list[int]:
-    """Numbers of rows of each group, and of the filling after them."""
+    """Return the number of rows of each group, and of the filling after the groups."""
     sizes = list(map(len, of_groups))
     return [*sizes, x.shape[1] - sum(sizes)]
 

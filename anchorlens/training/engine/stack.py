@@ -54,7 +54,7 @@ class Stack(Engine):
             self._targets[own].copy_(targets)  # [sequence], or [sequence, n_last]
 
     def _loss(self, rows: Tensor) -> Float[Tensor, " member"]:
-        """Mean cross-entropy of each member's batch over the scored positions, in nats."""
+        """Return the mean cross-entropy of each member's batch over the scored positions, in nats."""
         bf16 = self._train.matmul == "bf16"
         if self.ragged:
             return self._ragged_loss(rows, bf16)

@@ -40,7 +40,7 @@ class Transformer(FlatLayout):
     def _merged_shapes(
         self, shapes: dict[str, tuple[int, ...]], frozen: set[str]
     ) -> dict[str, tuple[int, ...]]:
-        """Shape of each trained parameter as the forward pass reads it."""
+        """Return the shape of each trained parameter as the forward pass reads it."""
         d_z = self.config.n_heads * self.config.d_head
         merged: dict[str, tuple[int, ...]] = {}
         for name, shape in shapes.items():
@@ -61,7 +61,7 @@ class Transformer(FlatLayout):
         return merged
 
     def _merged_experts(self, mlp: str) -> dict[str, tuple[int, ...]]:
-        """Shapes of a mixture's router and experts as the forward pass reads them."""
+        """Return the shapes of a mixture's router and experts as the forward pass reads them."""
         n, d_model, d_mlp = self.config.num_experts or 0, self.config.d_model, self.config.d_mlp
         return {
             f"{mlp}.W_router": (d_model, n),
@@ -70,7 +70,7 @@ class Transformer(FlatLayout):
         }
 
     def _experts(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """One of `_merged_experts` under TransformerLens' names, each matrix [member, out, in]."""
+        """Return an entry of `_merged_experts` by TransformerLens' names, each matrix [member, out, in]."""
         mlp, kind = name.rsplit(".", 1)
         n, d_mlp = self.config.num_experts or 0, self.config.d_mlp
         if kind == "W_router":
@@ -111,7 +111,7 @@ class Transformer(FlatLayout):
         return {name: views[name] for name in self.shapes if name in views}
 
     def parts(self) -> dict[str, str]:
-        """HookedTransformer's name of a weight matrix -> its part: embedding, qk, vo or mlp."""
+        """Return the part of each weight matrix by HookedTransformer's name: embedding, qk, vo or mlp."""
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -119,11 +119,11 @@ class Transformer(FlatLayout):
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:
-        """One member as a function from tokens to logits at every position.
+        """Return one member as a function from tokens to logits at every position.
 
         Args:
-            config: shape and variant.
-            parameters: of one member, as `merged` returns them.
+            config: the shape and the variant.
+            parameters: the parameters of one member, as `merged` returns them.
         """
         return FastModel(config, parameters, n_last=None)
 

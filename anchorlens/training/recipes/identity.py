@@ -29,9 +29,9 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
-    """Part (task, model, train) -> the fields that decide the weights, JSON-ready.
+    """Return the fields that decide the weights by part (task, model, train), as JSON data.
 
-    Unset fields are left out, so that a field added to the package does not change the identity of old runs.
+    Unset fields are omitted, so that a field added to the package does not change the identity of old runs.
     """
     left_out = {"task": places(run.task), "train": execution_fields(run.train_config)}
     return {
@@ -45,7 +45,7 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def places(config: object) -> frozenset[str]:
-    """Fields of a task or recipe that are paths of its files and decide nothing that is computed."""
+    """Return the fields of a task or recipe that are file paths and do not change what is computed."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
 

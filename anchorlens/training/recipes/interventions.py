@@ -75,7 +75,7 @@ class Window(NamedTuple):
     """Value at its last update; between the two the value changes linearly."""
 
     def steps(self, total: int) -> range:
-        """Its updates in a run of `total` updates."""
+        """Return the updates of the window in a run of `total` updates."""
         return range(round(self.first * total), round(self.end * total))
 
     def at(self, step: int, total: int) -> float | None:
@@ -88,12 +88,12 @@ class Window(NamedTuple):
         return self.value + (self.last - self.value) * (step - steps.start) / max(1, len(steps) - 1)
 
     def in_words(self, total: int) -> str:
-        """Its value and its updates, counted from 0."""
+        """Describe the value and the updates of the window, counted from 0."""
         line = "" if self.last == self.value else f", in a straight line to {_short(self.last)},"
         return f"{_short(self.value)}{line} {self.in_updates(total)}"
 
     def in_updates(self, total: int) -> str:
-        """Its updates, in words."""
+        """Describe the updates of the window in words."""
         steps = self.steps(total)
         return f"in updates {steps.start} to {steps.stop - 1}"
 

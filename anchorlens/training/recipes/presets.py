@@ -46,7 +46,7 @@ values. A task may bring presets of its own."""
 
 
 def presets() -> dict[str, Parts]:
-    """Preset -> the fields it changes: `PRESETS`, and those that the known tasks bring."""
+    """Return the changed fields of each preset: `PRESETS`, and the presets of the known tasks."""
     return PRESETS | {name: parts for task in tasks() for name, parts in task.presets.items()}
 
 

@@ -32,7 +32,7 @@ _HINTS = {
 
 
 def field_advice(name: str) -> str | None:
-    """Advice on a configuration field that was passed to `train` as an argument; None if it is no field."""
+    """Return advice on a field that was passed to `train` as an argument, or None if it is not a field."""
     owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
     if not owners:
         return None
@@ -87,7 +87,7 @@ class RunConfig(NamedTuple):
     """Data, optimiser and schedule."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready content."""
+        """Return the content as JSON data."""
         return {part: config.to_dict() for part, config in zip(PARTS, self, strict=True)}
 
     @classmethod
@@ -192,13 +192,13 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
 
 
 def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
-    """Pairs of a part of a run and a configuration class for it, one for every kind of task and model.
+    """Return (part of a run, configuration class) for every kind of task and model.
 
     Args:
-        kinds: the kinds of task; None for all that are registered now.
+        kinds: the kinds of task. Default: all registered kinds.
 
     Raises:
-        ValueError: a field of a task has the name of a field of a model or of the training.
+        ValueError: If a field of a task has the name of a field of a model or of the training.
     """
     kinds = tasks() if kinds is None else kinds
     models = dict.fromkeys(task.model_class for task in kinds)

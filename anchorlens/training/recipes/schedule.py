@@ -27,11 +27,11 @@ LOSS_LINES = 5
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Learning rate of the update from `step` to `step + 1`.
+    """Return the learning rate of the update from `step` to `step + 1`.
 
-    Linear from lr_start_factor * lr to lr over the warm-up, then a half cosine (the recipe of arXiv
-    2405.05409 and 2501.08537) or a straight line to lr_end_factor * lr, which the last step reaches. In a
-    window with another lr, the value is proportional to that lr.
+    The rate is linear from lr_start_factor * lr to lr over the warm-up, then a half cosine (the recipe of
+    arXiv 2405.05409 and 2501.08537) or a straight line to lr_end_factor * lr, which the last step reaches.
+    In a window with another lr, the value is proportional to that lr.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
@@ -49,7 +49,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
-    """Weight decay of the update from `step` to `step + 1`, for one part of the weights or for all others.
+    """Return the weight decay of the update from `step` to `step + 1`, for one part or for all others.
 
     >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
     >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
@@ -77,12 +77,12 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
 
 
 def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
-    """Whether the training data are fit and no metric has changed over the last `patience` evaluations.
+    """Return whether the training data are fit and no metric changed in the last `patience` evaluations.
 
     Args:
         evaluations: the log lines that contain the task's metrics, oldest first.
-        patience: number of evaluations in a row, >= 1.
-        metrics: the task's metrics; the one named `train` is the train accuracy.
+        patience: the number of evaluations in a row, >= 1.
+        metrics: the task's metrics; the metric `train` is the train accuracy.
     """
     recent = evaluations[-(patience + 1) :]
     names = {metric.name: metric.logged_as for metric in metrics if metric.logged_as}

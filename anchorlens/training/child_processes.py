@@ -126,7 +126,7 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
 def _replace_killed_tracker() -> None:
     """Restart loky's resource tracker, which removes semaphores, with no stderr, if it was killed.
 
-    It would print a traceback for each semaphore that it does not know, although it removes it.
+    A restarted tracker would print a traceback for each unknown semaphore, although it removes the semaphore.
     """
     from loky.backend import resource_tracker
 

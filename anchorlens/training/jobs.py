@@ -60,11 +60,11 @@ def submit_all(
     """Submit jobs and collect each when it has ended; the cost of waiting does not grow with their number.
 
     Args:
-        jobs: in the order in which they are submitted.
-        submit: submits one job.
-        collect: is called with an ended job and its future; the jobs that it returns are submitted in turn.
-        at_a_time: number of jobs submitted at the same time; None for all, where the executor has a queue.
-        meanwhile: is called every `LOOK_SECONDS`, in this thread.
+        jobs: the jobs in the order of submission.
+        submit: the function that submits one job.
+        collect: the function that is called with an ended job and its future. It returns jobs to submit next.
+        at_a_time: the number of jobs submitted at the same time; None submits all to the executor's queue.
+        meanwhile: the function that is called every `LOOK_SECONDS`, in this thread.
     """
     waiting, n_out = deque(jobs), 0
     arrived: queue.SimpleQueue[tuple[Job, Future[Any]]] = queue.SimpleQueue()

@@ -156,7 +156,7 @@ class Loop:
         return stops
 
     def _problem(self, update: Update, weight_norm: float) -> str | None:
-        """Which quantity is not finite, and at which step; None while all are finite."""
+        """Return which quantity is not finite and at which step, or None if all quantities are finite."""
         if update.failed_at is not None:
             what, value = "loss", update.loss
             if math.isfinite(value):
@@ -177,7 +177,7 @@ class Loop:
             member.folder.write_log(line)
 
     def _converged(self, member: Member) -> bool:
-        """Whether a stopping rule of the recipe ends the run here, before its last step."""
+        """Return whether a stopping rule of the recipe ends the run here, before its last step."""
         if not member.log or member.log[-1]["step"] != member.step:
             return False
         patience, loss = self.train.early_stop_evaluations, self.train.stop_at_loss

@@ -200,7 +200,7 @@ def check_start(run: RunConfig) -> None:
 
 
 def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) -> tuple[float, float]:
-    """Seconds for one update of all these runs in a stack, and for one sequence evaluated by one of them.
+    """Measure the seconds for one update of a stack of the runs, and for evaluation on one sequence.
 
     The stack is made for the measurement, with a training set of limited size.
     """
@@ -225,7 +225,7 @@ def _measure(runs: Sequence[RunConfig], device: torch.device, seconds: float) ->
 
 
 def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
-    """Seconds for one sequence of the task's full length, or for one example of a task with its own loss."""
+    """Return the seconds for one sequence of full length, or for one example of a task with its own loss."""
     model = stack.model(0)
 
     def ask(some: Any) -> int:
@@ -254,7 +254,7 @@ def _sequences_asked(run: RunConfig) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that is free on a device now, including what torch has reserved there but does not use."""
+    """Return the free memory of a device in bytes, including what torch has reserved but does not use."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -318,9 +318,9 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like `run` one stack trains at the same time, >= 1, in equal shares.
+    """Return how many of `n_runs` runs like `run` one stack trains at the same time, >= 1.
 
-    Their training sets and saved states must also fit in the memory of the host.
+    The stacks have equal sizes. The training sets and saved states must also fit in the memory of the host.
     """
     if n_runs == 1:
         return 1
@@ -330,12 +330,12 @@ def members_at_once(run: RunConfig, n_runs: int) -> int:
 
 
 def trained_together(run: RunConfig, n_runs: int) -> int:
-    """How many of `n_runs` runs like this one process trains at once: on CUDA as many as fit, on a CPU 1."""
+    """Return how many of `n_runs` like runs one process trains at once: 1 on a CPU, all that fit on CUDA."""
     return members_at_once(run, n_runs) if choose_device(run.train_config.device).type == "cuda" else 1
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
-    """How many processes train these runs: on the CPU one per core, as far as memory allows."""
+    """Return the number of processes that train the runs: one per CPU core, as far as memory allows."""
     if len(runs) < 2 or any(choose_device(run.train_config.device).type == "cuda" for run in runs):
         return 1
     if multiprocessing.current_process().daemon:  # such a process may have no children
@@ -353,6 +353,6 @@ def _size(run: RunConfig) -> int:
 
 
 def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:
-    """How many of `n` items of `n_bytes` each fit in the free memory at a time, in equal shares."""
+    """Return how many of `n` items of `n_bytes` each fit in the free memory, in equal groups."""
     most = max(1, min(n, int(USABLE * available_bytes(device) // n_bytes)))
     return math.ceil(n / math.ceil(n / most))

@@ -163,7 +163,7 @@ def _in_a_terminal(shown: Progress) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def _in_a_cell(progress: Progress) -> Iterator[Callable[[], None]]:
-    """One output of the notebook's cell, which is replaced as the run goes on."""
+    """Show the progress in one output of the notebook's cell, which is replaced during the run."""
     from IPython.display import display
 
     shown: Any = display(progress, display_id=True)

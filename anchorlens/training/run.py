@@ -230,7 +230,7 @@ def _reporter(
 
 
 def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | None]:
-    """One folder or None for each run."""
+    """Return a folder or None for each run."""
     if outs is None:
         return [None] * n_runs
     listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)

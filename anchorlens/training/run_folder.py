@@ -225,7 +225,7 @@ def trajectory_files(path: Path) -> list[Path]:
 
 
 def has_ended(path: Path) -> bool:
-    """Whether the run in a folder has ended."""
+    """Return whether the run in a folder has ended."""
     return (path / "ckpt.pt").exists()
 
 

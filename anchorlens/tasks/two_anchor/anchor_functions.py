@@ -78,10 +78,10 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
 
 
 def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
-    """g(x; anchor), for tabulated functions.
+    """Return g(x; anchor) for tabulated functions.
 
     Raises:
-        ValueError: an unknown anchor, or a value its table does not hold.
+        ValueError: If the anchor is unknown, or its table does not contain the value.
     """
     if anchor not in anchors:
         raise ValueError(f"anchor must be one of {safe_repr(list(anchors))}, got {safe_repr(anchor)}")
@@ -116,10 +116,10 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
 
 
 def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
-    """Unseen pairs, each once, in the given order.
+    """Return the unseen pairs, each once, in the given order.
 
     Raises:
-        ValueError: they are not a list of pairs of the task's anchors.
+        ValueError: If `values` is not a list of pairs of the task's anchors.
     """
     if not isinstance(values, Iterable):
         raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(values)}")
@@ -209,10 +209,11 @@ def tabulated(
 def tabulated_overrides(
     overrides: object, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Pair -> its function, tables and callables as tables over the keys.
+    """Return the function of each pair, with tables and callables as tables over the keys.
 
     Raises:
-        ValueError: no mapping, a pair that the task does not have, or what is no function of every key.
+        ValueError: If the overrides are not a mapping, the task does not have a pair, or an override is not a
+            function of every key.
     """
     if not isinstance(overrides, Mapping):
         raise ValueError(f"overrides must map pairs to functions, got {safe_repr(overrides)}")
@@ -251,7 +252,7 @@ class Targets:
         """Compose `tabulated` anchors, and apply the `tabulated_overrides` of some pairs.
 
         Raises:
-            ValueError: a target is below 0 and so is no token.
+            ValueError: If a target is below 0 and so is not a token.
         """
         self._anchors, self.keys, self._chain_length = anchors, keys, chain_length
         self._rank = np.full(max(anchors) + 1, -1)
@@ -287,15 +288,15 @@ class Targets:
         self.trained[rows, keys - self.keys[0]] = answers
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Whether each (key, pair) is trained on another answer than its pair's function gives."""
+        """Return whether each (key, pair) is trained on an answer that its pair's function does not give."""
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
-        """Whether an answer by the anchors, whatever their order, is right on an unseen pair and key.
+        """Return whether the anchors, in any order, determine the correct answer to an unseen pair and key.
 
-        It is where a trained pair of the same anchors in another order has the composition as its target, as
-        its rule gives it (without exceptions). False for trained pairs.
+        They do if a trained pair of the same anchors in another order has the composition as its target by
+        its rule (without exceptions). The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length
@@ -309,7 +310,7 @@ class Targets:
         return is_unseen[:, None] & np.isin(question * base + self.inferential, trained)
 
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Row of each pair in the tables, which are in the order of `itertools.product`."""
+        """Return the row of each pair in the tables, which are in the order of `itertools.product`."""
         shape = (len(self._anchors),) * self._chain_length
         return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
 

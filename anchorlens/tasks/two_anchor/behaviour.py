@@ -55,7 +55,7 @@ def evaluate(
     batch_size: int = 1024,
     half: int | None = None,
 ) -> Any:
-    """`AnchorTask.evaluate`, which documents the options, with their defaults.
+    """Evaluate a model as `AnchorTask.evaluate` does, which documents the options.
 
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
@@ -229,17 +229,17 @@ def _other_targets(known: TokenBatch | LazyDataset, task: CompositeFunction) -> 
 def quick_accuracies(
     model: LogitsModel, task: CompositeFunction, training_set: AnchorBatch, *, seed: int = 0
 ) -> dict[str, float | None]:
-    """Accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
+    """Measure the accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
 
     Args:
-        model: as for `evaluate`.
-        task: as for `evaluate`.
-        training_set: the sequences it is trained on.
-        seed: of the noise.
+        model: the model, as for `evaluate`.
+        task: the task, as for `evaluate`.
+        training_set: the sequences that the model is trained on.
+        seed: the seed of the noise.
 
     Returns:
-        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1, the last None where every pair is trained or
-        answered by symmetry; of a task with exceptions `exceptions_accuracy` too.
+        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; `ood_accuracy` is None if every pair is
+        trained or answered by symmetry. A task with exceptions adds `exceptions_accuracy`.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
     train, _ = questions.ask_batch(training_set, QUICK_TRAIN)

@@ -93,7 +93,7 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
 
 
 def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
-    """How unseen pairs are answered over all positions: `inferential 0.12, symmetric 0.80`."""
+    """Describe the answers to unseen pairs over all positions: `inferential 0.12, symmetric 0.80`."""
     means = []
     for name in ("inferential", "symmetric"):
         shares = [share for one in positions if (share := getattr(one, name)) is not None]
@@ -108,9 +108,9 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Field, lowest and highest answers of each accuracy that differs notably between positions.
+    """Return the field, lowest and highest answers of each accuracy that differs notably between positions.
 
-    The difference must exceed .10 by more than two of its standard errors.
+    The difference must exceed 0.10 by more than two of its standard errors.
     """
     for name in _shown(positions):
         asked = [one for one in positions if getattr(one, name) is not None]
@@ -122,7 +122,7 @@ def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, Positio
 
 
 def in_words(positions: Sequence[PositionAnswers]) -> str:
-    """One line: what differs notably between positions, and the solution; empty where there is neither."""
+    """Describe notable differences between positions and the solution in one line, which may be empty."""
     differences = [
         f"{TITLES[name]} {getattr(low, name).value:.2f} at {low.position} to "
         f"{getattr(high, name).value:.2f} at {high.position}"
@@ -135,7 +135,7 @@ def in_words(positions: Sequence[PositionAnswers]) -> str:
 
 
 def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
-    """Accuracies over positions, as data."""
+    """Return the figure of the accuracies over positions, as data."""
     shown = _shown(positions)
     measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}
     return Lines(

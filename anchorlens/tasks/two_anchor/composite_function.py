@@ -199,10 +199,10 @@ class CompositeFunction(TaskConfig):
         return int(max(tables.inferential.max(), tables.ruled.max(), self.key_max, *self.anchors)) + 1
 
     def apply(self, anchor: int, x: int) -> int:
-        """g(x; anchor), the function of one anchor.
+        """Return g(x; anchor), the function of one anchor.
 
         Raises:
-            ValueError: an unknown anchor, or a value its table does not hold.
+            ValueError: If the anchor is unknown, or its table does not contain the value.
         """
         return value_of(self.anchors, anchor, x)
 
@@ -227,28 +227,28 @@ class CompositeFunction(TaskConfig):
     def targets(
         self, trials: Trials, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
     ) -> Int[np.ndarray, " trial"]:
-        """Targets of many trials at once.
+        """Return the targets of many trials at once.
 
         Args:
-            trials: which pairs and keys.
-            kind: `trained` (overrides and exceptions apply), `inferential` (f itself), or `mirrored`: the
-                function that the pair in reverse order is trained on, the symmetric solution of 2405.05409,
-                without exceptions.
+            trials: the trials, with their pairs and keys.
+            kind: the kind of target: `trained` (overrides and exceptions apply), `inferential` (f itself), or
+                `mirrored`: the function that the reversed pair is trained on, the symmetric solution of
+                2405.05409, without exceptions.
 
         Raises:
-            ValueError: keys that the task does not have.
+            ValueError: If the task does not have a key.
         """
         return self._targets.of(trials, kind)
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Whether each trial is an exception, at any position; the keys must be the task's."""
+        """Return whether each trial is an exception, at any position; the keys must be the task's."""
         return self._targets.is_exception(trials)
 
     def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Whether each trial of an unseen pair is answered right by its anchors, whatever their order.
+        """Return whether the anchors of each unseen trial, in any order, determine the correct answer.
 
-        So it is where they are trained in another order on the composition of this pair: such a trial does
-        not show that a model composes, and is no part of the OOD test.
+        They do if the anchors are trained in another order on the composition of this pair. These trials do
+        not show that a model composes, and are not part of the OOD test.
         """
         return self._symmetric[self.pair_index(trials.pairs), trials.keys - self.key_min]
 
@@ -258,7 +258,7 @@ class CompositeFunction(TaskConfig):
         return self._targets.answered_by_symmetry(unseen)
 
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Index of each pair in the property `pairs`; the anchors must be the task's."""
+        """Return the index of each pair in the property `pairs`; the anchors must be the task's."""
         return self._targets.rows(pairs)
 
     def trials(self, split: Split) -> Trials:
@@ -343,7 +343,7 @@ class CompositeFunction(TaskConfig):
         return LazyDataset(self, n, "train", generator(seed, "data"))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; `AnchorTask.from_dict` gives an equal task back."""
+        """Return the fields as JSON data, from which `AnchorTask.from_dict` makes an equal task."""
         values = super().to_dict()
         values["anchors"] = {str(anchor): _as_json(f) for anchor, f in self.anchors.items()}
         if self.unseen_pairs is not None:

@@ -156,7 +156,7 @@ class AnchorEvaluation(Evaluation):
         return [*lines, *filter(None, [by_position.in_words(self.positions)])]
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
-        """Pair -> its accuracy."""
+        """Return the accuracy of each pair."""
         return {tuple(pair.pair): pair for pair in self.pairs}
 
     def lowest(self, n: int) -> list[PairAccuracy]:

@@ -40,13 +40,13 @@ class Questions(Evaluator[CompositeFunction]):
         self.seed, self.max_trials, self.half = seed, max_trials, half
 
     def whole(self, split: Split) -> bool:
-        """Whether every (pair, key, position) of a split is used."""
+        """Return whether every (pair, key, position) of a split is used."""
         return self.task.n_trials(split) <= self.max_trials
 
     def trials(self, split: Split) -> Trials:
-        """Every (pair, key, position) of a split, or a random choice of `max_trials` of them.
+        """Return every (pair, key, position) of a split, or a random choice of `max_trials` trials.
 
-        Of many unseen ones, some that symmetry does not answer are chosen, if there are any.
+        A choice of unseen trials contains some that symmetry does not answer, if these exist.
         """
         n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
         if self.whole(split):
@@ -75,17 +75,17 @@ class Questions(Evaluator[CompositeFunction]):
         return trials.take(rng.choice(len(trials), self.max_trials, replace=False)), False
 
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
-        """Answers for every (pair, key, position) under `n_noise` draws of noise.
+        """Return the answers for every (pair, key, position) under `n_noise` draws of noise.
 
-        The noise depends on the seed and the number of trials alone: pairs and their mirrors, with the same
-        keys and positions, get the same noise and are comparable one by one.
+        The noise depends on the seed and the number of trials alone: pairs and their reversed pairs, with the
+        same keys and positions, get the same noise and are comparable one by one.
         """
         rng = generator(self.seed, "evaluation")
         noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
         return np.stack([self.answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
 
     def split_accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
-        """Mean over questions and draws; None where there is no question."""
+        """Return the mean accuracy over questions and draws, or None without questions."""
         return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
 
     def pair_accuracies(
@@ -104,7 +104,7 @@ class Questions(Evaluator[CompositeFunction]):
     def by_position(
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
     ) -> dict[int, Accuracy]:
-        """Position of the key -> accuracy there; empty if there are more than `MOST_POSITIONS`."""
+        """Return the accuracy by position of the key; empty for more than `MOST_POSITIONS` positions."""
         if len(self.task.positions) > MOST_POSITIONS:
             return {}
         return {
@@ -115,10 +115,10 @@ class Questions(Evaluator[CompositeFunction]):
     def ask_batch(
         self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
-        """Accuracy on a batch, or on a random choice of `limit` of its sequences, in all and by position.
+        """Return the accuracy on a batch or on `limit` random sequences of the batch, in all and by position.
 
-        Sequences that are the same count once. Without noise there are only so many; with noise the batch is
-        a sample of very many.
+        Identical sequences count once. Without noise few sequences exist; with noise the batch is a sample of
+        very many.
         """
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:

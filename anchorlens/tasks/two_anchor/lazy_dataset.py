@@ -28,10 +28,10 @@ class LazyDataset:
     """
 
     def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:
-        """`AnchorTask.lazy_sample` makes it.
+        """Prepare the data set that `AnchorTask.lazy_sample` returns.
 
         Raises:
-            ValueError: `n` < 1, an unknown split, or a split with nothing in it.
+            ValueError: If `n` < 1, or the split is unknown or empty.
         """
         check_number("n", n, minimum=1, integer=True)
         self.task, self.split, self._n, self._rng = task, split, n, rng
@@ -45,7 +45,7 @@ class LazyDataset:
         return self._n
 
     def all(self) -> AnchorBatch:
-        """Every sequence; the generator is advanced."""
+        """Return every sequence, and advance the generator."""
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
         keys = choose(rng, self.task.keys, self._allowed, positions)

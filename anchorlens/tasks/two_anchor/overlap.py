@@ -63,7 +63,7 @@ def pairs_asked(
 
 
 def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
-    """Whether each chain is one of `pairs`."""
+    """Return whether each chain is in `pairs`."""
     if not pairs:
         return np.zeros(len(chains), dtype=bool)
     base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1

@@ -76,7 +76,7 @@ class AnchorTask(CompositeFunction):
         return description.held_out(self)
 
     def describe(self) -> str:
-        """In words: what is trained, and what is held out."""
+        """Describe in words what is trained, and what is held out."""
         return description.describe(self)
 
     def checked_training_set(self, training_set: Any) -> TokenBatch | LazyDataset:
@@ -114,13 +114,13 @@ class AnchorTask(CompositeFunction):
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Train, ID and OOD accuracy from one noise draw, by their names in a log."""
+        """Measure train, ID and OOD accuracy from one noise draw, by their names in a log."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Most sequences that `evaluate` (if `quickly`, `measure`) runs, for `n_train` training sequences."""
+        """Return the most sequences that `evaluate` (`measure` if `quickly`) runs for `n_train` samples."""
         most = QUICK_TRIALS if quickly else MAX_TRIALS
         n_trained, n_id, n_ood = (min(most, self.n_trials(split)) for split in ("train", "id", "ood"))
         n_exceptions = min(most, len(self.exception_trials))
@@ -129,7 +129,7 @@ class AnchorTask(CompositeFunction):
         return min(MAX_TRAIN, n_train) + 2 * n_trained + N_NOISE * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Memory of the tables of trials, the sequences of the largest split, and those drawn at a time."""
+        """Return the bytes of the tables of trials, the largest split, and the sequences drawn at a time."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
         tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), MAX_TRIALS)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

@@ -167,7 +167,7 @@ class Constraints:
         )
 
     def __bool__(self) -> bool:
-        """Whether any member has one."""
+        """Return whether any member has an intervention."""
         return bool(self._frozen or self._low_rank)
 
     @contextmanager
@@ -221,7 +221,7 @@ class Penalties:
         self._of = [read_during("penalty", text, self._total) if text else () for text in texts]
 
     def __bool__(self) -> bool:
-        """Whether any member has one."""
+        """Return whether any member has a penalty."""
         return any(self._of)
 
     def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:

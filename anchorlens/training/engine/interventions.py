@@ -167,7 +167,7 @@ class Constraints:
         )
 
     def __bool__(self) -> bool:
-        """Return whether any member has an intervention."""
+        """Return whether any member has a constraint."""
         return bool(self._frozen or self._low_rank)
 
     @contextmanager

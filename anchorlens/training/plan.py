@@ -109,15 +109,15 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
     """Count what training these runs costs, and estimate how long it takes.
 
     Args:
-        runs: as for `train_many`, of equal shape and duration (the first is counted).
-        workers: processes on the CPU, as for `train_many`.
-        seconds: time to spend on the measurement, > 0.
+        runs: the runs, as for `train_many`, of equal shape and duration (the first is counted).
+        workers: the number of processes on the CPU, as for `train_many`.
+        seconds: the time to spend on the measurement, in seconds, > 0.
 
     Returns:
         Parameters, bytes, floating-point operations, and seconds.
 
     Raises:
-        ValueError: no runs, or runs that `train_many` refuses.
+        ValueError: If there are no runs, or `train_many` refuses the runs.
     """
     runs = check_runs(runs)
     if not runs:
@@ -158,8 +158,8 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
         starts: whether to check the checkpoints that they start from; runs that have ended do not need them.
 
     Raises:
-        ValueError: something that is no RunConfig, a model too small for its task or without a part that
-            the recipe names, a missing device, or a precision that the device lacks.
+        ValueError: If an item is not a RunConfig, a model is too small for its task or lacks a part that the
+            recipe names, a device is missing, or a device lacks the precision.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
@@ -181,7 +181,7 @@ def check_start(run: RunConfig) -> None:
     """Check that a run can start from the checkpoint that its recipe names.
 
     Raises:
-        ValueError: it is of another model, or was trained on another task.
+        ValueError: If the checkpoint is of another model, or was trained on another task.
     """
     start = starting_point(run.train_config)
     if start is None:

@@ -105,7 +105,7 @@ def progress_bar(
         A function that takes in the progress of the run.
 
     Raises:
-        ValueError: `enabled` is none of these.
+        ValueError: If `enabled` is none of these.
     """
     if enabled is not None and not isinstance(enabled, bool):
         check_number("progress", enabled, above=0)

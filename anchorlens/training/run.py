@@ -76,11 +76,11 @@ def train(
         The model in evaluation mode, its checkpoint, its behaviour and the log.
 
     Raises:
-        ValueError: unusable or contradicting configurations, or an `out` that holds something else.
-        TrainingDiverged: the loss became NaN or infinite; `out/ckpt.pt` holds the last good weights.
-        OnLogError: `on_log` raised an error, which is the cause of this one. The state is saved first, and
-            resume continues from there.
-        CheckpointError: the state to resume from is damaged.
+        ValueError: If configurations are invalid or contradictory, or `out` contains something else.
+        TrainingDiverged: If the loss became NaN or infinite; `out/ckpt.pt` holds the last good weights.
+        OnLogError: If `on_log` raised an error, which is the cause of this error. The state is saved first,
+            and resume continues from there.
+        CheckpointError: If the state to resume from is damaged.
 
     Example:
         >>> tiny = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
@@ -150,12 +150,12 @@ def train_many(
         runs (on CUDA, except for rounding).
 
     Raises:
-        ValueError: unusable or contradicting configurations, folders that hold something else, or
-            a number of folders that is not the number of runs.
-        CheckpointError: a state to resume from is damaged.
-        RuntimeError: a worker process was killed; runs with folders continue with `resume`.
-        OnLogError: `on_log` raised an error. Every run saves its state and ends at the next step at which
-            something is due; resume continues from there.
+        ValueError: If configurations are invalid or contradictory, folders contain something else, or the
+            numbers of folders and runs differ.
+        CheckpointError: If a state to resume from is damaged.
+        RuntimeError: If a worker process was killed; runs with folders continue with `resume`.
+        OnLogError: If `on_log` raised an error. Every run saves its state and ends at the next step at which
+            work is due; resume continues from there.
 
     Example:
         >>> from anchorlens.training.recipes.presets import preset

@@ -62,8 +62,8 @@ class RunFolder:
         """Open the folder for `run`.
 
         Raises:
-            ValueError: it holds another run, or it holds this run and `resume` is False.
-            OSError: it cannot be written.
+            ValueError: If the folder contains another run, or contains this run and `resume` is False.
+            OSError: If the folder cannot be written.
         """
         self.path, self._run = Path(path), run
         self._log: TextIO | None = None
@@ -230,12 +230,12 @@ def has_ended(path: Path) -> bool:
 
 
 def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
-    """Make a folder if there is none, and lock it.
+    """Make a folder if it does not exist, and lock it.
 
     A folder with files is only taken if the file `own` is among them, which marks it as one of ours.
 
     Raises:
-        ValueError: it is a file, holds something else than `what`, or is locked; `in_use` says by whom.
+        ValueError: If `path` is a file, contains something else than `what`, or is locked (see `in_use`).
     """
     if path.exists() and not path.is_dir():
         raise ValueError(f"out must be a folder, got the file {path}; choose another name")

@@ -185,12 +185,12 @@ def tabulated(
     """Keep shifts, and make tables and callables tables over the values that chains reach from the keys.
 
     Args:
-        anchors: token -> function.
-        keys: ascending.
-        chain_length: anchors in a sequence.
+        anchors: the anchors, token -> function.
+        keys: the keys, ascending.
+        chain_length: the number of anchors in a sequence.
 
     Raises:
-        ValueError: something that is no function, a table with gaps, or values that are no integers.
+        ValueError: If an anchor is not a function, a table has gaps, or values are not integers.
     """
     tables: dict[int, Any] = {anchor: {} for anchor in anchors}
     reached = keys

@@ -357,7 +357,7 @@ class CompositeFunction(TaskConfig):
         """Read a task from JSON or TOML data (anchors and pairs may be keys such as "3" and "3,4").
 
         Raises:
-            ValueError: an unknown field or an unusable value, such as keys that are no integers.
+            ValueError: If a field is unknown or a value is invalid, such as a key that is not an integer.
         """
         fields = dict(values)
         if "anchors" in fields:
@@ -372,10 +372,10 @@ class CompositeFunction(TaskConfig):
 
 
 def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) -> None:
-    """Check what a task would hold, before anything of it is made.
+    """Check the size of a task before its tables are made.
 
     Raises:
-        ValueError: too much of something, with what to take less of.
+        ValueError: If the task is too large; the message says what to reduce.
     """
     n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
     if n_keys > _MOST_KEYS:

@@ -84,11 +84,11 @@ class Engine(ABC):
         Args:
             runs: one for each member, equal in `stack_key`.
             data: the training set of each member; members may share one.
-            device: where weights and training sets are kept.
+            device: the device that holds weights and training sets.
             initial: the weights that each member starts with, by name; None to draw them.
 
         Raises:
-            ValueError: no runs, or runs of different shapes.
+            ValueError: If there are no runs, or runs have different shapes.
         """
         if not runs or any(stack_key(run) != stack_key(runs[0]) for run in runs):
             raise ValueError("the members of a stack must be at least one, and of equal shape and duration")
@@ -301,7 +301,7 @@ class Engine(ABC):
         """Continue from what `state` returned for each member at `step`.
 
         Raises:
-            ValueError: the tensors are not the states of these members, or `step` is out of range.
+            ValueError: If the tensors are not the states of these members, or `step` is out of range.
         """
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(

@@ -62,7 +62,7 @@ def check_cost(
             numbers are shared.
 
     Raises:
-        ValueError: too much memory or time; the message says how to allow it.
+        ValueError: If the cost in memory or time is too high; the message says how to allow the cost.
     """
     factor = cost_factor()
     if isinstance(model, ModelConfig):

@@ -78,8 +78,8 @@ class FastModel:
 
         Args:
             config: shape and variant.
-            parameters: of one model.
-            n_last: positions at the end of a sequence whose logits are returned; None for all.
+            parameters: the parameters of one model.
+            n_last: the number of last positions whose logits are returned; None means all.
         """
         self.config, self.n_last = config, n_last
         self._parameters = parameters

@@ -37,7 +37,7 @@ def check_interventions(run: RunConfig) -> None:
     """Check that a run's model has the parts and matrices that its recipe names.
 
     Raises:
-        ValueError: it lacks one of them.
+        ValueError: If the model lacks a part or matrix.
     """
     train = run.train_config
     decays = [name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None]

@@ -32,7 +32,7 @@ class TensorBoard:
         """Choose a folder; it is made with the first line.
 
         Raises:
-            ValueError: it is a file, or tensorboardX is not installed.
+            ValueError: If the path is a file, or tensorboardX is not installed.
         """
         try:
             from tensorboardX import SummaryWriter
@@ -75,10 +75,10 @@ class WandB:
     """
 
     def __init__(self, run: wandb.Run | None = None) -> None:
-        """Choose a run; the one that `wandb.init` has begun last if left out.
+        """Choose a run. Default: the last run that `wandb.init` has begun.
 
         Raises:
-            ValueError: there is none.
+            ValueError: If no run has begun.
         """
         if run is None:
             import wandb

@@ -175,7 +175,7 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
     """Read a value and windows, or windows alone.
 
     Raises:
-        ValueError: text of another form, windows outside the run, or overlapping windows; the bounds of
+        ValueError: If the text has another form, or windows overlap or lie outside the run. The bounds of
             values are not checked.
 
     >>> read_schedule("0.25:0.5=1.0").windows
@@ -256,8 +256,8 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
     """Read a field of `ONCE`; the interventions in the order of their steps.
 
     Raises:
-        ValueError: text of another form, a value out of bounds, a step outside the run, or the same matrices
-            twice at one step.
+        ValueError: If the text has another form, a value is out of bounds, a step is outside the run, or the
+            same matrices occur twice at one step.
     """
     example, bounds, _ = ONCE[name]
     form = f"matrices=value@step, {example} for example, several with a space between"
@@ -281,8 +281,8 @@ def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
     """Read a field of `DURING`.
 
     Raises:
-        ValueError: text of another form, an unknown kind of penalty, a value out of bounds, or an unusable
-            window.
+        ValueError: If the text has another form, a kind of penalty is unknown, a value is out of bounds, or
+            a window is invalid.
     """
     example, bounds, _ = DURING[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""

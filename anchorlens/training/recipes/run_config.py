@@ -43,8 +43,8 @@ def check_parts(task: Task, model_config: object, train_config: object) -> None:
     """Check that the parts of a run have the right types, and that no field's name is in two of them.
 
     Raises:
-        ValueError: a part is a table, a text or another configuration, or a field of the task has the name of
-            another part's; the message says what to write.
+        ValueError: If a part is a table, a text or another configuration, or a field of the task has the name
+            of a field of another part.
     """
     kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
@@ -103,8 +103,8 @@ class RunConfig(NamedTuple):
                 hashed. Of a stored run, which somebody else may have written, no such file is opened.
 
         Raises:
-            ValueError: an unknown part or field, an unusable value, or a stored run that names a file and
-                not its hash.
+            ValueError: If a part or field is unknown, a value is invalid, or a stored run names a file
+                without its hash.
         """
         for part in values:
             check_choice("a part of the configuration", part, PARTS)

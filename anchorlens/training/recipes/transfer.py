@@ -43,7 +43,7 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTr
         Gamma and learning rate at `to_width`.
 
     Raises:
-        ValueError: a number out of its range.
+        ValueError: If an argument is out of its range.
 
     Example:
         >>> gamma, lr = transfer(0.8, 1.5e-4, from_width=400, to_width=128)  # 2501.08537, at our width

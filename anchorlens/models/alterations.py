@@ -52,9 +52,9 @@ def unaltered(name: str, *models: object) -> Iterator[None]:
         if changed and not raised:
             what = "; ".join(f"{what}{_listed(places)}" for what, places in changed.items())
             raise ValueError(
-                f"{name} must leave the model and global settings as they were, got changes of {what}. "
-                "They are put back. Let it change copy.deepcopy(model), remove its hooks, and set back what "
-                "it sets"
+                f"{name} must not change the model or global settings, got changes of {what}. "
+                "anchorlens restored them. Let the probe change copy.deepcopy(model), remove its hooks, and "
+                "restore each setting that it changes"
             )
 
 

@@ -111,7 +111,7 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
         got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}")
     if not 1 <= tokens.shape[1] <= cfg.n_ctx:
-        raise ValueError(f"tokens must be 1..{cfg.n_ctx} (n_ctx) in a sequence, got {tokens.shape[1]}")
+        raise ValueError(f"a sequence must have 1..{cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}")
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
         raise ValueError(
             f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got {int(tokens.min())}..{int(tokens.max())}"

@@ -92,7 +92,7 @@ def test_an_alteration_is_named_and_put_back(which, fails, model):
         if fails:
             raise KeyError("its own error")
     if not fails:
-        assert str(caught.value).startswith("mine must leave the model and global settings as they were")
+        assert str(caught.value).startswith("mine must not change the model or global settings")
         assert message in str(caught.value)
     *after, logits = everything(model)
     assert after == before[:-1] and torch.equal(logits, before[-1])

@@ -184,7 +184,7 @@ class TestTokens:
             ([[1, 2]], "must be a tensor of whole numbers .* got list"),
             (torch.ones(2, 3), r"got torch.float32 \[2, 3\]"),
             (torch.full((1, 3), 900), r"in 0..149 \(d_vocab\), got 900..900"),
-            (torch.ones(1, 20, dtype=torch.int64), r"1..12 \(n_ctx\) in a sequence, got 20"),
+            (torch.ones(1, 20, dtype=torch.int64), r"1..12 tokens \(n_ctx\), got 20"),
         ],
     )
     @pytest.mark.usefixtures("unchecked_shapes")

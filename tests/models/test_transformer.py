@@ -243,7 +243,7 @@ class TestWhatItLacks:
                 call()
         with pytest.raises(ValueError, match="return_type must be one of logits, loss, both, got 'all'"):
             model(tokens(n_pos=3) % 10, return_type="all")
-        with pytest.raises(ValueError, match="a loss needs tokens where start_at_layer is given"):
+        with pytest.raises(ValueError, match="tokens must be given for a loss with start_at_layer"):
             model(torch.zeros(1, 3, 8), start_at_layer=0, return_type="loss")
         with pytest.raises(
             ValueError, match=r"attention_mask must have the tokens' shape, \[4, 3\], got \[4, 2\]"

@@ -106,7 +106,7 @@ def test_sequences_of_the_task_give_what_the_task_gives():
         ({"tokens": [0.5], "corrupted": [1], "targets": [1, 2]}, "tokens must be whole numbers"),
         (
             {"tokens": [[1] * 99], "corrupted": [[1] * 99], "targets": [1, 2]},
-            r"1..9 \(n_ctx\) in a sequence, got 99",
+            r"1..9 tokens \(n_ctx\), got 99",
         ),
         ({}, "activation_patching needs the two-anchor task of the model, got none"),
     ],

@@ -127,7 +127,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
         "it failed with TypeError: Type is not JSON serializable" in text or "not JSON serializable" in text
     )
     assert "it failed with ZeroDivisionError" in text
-    assert "zeroes_the_weights must leave the model and global settings as they were" in text
+    assert "zeroes_the_weights must not change the model or global settings" in text
     drawn = {attributes.get("data-figure") for _, attributes in page.elements} - {None}
     several = "Verdict" in text and "2 models side by side" in text
     expected = {"figure-own-verdict", "figure-own-training_curve", "figure-own-hostile"}

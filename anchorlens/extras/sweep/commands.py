@@ -165,7 +165,7 @@ def diagram_command(
     reports: Annotated[
         bool,
         typer.Option(
-            "--reports", help="Also write the full report of every run (seconds and megabytes each)."
+            "--reports", help="Also write the full report of every run. A report takes seconds and megabytes."
         ),
     ] = False,
     data: TaskFiles = None,

@@ -155,7 +155,7 @@ class HookedTransformer(HookedRootModule):
         if return_type == "logits":
             return logits
         if tokens is None:
-            raise ValueError("a loss needs tokens where start_at_layer is given, got none; pass tokens=")
+            raise ValueError("tokens must be given for a loss with start_at_layer, got none. Pass tokens=")
         loss = self.loss_fn(logits, tokens, attention_mask, per_token=loss_per_token)
         return loss if return_type == "loss" else LogitsAndLoss(logits, loss)
 

@@ -76,7 +76,7 @@ _AROUND = 8
 
 
 def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
-    """The tokens of a sequence as (token, what it is: `key`, `anchor` or `noise`).
+    """List the tokens of a sequence as (token, role); the role is `key`, `anchor` or `noise`.
 
     In a long sequence, tokens far from the key are left out.
 

@@ -68,7 +68,7 @@ class Splits:
         return len(self.pairs(split)) * int(np.count_nonzero(self.allowed(split)))
 
     def trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """The (pair, key, position) of a split at these places, counted pair by pair and key by key."""
+        """Return the (pair, key, position) of a split by index, counted pair by pair and key by key."""
         pairs = np.array(self.pairs(split), dtype=np.int64).reshape(-1, len(self.seen[0]))
         key, position = np.nonzero(self.allowed(split))
         pair, place = np.divmod(which, max(1, len(key)))

@@ -159,7 +159,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Sort fields (and the task's `kind`) by the part whose configuration has them.
 
     Raises:
-        ValueError: no part has a field.
+        ValueError: If a name is not a field of any part.
     """
     parts: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():

@@ -99,11 +99,11 @@ class TrainConfig(Config):
     embedding, qk, vo, mlp and all. Optimizer moments stay."""
     weight_noise: str | None = None
     """Add Gaussian noise to weight matrices before an update. W_Q=0.5@300: its standard deviation is half
-    the root mean square of the matrix's entries. It depends on the seed."""
+    the root mean square of the matrix's entries. The seed determines the noise."""
     penalty: str | None = None
     """Add a penalty to the loss. nuclear:qk=0.001 is 0.001 times the sum of the nuclear norms of all W_Q and
-    W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 is of the stable rank, in the second quarter of the
-    run."""
+    W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 penalises the stable rank in the second quarter of
+    the run."""
     max_rank: str | None = None
     """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
     is replaced by the nearest matrix of rank 2 (truncated SVD)."""

@@ -67,7 +67,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """A collection of garbage need not go through the millions of objects of the libraries each time."""
+    """Keep the garbage collector from going through the millions of objects of the libraries each time."""
     gc.freeze()
 
 

@@ -95,7 +95,9 @@ def read(
             model(chunk.to(device_of(model)), return_type=None, stop_at_layer=stop)
     for place, pieces in parts.items():
         if not pieces:
-            raise ValueError(f"the hook {hook_name(*place)} must fire in the forward pass, but this model never fired it")
+            raise ValueError(
+                f"the hook {hook_name(*place)} must fire in the forward pass, but this model never fired it"
+            )
     return {place: _finite(torch.cat(pieces), hook_name(*place)) for place, pieces in parts.items()}
 
 

@@ -160,7 +160,10 @@ class TestBadProbes:
             (lambda model: {1: 0.5, "1": 0.7}, r"with different names, got \[1, '1'\]"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),
-            (lambda model: model.W_E.data.zero_().sum(), r"must not change the model .* weights \(embed.W_E\)"),
+            (
+                lambda model: model.W_E.data.zero_().sum(),
+                r"must not change the model .* weights \(embed.W_E\)",
+            ),
         ],
     )
     def test_one_that_fails_on_all_is_one_error(self, probe, message):

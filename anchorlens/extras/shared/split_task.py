@@ -130,13 +130,12 @@ class SplitTask(TaskConfig):
         Args:
             model: a HookedTransformer, or any model that returns logits.
             training_set: the training data of the model, (tokens, targets) as `sequences` returns them.
-                Default:
-            training examples of the task, of which the model may have seen only some.
+                Default: training examples of the task, of which the model may have seen only some.
             seed: the seed of the choice among more than `max_train` different training examples.
             max_train: the largest number of training examples used. Default: `most_asked`.
             batch_size: the largest number of sequences per forward pass. Default: `at_once`.
             half: 0 or 1 to measure OOD on every second OOD example, starting from the first or the second.
-            Default: all.
+                Default: all.
 
         Raises:
             ValueError: If an option is invalid, or the model does not fit the task.

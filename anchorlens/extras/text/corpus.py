@@ -175,8 +175,8 @@ def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Ma
         folder: the folder for the files.
         read: the documents.
         out: the sources that are held out.
-        cut: a map from a source whose end is held out to its number of trained bytes. The cut moves to the
-        end of a line.
+        cut: a map from a source whose end is held out to its number of trained bytes. The cut moves to
+            the end of a line.
     """
     manifest: dict[str, dict[str, dict[str, Any]]] = {TRAIN: {}, VALIDATION: {}}
     with contextlib.ExitStack() as stack:

@@ -202,7 +202,7 @@ class TextTask(TaskConfig):
 
         Raises:
             ValueError: If an option is invalid, the model or training data have another size, or the text is
-            not found.
+                not found.
         """
         check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)

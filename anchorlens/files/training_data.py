@@ -162,7 +162,9 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Read the tokens and targets in rows of values, with or without a header."""
     if len(data) > _MOST_BYTES_OF_CSV:
-        raise ValueError(f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes; give a .npz file")
+        raise ValueError(
+            f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes, got {len(data):,}. Use a .npz file"
+        )
     file = CsvFile(data)
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:

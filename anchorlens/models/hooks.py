@@ -401,6 +401,6 @@ def _to_first(pattern: Tensor, hook: HookPoint) -> Tensor:
 
 
 def _moved(value: Float[Tensor, "batch pos d_model"], hook: HookPoint) -> Float[Tensor, "batch pos d_model"]:
-    """Shift each component by a different amount, which LayerNorm does not undo."""
+    """Shift each component by a different amount of the activations' size; LayerNorm does not undo this."""
     size = value.abs().amax() + 1
     return value + size * torch.linspace(-1, 1, value.shape[-1], dtype=value.dtype, device=value.device)

@@ -70,7 +70,7 @@ def by_holdout(
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
-    """Return the label of a ratio: at most 0.75 memorised, from 0.84 learnt a rule."""
+    """Return the label of a ratio: memorised up to 0.75, learnt a rule from 0.84, else undecided."""
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
         why = "the copies forgot the other training data too, or the last token alone almost gives the answer"

@@ -185,7 +185,7 @@ class TestEveryProbe:
         message = str(error.value)
         kind = probe.task_kind or "two-anchor"
         assert message.startswith(f"{probe.__name__} needs the {kind} task of the model, got none")
-        assert message.endswith("reads weights alone, for example stable_rank") and "\n" not in message
+        assert message.endswith("uses only weights, for example stable_rank") and "\n" not in message
         refusal = f"task must be of the kind {kind} for {probe.__name__}, got addition"
         if probe.task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"

@@ -92,7 +92,9 @@ class Intervention:
             (train if name in field_types(TrainConfig) else model)[name] = value
         unknown = [name for name in model if name not in field_types(type(run.model_config))]
         if unknown:
-            raise ValueError(f"{self.name} must change fields of this model, got the unknown {unknown[0]}")
+            raise ValueError(
+                f"{self.name} must change fields of this model, got the unknown field {unknown[0]}"
+            )
         if model and not self.anew:
             raise ValueError(f"`anew` must be True for changes of the model ({', '.join(model)}), got False")
         return run._replace(

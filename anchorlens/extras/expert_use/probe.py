@@ -102,7 +102,7 @@ def expert_use(
         task: the task that gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs
             trained on another function; `exceptions`; and `unseen` pairs. Keys are at positions where they
             are trained.
-        n_sequences: the number of inputs drawn for each kind, >= 1; the other kinds exclude exceptions.
+        n_sequences: the number of inputs drawn for each kind, >= 1. Only `exceptions` has exceptions.
         seed: the seed of the keys, positions and noise.
 
     Returns:

@@ -73,7 +73,7 @@ class Matrix:
 
     @property
     def label(self) -> str:
-        """The name of its parameter, and its part of the parameter."""
+        """The name of the parameter, with `[v]` or `[q, k]` for a part of the parameter."""
         part = "" if self.within is None else "[v]" if self.part == "vo" else "[q, k]"
         return self.names[0] + part
 

@@ -88,9 +88,9 @@ class PrOntoQATask(WordTask):
     """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
     from the root to the entity. Rules of a balanced ontology are always in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """The most steps of a trained deduction. OOD needs more: up to 5 (official) or 4 (balanced)."""
+    """The largest number of steps in a training deduction. OOD needs up to 5 (official) or 4 (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
-    """The fewest steps of a trained deduction."""
+    """The smallest number of steps in a training deduction."""
     loss_on: Literal["label", "sequence"] = "label"
     """The scored words in training: the answer alone, or every word of the prompt too."""
     says: Literal["label", "deduction"] = "label"

@@ -264,7 +264,7 @@ def _answers_alike(module: nn.Module, model: Any) -> bool | None:
 
 
 def _in_single_precision(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
-    """Return the model, or a copy in float32 with a note if the model is in half precision."""
+    """Return the model, or a copy in float32 with a note if it is in half precision, on any device."""
     halves = {parameter.dtype for parameter in model.parameters() if parameter.dtype in _HALF}
     if not halves:
         return model, ()

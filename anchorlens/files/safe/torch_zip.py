@@ -195,7 +195,9 @@ class _Reader:
             values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")
             self.storages[key] = _Storage(values)
         if self.storages[key].values.dtype != dtype:
-            raise ValueError(f"damaged: storage {key!r} has two number types")
+            raise ValueError(
+                f"damaged: storage {key!r} must have one dtype, got two; copy or download the file again"
+            )
         return self.storages[key]
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: object) -> Tensor:

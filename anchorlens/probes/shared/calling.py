@@ -143,7 +143,7 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
         instead += ", or tokens" if probe.__name__ in ON_TOKENS else ""
         raise ValueError(
             f"{probe.__name__} needs the {kind or 'two-anchor'} task of the model, got none. {instead}, or "
-            "use a probe that reads weights alone, for example stable_rank"
+            "use a probe that uses only weights, for example stable_rank"
         )
 
 

@@ -112,7 +112,7 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
 
 
 def save(figure: go.Figure, path: Path, result: object = None) -> None:
-    """Write a figure: .html, interactive and self-contained (no network), or .png, .svg or .pdf.
+    """Write a figure as a self-contained, interactive .html file, or as .png, .svg or .pdf.
 
     Args:
         figure: the figure.

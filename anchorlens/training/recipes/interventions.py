@@ -272,7 +272,7 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
         found.append(SingleChange(matrices, value, step))
     found.sort(key=lambda one: one.step)
     if len({(one.step, one.matrices) for one in found}) < len(found):
-        raise ValueError(f"{name} must name matrices once for each step, got {safe_repr(text)}")
+        raise ValueError(f"{name} must list each matrix at most once per step, got {safe_repr(text)}")
     return tuple(found)
 
 

@@ -58,7 +58,7 @@ class TrainConfig(Config):
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
     """Sequences in each step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Optimizer steps. Unset: set by epochs, or 1500 if epochs is unset too."""
+    """Optimizer steps. Unset: the steps of `epochs`, or 1500 if epochs is unset too."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Passes over the training set, instead of steps."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
@@ -88,7 +88,7 @@ class TrainConfig(Config):
     weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_in and W_out. Unset: weight_decay."""
     start: str | None = field(default=None, compare=False)
-    """A checkpoint of this package whose weights the run starts from. For the folder of a run its last
+    """An anchorlens checkpoint that supplies the initial weights. For the folder of a run its last
     checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
     at its beginning. Unset: weights are drawn."""
     start_sha256: str | None = None

@@ -57,14 +57,9 @@ def odds(nats: float) -> str:
 
 
 def not_measured_in_words(by_probes: ByProbes) -> str:
-    """Name the probes that were not measured in a sentence; empty if all probes were measured."""
-    probes = " and ".join(by_probes.not_measured)
-    return (
-        f"Not measured, because they cannot change the label: {probes}. "
-        "The option thorough measures them too."
-        if probes
-        else ""
-    )
+    """Name the probes that were not measured in a sentence; at least one."""
+    probes, why = " and ".join(by_probes.not_measured), "because they cannot change the label"
+    return f"Not measured, {why}: {probes}. The option thorough measures them too."
 
 
 class RangeBar(NamedTuple):

@@ -18,6 +18,7 @@ from anchorlens.extras.sweep.diagram.page import diagram_html, write_diagram
 from anchorlens.show import write_report
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.recipes.presets import preset
+from anchorlens.verdict import classify
 
 TINY = {
     "n_samples": 600, "batch_size": 64, "d_model": 16, "d_head": 8, "d_mlp": 16, "steps": 6, "eval_every": 3,
@@ -205,12 +206,18 @@ class TestContent:
 def test_a_real_sweep_is_drawn_with_its_reports(tmp_path, monkeypatch):
     few = partial(write_report, probes=["stable_rank"])  # all would take ten seconds
     monkeypatch.setattr("anchorlens.extras.sweep.diagram.page.write_report", few)
+    options = []
+    monkeypatch.setattr(
+        "anchorlens.extras.sweep.diagram.page.classify",
+        lambda *given, **chosen: options.append(chosen) or classify(*given, **chosen),
+    )
     result = sweep([preset("quick", **TINY)], tmp_path / "s", engine="serial", progress=False)
     path = tmp_path / "my maps.html"
     write_diagram(result, path, reports=True, progress=False)
     reports = sorted((tmp_path / "my maps-reports").iterdir())
     assert [report.stem for report in reports] == [one.id for one in result]
     assert "anchorlens report" in reports[0].read_text()
+    assert options == [{"thorough": True}]  # the report has the probabilities of the sweep's own verdict
     before = reports[0].stat().st_mtime_ns
     write_diagram(open_sweep(tmp_path / "s"), path, reports=True, progress=False)
     assert reports[0].stat().st_mtime_ns == before  # kept

@@ -323,7 +323,7 @@ class TestErrors:
             ({"rescale": "all=0@3"}, "the value of rescale all=0@3 must be a finite number > 0"),
             ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be an integer >= 0 and <= 7"),
             ({"rescale": "all"}, "rescale must be matrices=value@step, all=0.5@0 for example"),
-            ({"rescale": "qk=2@1 qk=3@1"}, "name matrices once for each step"),
+            ({"rescale": "qk=2@1 qk=3@1"}, "list each matrix at most once per step"),
             ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank:matrices=value"),
             (
                 {"penalty": "nuclear:qk=-1"},

@@ -26,18 +26,20 @@ _NOTHING = object()
 
 @contextlib.contextmanager
 def unaltered(name: str, *models: object) -> Iterator[None]:
-    """Restore what the block alters, and raise an error that names the alteration.
+    """Restore everything that the block alters, and raise an error that names the alteration.
 
-    The function compares the weights, buffers, modules, hooks and other attributes of the models, and global
-    settings: gradient mode, torch's defaults, seeds of random numbers. Gradients of weights and the state
-    after unseeded draws are also restored, without an error. The copy of the models takes memory.
+    The function compares the weights, buffers, modules, hooks and other attributes of the models. It also
+    compares global settings, which are the gradient mode, torch's defaults and the seeds of random numbers.
+    Gradients of weights and the random state after unseeded draws are restored without an error. The function
+    needs memory for a copy of the models.
 
     Args:
         name: the name of the function that is called in the block.
-        *models: the models given to the function; only torch modules are compared.
+        *models: the models given to the function. Only torch modules are compared.
 
     Raises:
-        ValueError: If the block altered a model or a setting. An error from the block itself is passed on.
+        ValueError: If the block altered a model or a setting. The function does not catch errors that the
+            block raises.
     """
     state = [*_of_models(models), *_of_settings(), *_of_generators()]
     raised = True

@@ -22,7 +22,7 @@ _MOST_EXPERTS = 64
 
 
 class Readable(Protocol):
-    """The sizes of a task that a model must hold to read it."""
+    """The sizes of a task that decide which models can read its inputs."""
 
     @property
     def d_vocab(self) -> Any:
@@ -41,7 +41,7 @@ class Readable(Protocol):
 
 
 def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each gamma that is far from the usual values; other names are ignored.
+    """Yield a note on each gamma that is below 0 or above 2, and ignore other names.
 
     >>> list(unusual_gammas({"gamma": -1, "gamma_qk": None, "gamma_mlp": 0.5}))
     ['gamma -1 makes weights that grow with their fan-in; usual values are 0.3 to 1']
@@ -178,12 +178,12 @@ class ModelConfig(Config):
 
     @property
     def n_active(self) -> int:
-        """The number of experts that receive a token, in a mixture."""
+        """The number of experts that receive a token in a mixture of experts."""
         return self.experts_per_token or 1
 
     @property
     def what(self) -> str:
-        """The architecture, for error messages."""
+        """The architecture in words, for error messages."""
         return f"the {self.variant} variant"
 
     @property
@@ -200,7 +200,7 @@ class ModelConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that models trained in one stack share: all except the initialisation."""
+        """The fields that all models of a stack must share, which are all except the initialisation."""
         alone = ("init_distribution", "scale_residual_writers")
         own = {
             name: value
@@ -217,23 +217,23 @@ class ModelConfig(Config):
 
     @property
     def hidden_width(self) -> int:
-        """The number of neurons in a block; in a mixture, of all experts."""
+        """The number of MLP neurons in a block, including the neurons of all experts."""
         return self.d_mlp * (self.num_experts or 1)
 
     @property
     def activation(self) -> str:
-        """The MLP's activation: `act_fn`, or the variant's own (gelu; relu in postnorm and plain)."""
+        """The MLP's activation. Default: `relu` for `postnorm` and `plain`, `gelu` for other variants."""
         return self.act_fn or ("relu" if self.variant in ("postnorm", "plain") else "gelu")
 
     @property
     def scales_residual_writers(self) -> bool:
-        """Whether W_O and W_out start divided by sqrt(2 n_layers)."""
+        """Whether the initial W_O and W_out are divided by sqrt(2 n_layers)."""
         own = self.scale_residual_writers
         return self.variant == "released" if own is None else own
 
     @classmethod
     def for_task(cls, task: Readable, **fields: object) -> ModelConfig:
-        """Make a config whose vocabulary and context hold `task`, unless `fields` gives other sizes.
+        """Make a config whose vocabulary and context fit `task`, unless `fields` gives other sizes.
 
         >>> from anchorlens import preset
         >>> ModelConfig.for_task(preset("quick", key_max=400).task, gamma=0.5).d_vocab
@@ -260,7 +260,7 @@ class ModelConfig(Config):
                 )
 
     def gamma_of(self, part: Part, expert: int | None = None) -> float:
-        """Return the initialisation rate of one part, or of one expert of it; by default `gamma`.
+        """Return the initialisation rate of a part, or of an expert in the part, by default `gamma`.
 
         Raises:
             ValueError: If the rate is not known.

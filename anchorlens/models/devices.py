@@ -18,9 +18,11 @@ EVENTS = Path("/proc/vmstat")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """Return the device of a name; `auto` is CUDA if it is available.
+    """Return the device of a name.
 
-    `mps` is accepted if torch has it, with a warning, because we could not test it.
+    `auto` means CUDA if CUDA is available, and otherwise the CPU.
+
+    `mps` gives a warning, because we could not test anchorlens on such a device.
 
     Raises:
         ValueError: If the device is not available.
@@ -53,14 +55,14 @@ def choose_device(name: str | torch.device) -> torch.device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Check whether Python or torch ran out of memory; on the CPU, torch has no error class for this."""
+    """Check whether an error means that Python or torch ran out of memory."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def killed_for_memory(events: Path = EVENTS) -> int:
-    """Count the processes that Linux has killed for lack of memory; 0 if the count is not known."""
+    """Return how many processes Linux has killed for lack of memory, or 0 if the count is unknown."""
     try:
         lines = events.read_text().splitlines()
     except OSError:

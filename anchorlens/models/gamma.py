@@ -101,7 +101,7 @@ _OF_OTHERS = ("attn._W_K", "attn._W_V", "mlp.W_gate")
 
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
-    """Return the gamma table of a config: parameter name -> initialisation, in the order of drawing."""
+    """Return a map from each weight matrix to its initialisation, in the order of drawing."""
     shapes = parameter_shapes(config)
     table: dict[str, WeightInit] = {}
     for name, (part, axes) in matrices(config.n_layers, config.num_experts).items():
@@ -134,12 +134,12 @@ def _blocks(n_layers: int, block: Mapping[str, _Row]) -> dict[str, _Row]:
 
 
 def writes_to_residual(name: str) -> bool:
-    """Check whether a matrix adds to the residual stream: W_O and W_out."""
+    """Check whether a matrix is W_O or W_out, which write to the residual stream."""
     return name.removesuffix(".weight").endswith((".W_O", ".W_out"))
 
 
 def expert_of(name: str) -> int | None:
-    """Return the expert that a matrix belongs to.
+    """Return the index of the expert that a matrix belongs to, or None.
 
     >>> expert_of("blocks.0.mlp.experts.1.W_in.weight"), expert_of("blocks.0.mlp.W_in")
     (1, None)
@@ -167,9 +167,9 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
-    """Check whether a parameter is zero and never trained, because only HookedTransformer needs it.
+    """Check whether a parameter is zero and never trained, because the variant does not use it.
 
-    `postnorm` has biases only in its LayerNorms and the unembedding (the equations of arXiv 2405.05409).
+    In the equations of arXiv 2405.05409, `postnorm` has biases only in LayerNorms and the unembedding.
     """
     return config.variant == "postnorm" and _is_bias(name) and not name.startswith("unembed.")
 
@@ -177,7 +177,9 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 def initial_weights(
     config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
-    """Draw every parameter, by HookedTransformer's names; values depend only on config and seed.
+    """Draw every parameter, and return a map from HookedTransformer's names to the values.
+
+    The values depend only on the config and the seed.
 
     Raises:
         ValueError: If the seed is invalid.
@@ -233,7 +235,7 @@ def initial_generator(seed: int) -> torch.Generator:
 
 
 def draw(weight: torch.Tensor, scale: float, distribution: str, generator: torch.Generator) -> None:
-    """Fill a tensor on the CPU with N(0, scale^2), or U(-scale, scale) if the distribution is uniform."""
+    """Fill a tensor on the CPU with draws from N(0, scale^2) or U(-scale, scale)."""
     if distribution == "normal":
         weight.normal_(0.0, scale, generator=generator)
     else:

@@ -30,10 +30,10 @@ def build_model(
 ) -> HookedTransformer:
     """Build a HookedTransformer of one of the variants with a gamma-scaled initialisation.
 
-    Every hook point of an ordinary HookedTransformer block exists and is live. The weights depend only on
-    `config` and `seed`, on every device. With the same seed, two values of gamma draw the same numbers
-    at a different scale. Global random state is neither read nor changed. In `postnorm` the
-    biases that the equations lack are zero and frozen.
+    Every hook point of an ordinary HookedTransformer block exists and affects the logits. The weights depend
+    only on `config` and `seed`, not on the device. A change of gamma only changes the scale of each weight
+    matrix. The function does not read or change the global random state. In `postnorm`, every bias that the
+    paper's equations lack is zero and frozen.
 
     Args:
         config: the shape, variant and gamma.
@@ -42,8 +42,8 @@ def build_model(
         dtype: the dtype of the weights.
 
     Returns:
-        A HookedTransformer without tokenizer, in training mode. Its class is `anchorlens.HookedTransformer`,
-        which with TransformerLens 3.9 is `transformer_lens.HookedTransformer`.
+        A HookedTransformer without a tokenizer, in training mode. The model has the class
+        `anchorlens.HookedTransformer`, which TransformerLens 3.9 calls `transformer_lens.HookedTransformer`.
 
     Raises:
         ValueError: If the seed, dtype or device is invalid, or `config` is not a ModelConfig.
@@ -55,7 +55,7 @@ def build_model(
         >>> round(model.W_Q.std().item() * 128**0.5, 1)
         1.0
 
-    Source: weight std = d_in^-gamma, the initialisation rate of arXiv 2405.05409 and 2501.08537.
+    Source: the initialisation rate of arXiv 2405.05409 and 2501.08537, with a weight std of d_in^-gamma.
     """
     check_kind("config", config, ModelConfig, "ModelConfig()", hints=_INSTEAD_OF_A_CONFIG)
     check_choice("dtype", dtype, ("float32", "float64"))
@@ -79,8 +79,8 @@ def model_with(
     """Build the HookedTransformer of a config with given weights, in training mode.
 
     Args:
-        config: the shape and variant; gamma is not used.
-        weights: all parameters by HookedTransformer's name, all in float32 or all in float64.
+        config: the shape and variant. The function does not use gamma.
+        weights: all parameters by HookedTransformer's name, either in float32 or in float64.
         device: the device of the model.
     """
     model = _assemble(config, next(iter(weights.values())).dtype)
@@ -89,13 +89,13 @@ def model_with(
 
 
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
-    """Build the HookedTransformer, of any architecture, that a HookedTransformerConfig describes.
+    """Build the HookedTransformer that a HookedTransformerConfig describes, of any architecture.
 
-    This function loads no other file and sets no seed. Fields for the origin, initialisation, device and
-    tokenizer of the model are ignored.
+    The function does not load a file or set a seed. It ignores the fields for the origin, initialisation,
+    device and tokenizer of the model.
 
     Args:
-        cfg: the fields of a HookedTransformerConfig; unknown fields are ignored.
+        cfg: the fields of a HookedTransformerConfig. The function ignores unknown fields.
         weights: the state dict of the model, in any precision.
 
     Returns:
@@ -103,7 +103,8 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
 
     Raises:
         ValueError: If the weights do not fit the fields, or the fields contradict each other.
-        TypeError: If a field is missing or has the wrong type (KeyError and others too).
+        TypeError: If a field is missing or has the wrong type. Some wrong fields raise a KeyError or another
+            error instead.
     """
     fields = {name: value for name, value in cfg.items() if name in _architecture()}
     try:

@@ -45,7 +45,7 @@ EXPERT_WEIGHTS = "mlp.hook_expert_weights"
 
 
 def hook_name(layer: int, hook: str) -> str:
-    """Return TransformerLens' name of a hook point: `blocks.{layer}.{hook}`."""
+    """Return TransformerLens' name of a hook point, `blocks.{layer}.{hook}`."""
     return f"blocks.{layer}.{hook}"
 
 
@@ -60,17 +60,17 @@ def read(
     position: int | Sequence[int] | None = None,
     before_others: bool = False,
 ) -> dict[tuple[int, str], Tensor]:
-    """Read activations at hook points, batch by batch; other activations are not kept.
+    """Read activations at hook points, batch by batch, without keeping other activations.
 
     Args:
-        model: any HookedTransformer or TransformerBridge; the model is not changed.
+        model: any HookedTransformer or TransformerBridge. The function does not change the model.
         tokens: the sequences, [batch, pos], on any device.
-        hooks: a pair (layer, hook) for each hook point; `hook` is one of this module's names.
+        hooks: the pairs (layer, hook), where `hook` is one of this module's names.
         position: the position or positions to keep, for hooks of [batch, pos, ...]. Default: all positions.
         before_others: whether activations are read before the caller's own hooks change them, or after.
 
     Returns:
-        (layer, hook) -> activations [batch, ...] on the model's device.
+        A map from (layer, hook) to activations [batch, ...] on the model's device.
 
     Raises:
         ValueError: If a hook does not exist, the model cannot read the tokens, or activations overflow.
@@ -126,10 +126,10 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
 def after_attention(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
 ) -> Float[Tensor, "batch d_model"]:
-    """Return the residual stream of the last position after a layer's attention, before its MLP.
+    """Return the residual stream of the last position between a layer's attention and its MLP.
 
     Raises:
-        ValueError: If attention and MLP run in parallel, so that this point does not exist.
+        ValueError: If attention and MLP run in parallel, because this location then does not exist.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -147,7 +147,7 @@ def zeroed(
     pattern: Float[Tensor, "*batch head_index query_pos key_pos"],
     mask: Bool[Tensor, "*#batch #head_index query_pos key_pos"],
 ) -> Float[Tensor, "*batch head_index query_pos key_pos"]:
-    """Set the pattern to 0 where the mask is true; rows are not normalised again.
+    """Set the pattern to 0 where the mask is true, without renormalising the rows.
 
     >>> zeroed(torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[[True, False]]]])).tolist()
     [[[[0.0, 0.75]]]]
@@ -162,8 +162,8 @@ def masked_attention(
     """Set attention to zero after the softmax, without renormalising.
 
     Args:
-        model: the model; `assert_live` checks whether masks affect its logits.
-        masks: the mask of each layer, true where attention is zeroed; `attention_masks` makes masks.
+        model: the model. Check with `assert_live` whether masks affect its logits.
+        masks: the mask of each layer, true where attention is set to zero. Make masks with `attention_masks`.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model, preset
@@ -173,7 +173,7 @@ def masked_attention(
         >>> cache["blocks.0.attn.hook_pattern"][..., 2].max().item()
         0.0
 
-    Source: the masking of arXiv 2501.08537.
+    Source: the masking of attention in arXiv 2501.08537.
     """
 
     def editor(mask: Tensor) -> Any:
@@ -193,16 +193,18 @@ def cut_copies(
     *,
     patterns: Literal["frozen", "recomputed"],
 ) -> Iterator[None]:
-    """Cut edges in a batch of 1 + n copies of the sequences: no mask in copy 0, one in each other.
+    """Cut edges in n of the 1 + n copies of the sequences in a batch.
 
-    Attention is set to zero after the softmax, without renormalising. Later layers read the changed values.
-    With `frozen` they keep the pattern of copy 0, which measures what the edge itself carries (direct effect,
-    path patching). With `recomputed` their pattern is computed from the changed values, so a cut may also
-    change the attention of later layers (total effect).
+    Copy 0 has no mask, and each other copy has one mask.
+
+    The function sets the masked attention to zero after the softmax, without renormalising. Later layers read
+    the changed residual stream. With `frozen`, later layers keep the pattern of copy 0, which measures the
+    direct effect of the edge (path patching). With `recomputed`, later layers compute their pattern from the
+    changed residual stream, which measures the total effect.
 
     Args:
-        model: the model; `assert_live` checks whether masks affect its logits.
-        masks: the masks of each layer, true where attention is zeroed in copies 1 .. n.
+        model: the model. Check with `assert_live` whether masks affect its logits.
+        masks: the masks of each layer for copies 1 .. n, true where attention is set to zero.
         patterns: `frozen` or `recomputed`, for the layers of `masks`. To freeze a layer without a cut, give
             masks that are all false.
     """
@@ -232,7 +234,7 @@ def attention_masks(
     """Make masks of the attention to one key position, from all or some queries, layers and heads.
 
     Args:
-        model: the model, for the number of layers and heads.
+        model: the model whose number of layers and heads the masks fit.
         n_pos: the length of the sequences.
         key: the key position, 0..n_pos - 1.
         query: the only query position, key..n_pos - 1. Default: all queries.
@@ -261,7 +263,7 @@ def check_mixture(model: HookedTransformer) -> None:
     """Check that the MLPs are mixtures of experts.
 
     Raises:
-        ValueError: If they are not mixtures, or lack TransformerLens' hook at the router.
+        ValueError: If the MLPs are not mixtures of experts, or lack TransformerLens' hook at the router.
     """
     if getattr(model.cfg, "num_experts", None) is None:
         raise ValueError(
@@ -281,7 +283,8 @@ def routing(
     """Compute the router weights at the last position, with 0 for experts that are not chosen.
 
     Returns:
-        A map from layer to weights that sum to 1; with a top-1 router the chosen expert has 1.
+        A map from each layer to its router weights, which sum to 1. With a top-1 router, the chosen expert
+        has the weight 1.
 
     Raises:
         ValueError: If the model is not a mixture of experts, or cannot read the tokens.
@@ -301,8 +304,9 @@ def routing(
 def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterator[None]:
     """Remove one expert from a router.
 
-    The expert's weight is set to 0 after the softmax, and the others are divided by their sum, as if its
-    logit were minus infinity. Its tokens go to the next best expert, with that expert's new weight.
+    The function sets the expert's weight to 0 after the softmax, and divides the other weights by their sum.
+    This has the same effect as a router logit of minus infinity. The router then sends the removed expert's
+    tokens to the next best expert, with the new weight of the next best expert.
 
     Args:
         model: a mixture of experts.
@@ -332,11 +336,11 @@ def assert_live(
 ) -> None:
     """Check on a small batch that editing a hook point changes the model's logits.
 
-    The attention pattern is zeroed in every layer at once: `hook_z` must then be zero in each, and the logits
-    must differ. It is also replaced by a pattern that attends to the first position only: `hook_z` must then
-    be the same at every position. Other activations are shifted, one layer at a time, and the logits must
-    differ each time. TransformerBridge's native models, for example, do not compute with the pattern that
-    their hook shows.
+    The function sets the attention pattern of all layers to zero. `hook_z` must then be zero in every layer,
+    and the logits must differ. The function also moves all attention to the first position. `hook_z` must
+    then be equal at all positions. For other hook points, the function shifts the activations of one layer at
+    a time, and the logits must differ each time. TransformerBridge's native models, for example, do not
+    compute with the pattern that their hook shows.
 
     Args:
         model: any HookedTransformer or TransformerBridge.
@@ -344,8 +348,8 @@ def assert_live(
         tokens: a few sequences of the model's task. Default: the first tokens of the vocabulary.
 
     Raises:
-        ValueError: If editing changes nothing, the logits are not finite (so no check is possible), the
-            hook name is unknown, or the model cannot read the tokens. The message gives the reason.
+        ValueError: If editing does not change the logits, the logits are not finite, the hook name is
+            unknown, or the model cannot read the tokens. The message gives the reason.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -30,9 +30,10 @@ _COPIES = 4
 
 @contextlib.contextmanager
 def evaluation_mode(model: object) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and restore the modes afterwards.
+    """Put every submodule in evaluation mode, and restore the modes when the block ends.
 
-    Compiled parts run uncompiled, so that hooks reach them. Other threads that measure the same model wait.
+    Compiled modules run uncompiled, because hooks do not work in compiled code. Other threads that measure
+    the model wait until the block ends.
     """
     modules = [*model.modules()] if isinstance(model, nn.Module) else []
     with lock_of(model), _uncompiled(modules):
@@ -74,11 +75,11 @@ _LOCKS_LOCK = threading.Lock()
 
 
 def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
-    """Return the lock of a model, which keeps a measuring thread's hooks from other threads.
+    """Return the lock of a model, which lets only one thread at a time measure the model.
 
-    Without the lock, torch can hang (observed in 2.13): a thread that begins a graph at a parameter
-    holds that parameter's mutex and waits for the GIL, while a thread that indexes the parameter holds the
-    GIL and waits for the mutex.
+    Without the lock, torch can hang (observed in torch 2.13). A thread that begins a graph at a parameter
+    holds the parameter's mutex and waits for the GIL. At the same time, a thread that indexes the parameter
+    holds the GIL and waits for the mutex.
     """
     if not isinstance(model, nn.Module):
         return contextlib.nullcontext()
@@ -88,7 +89,7 @@ def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def measuring(model: HookedTransformer) -> Iterator[None]:
-    """Switch to evaluation mode without gradients, and restore both afterwards."""
+    """Switch to evaluation mode without gradients, and restore both settings when the block ends."""
     gradients = torch.is_grad_enabled()
     with evaluation_mode(model), _undone_by(lambda: torch.set_grad_enabled(gradients)):
         torch.set_grad_enabled(False)
@@ -101,7 +102,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def check_tokens(model: HookedTransformer, tokens: object) -> None:
-    """Check that tokens are [batch, pos], whole numbers in the model's vocabulary, and not too many.
+    """Check that tokens are whole numbers [batch, pos] that fit the model's vocabulary and context.
 
     Raises:
         ValueError: If the tokens violate one of these rules.
@@ -119,10 +120,10 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
 
 
 def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
-    """Return the number of sequences of `n_pos` tokens in a batch, >= 1.
+    """Return the number of sequences of `n_pos` tokens in a batch, at least 1.
 
-    Without gradients a forward pass holds the activations of one block at a time. The batch is as
-    large as possible with at most 256 MiB of activations.
+    A forward pass without gradients holds the activations of one block at a time. The batch is as large as
+    possible with at most 256 MiB of activations.
     """
     cfg = model.cfg
     widest = max(
@@ -138,13 +139,13 @@ def sequences_per_batch(model: HookedTransformer, n_pos: int) -> int:
 def attached(
     model: HookedTransformer, fwd_hooks: Sequence[tuple[str, Any]], *, before_others: bool = False
 ) -> Iterator[None]:
-    """Attach hooks, and remove them afterwards, also after errors; the caller's hooks stay.
+    """Attach hooks, and remove them when the block ends, also after an error.
 
-    Other threads that measure the same model wait.
+    The caller's own hooks stay. Other threads that measure the model wait until the block ends.
 
     Args:
         model: any HookedTransformer or TransformerBridge.
-        fwd_hooks: the pairs (name of the hook point, hook).
+        fwd_hooks: the pairs of a hook point's name and a hook.
         before_others: whether the hooks run before the caller's hooks, or after.
 
     Raises:
@@ -181,7 +182,10 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
 
 
 def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
-    """Compute the most activation bytes per sequence of a forward pass without gradients, in float32."""
+    """Compute the peak memory of one sequence's activations in a forward pass, in bytes.
+
+    The result holds for float32 without gradients.
+    """
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.n_answers)
 

@@ -35,7 +35,7 @@ class _Block(TransformerBlock):
         past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
         attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
     ) -> Residual:
-        """Run the block; `shortformer_pos_embed` is never given by the models built here."""
+        """Run the block without `shortformer_pos_embed`, which the models of this package do not have."""
         resid_pre = self.hook_resid_pre(resid_pre)
         query_input, key_input, value_input = self.attention_inputs(resid_pre)
         attn_out = self.hook_attn_out(
@@ -53,7 +53,7 @@ class _Block(TransformerBlock):
         return self.hook_resid_post(self.norm_resid_post(resid_mid + mlp_out))
 
     def attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
-        """Return query, key and value input, after the hooks that TransformerLens' flags switch on."""
+        """Return the inputs for queries, keys and values, after the hooks that flags of `cfg` switch on."""
         if self.cfg.use_split_qkv_input:
             split = repeat_along_head_dimension(resid_pre, n_heads=self.cfg.n_heads)
             return (
@@ -70,9 +70,9 @@ class _Block(TransformerBlock):
 class PostNormBlock(_Block):
     """The block x -> LN(x + attn(x)) -> LN(x + mlp(x)) of arXiv 2405.05409.
 
-    `hook_resid_mid` and `hook_resid_post` are the residual stream after its LayerNorm, that is, what
-    the next module reads; the sum before it is not a hook point. The residual stream is therefore not
-    the sum of its parts, and TransformerLens' `decompose_resid` and `logit_attrs` do not apply.
+    `hook_resid_mid` and `hook_resid_post` hold the residual stream after its LayerNorm, which the next module
+    reads. The sum before the LayerNorm does not have a hook point. TransformerLens' `decompose_resid` and
+    `logit_attrs` do not apply, because the residual stream is not the sum of its parts.
     """
 
     def norm_resid_mid(self, x: Residual) -> Residual:
@@ -85,7 +85,7 @@ class PostNormBlock(_Block):
 
 
 class QueryNormBlock(_Block):
-    """The released code's block: keys and values read the raw residual stream."""
+    """The block of the released code, where keys and values read the raw residual stream."""
 
     def norm_query_input(self, x: PerHead) -> PerHead:
         """Apply `ln1` before the queries only."""

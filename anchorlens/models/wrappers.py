@@ -16,10 +16,10 @@ _MOST_NAMES = 4
 
 
 def unwrapped(model: object) -> Any:
-    """Return the model within wrappers that compute the same; return any other object unchanged.
+    """Return the model within wrappers that do not change its result, or any other object unchanged.
 
-    The wrappers are those of `torch.compile`, DataParallel, DistributedDataParallel, averaged models,
-    Lightning Fabric and DeepSpeed.
+    The function knows the wrappers of `torch.compile`, DataParallel, DistributedDataParallel, averaged
+    models, Lightning Fabric and DeepSpeed.
     """
     wrappers = nn.DataParallel | nn.parallel.DistributedDataParallel | torch.optim.swa_utils.AveragedModel
     while isinstance(model, nn.Module):
@@ -37,7 +37,7 @@ def is_hooked(model: object) -> bool:
 
 
 def hooked_within(module: nn.Module) -> dict[str, nn.Module]:
-    """Map paths to the outermost HookedTransformers (or TransformerBridges) within a module."""
+    """Return a map from paths to the outermost HookedTransformers or TransformerBridges in a module."""
     found: dict[str, nn.Module] = {}
     for path, inner in module.named_modules():
         within_another = any(path.startswith(f"{other}.") for other in found)
@@ -47,7 +47,7 @@ def hooked_within(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def hooks_in_words(model: nn.Module) -> str | None:
-    """Return a note on the hooks that a user has left on a model; None without hooks."""
+    """Return a note on the hooks that a user has left on a model, or None if there are no hooks."""
     names = list(_hooked_by_users(model))
     if not names:
         return None

@@ -22,26 +22,30 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class WorkerKilled(RuntimeError):
-    """A worker process was killed, by hand or for lack of memory; the message says how to continue."""
+    """A worker process was killed by hand or for lack of memory.
+
+    The message tells the user how to continue.
+    """
 
 
 def sleeping_threads() -> dict[str, str]:
-    """Return the variable that lets OpenMP's threads sleep while they wait, or nothing if the user set it.
+    """Return the variable that lets waiting OpenMP threads sleep, or an empty dict if the user set it.
 
-    By default the threads count to 300,000 at every barrier. Our models are so small that there are thousands
-    of barriers a second. If another process wants the core, the threads count for as long as it has the core.
-    OpenMP reads the variable once, when torch is loaded. The variable changes no result.
+    By default, an OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run has
+    thousands of barriers per second. If another process needs the core, the threads keep counting until they
+    get the core back. OpenMP reads the variable once, when torch is loaded. The variable does not change any
+    result.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
     return {} if chosen else {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 64 MiB of freed memory in this process, and take blocks below 32 MiB from it.
+    """Let glibc keep up to 64 MiB of freed memory in this process, and reuse it for blocks below 32 MiB.
 
-    By default it gives back to the system whatever is freed, until it has seen large blocks; each batch of a
-    model then costs page faults. These are the limits that it comes to by itself. Limits in the environment
-    (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) stay.
+    By default, glibc returns freed memory to the system until the process has used large blocks. Each batch
+    of a model then costs page faults. The limits here are the largest values that glibc itself chooses.
+    Limits in the environment (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take precedence.
     """
     chosen = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys()
     if sys.platform == "linux" and not chosen:
@@ -61,7 +65,7 @@ _n_inside = 0
 def safe_children(*restored: str) -> Iterator[None]:
     """Let processes that start in this context import nothing from the current folder.
 
-    The context sets an environment variable, which is restored when the last such context ends.
+    The context sets an environment variable. The end of the last open context restores the variable.
 
     Args:
         restored: the other environment variables that change in the context and are restored with it.
@@ -95,7 +99,7 @@ def safe_children(*restored: str) -> Iterator[None]:
 def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
     """Open a pool of processes with one OpenMP thread each, which import the functions that they run.
 
-    The processes end with the context, and within a second after this process, however it ends.
+    The processes end when the context ends. If this process is killed, the processes end within a second.
 
     Args:
         n_processes: the number of processes.
@@ -103,7 +107,7 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
 
     Raises:
         WorkerKilled: If a process was killed.
-        ValueError: If `safe_children` raises one.
+        ValueError: If this Python ignores environment variables (`python -E`).
     """
     from loky import ProcessPoolExecutor
     from loky.process_executor import TerminatedWorkerError
@@ -145,7 +149,7 @@ def _replace_killed_tracker() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process within a second after its parent, however the parent ended."""
+    """End this process within a second after its parent, even if the parent was killed."""
 
     def watch() -> None:
         while os.getppid() == parent:

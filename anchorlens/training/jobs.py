@@ -27,7 +27,7 @@ class InThisProcess(Executor):
     """An executor that runs submitted functions one after another in this process."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it now; the future is done when this returns."""
+        """Run a function at once, and return its completed future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -39,7 +39,11 @@ class InThisProcess(Executor):
 def grouped(
     runs: Sequence[RunConfig], at_once: Callable[[RunConfig, int], int] = trained_together
 ) -> list[list[int]]:
-    """Group the indices of runs that one loop can train, at most `at_once(run, number alike)` in a group."""
+    """Group the indices of runs that one loop can train together.
+
+    A group has at most `at_once(run, n_alike)` runs, where `n_alike` is the number of runs that can be
+    trained together.
+    """
     alike: dict[object, list[int]] = {}
     for place, run in enumerate(runs):
         alike.setdefault(loop_key(run), []).append(place)
@@ -57,14 +61,16 @@ def submit_all(
     at_a_time: int | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> None:
-    """Submit jobs and collect each when it has ended; the cost of waiting does not grow with their number.
+    """Submit jobs, and collect each job when it has ended.
 
     Args:
         jobs: the jobs in the order of submission.
         submit: the function that submits one job.
-        collect: the function that is called with an ended job and its future. It returns jobs to submit next.
-        at_a_time: the number of jobs submitted at the same time; None submits all to the executor's queue.
-        meanwhile: the function that is called every `LOOK_SECONDS`, in this thread.
+        collect: the function that is called with an ended job and its future, and returns jobs to submit
+            next.
+        at_a_time: the largest number of jobs that are submitted at the same time. None submits all jobs at
+            once.
+        meanwhile: the function that this thread calls every `LOOK_SECONDS`.
     """
     waiting, n_out = deque(jobs), 0
     arrived: queue.SimpleQueue[tuple[Job, Future[Any]]] = queue.SimpleQueue()
@@ -93,20 +99,20 @@ def train_in_jobs(
     report: Report | None = None,
     advice: str = "",
 ) -> list[Any]:
-    """Train runs in groups that can be trained together, in this process or in several at a time.
+    """Train runs in groups that can be trained together, in one or more processes.
 
     Args:
-        train: a function at the top level of a module. It is called with the runs of a job, their entries of
-            each of `columns`, and `show`, and returns one result for each run. It calls `show` with the
-            updates made in this job, a text, and new log lines with the index of their run in the job; an
-            error of `show` ends it.
-        runs: runs that have been checked.
+        train: a function at the top level of a module. Its arguments are the runs of a job, the entries of
+            these runs in each of `columns`, and `show`. The function returns one result for each run, and
+            calls `show` with the updates made in this job, a text, and new log lines. Each log line comes
+            with the index of its run in the job. An error of `show` must end the function.
+        runs: the runs to train, which must have been checked.
         columns: more arguments of `train`, each with one entry for each run.
-        workers: processes on the CPU; None for one per core.
-        progress: as for `progress_bar`.
-        report: is called in this thread with the index of a run and each new line of its log. If it raises,
-            all runs end at their next `show`, and then its error is raised.
-        advice: as for `process_pool`, whose errors this raises as well as those of `train`.
+        workers: the number of processes on the CPU. None means one process per core.
+        progress: the display of progress, the argument `enabled` of `progress_bar`.
+        report: the function that this thread calls with the index of a run and each new line of its log. If
+            `report` raises an error, all runs end at their next `show`, and the error is raised again.
+        advice: the argument `advice` of `process_pool`.
 
     Returns:
         The result of each run, in order.
@@ -171,7 +177,7 @@ class _JobProgress:
         self._skipped = self._n_ended = 0
 
     def tell(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
-        """Take in the progress of a job. Raises what `report` raises."""
+        """Update the progress of a job. An error of `report` is passed on."""
         if job[0] not in self._steps:
             self._skipped += steps  # steps made before a run was resumed
         self._steps[job[0]] = steps
@@ -181,7 +187,7 @@ class _JobProgress:
                 self.report(job[place], line)
 
     def end(self, job: list[int]) -> None:
-        """Take in that a job has ended."""
+        """Update the progress after a job has ended."""
         steps = sum(self.runs[place].train_config.total_steps for place in job)
         if job[0] not in self._steps:
             self._skipped += steps  # the runs had ended before

@@ -56,7 +56,7 @@ class Member:
     def checkpoint(
         self, weights: Mapping[str, torch.Tensor], step: int, metrics: Mapping[str, Any]
     ) -> Checkpoint:
-        """Return the weights as a checkpoint of this run."""
+        """Return a checkpoint of this run with the given weights, step and metrics."""
         on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
         return Checkpoint(
             self.run.model_config, self.run.task, on_cpu, self.run.train_config, step, dict(metrics)
@@ -64,12 +64,12 @@ class Member:
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
-    """Return what the runs of one loop must share: `stack_key`, device, logging and stopping."""
+    """Return `stack_key` and the settings for device, logging and stopping, which a loop's runs share."""
     return (*stack_key(run), *(getattr(run.train_config, name) for name in _SHARED))
 
 
 class Loop:
-    """Trains members with equal `loop_key` and equal step to their end, in one stack."""
+    """A training loop that trains runs with equal `loop_key` and equal step in one stack, until they end."""
 
     def __init__(self, members: Sequence[Member], device: torch.device) -> None:
         """Build the stack and restore the saved states of the members."""
@@ -92,7 +92,10 @@ class Loop:
         return stack
 
     def run(self, tell: Tell) -> None:
-        """Train until every member has its result. If `tell` raises, the states are saved first."""
+        """Train until every run has a result.
+
+        If `tell` raises an error, the method saves the states of all runs before it passes on the error.
+        """
         trajectory = set(trajectory_steps(self.train))
         if self.stack.step == 0 and 0 in trajectory:
             for k, member in self._running():

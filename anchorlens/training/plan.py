@@ -59,7 +59,7 @@ once."""
 @documented
 @dataclass(frozen=True)
 class Cost:
-    """What one update of one model costs."""
+    """The cost of one update of one model."""
 
     parameters: int
     """Trained parameters."""
@@ -74,7 +74,7 @@ class Cost:
 
     @property
     def bytes(self) -> int:
-        """Memory of one model in training."""
+        """The memory of one model in training, in bytes."""
         return self.state_bytes + self.data_bytes + self.activation_bytes
 
 
@@ -106,18 +106,18 @@ class Plan(Record):
 
 
 def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:
-    """Count what training these runs costs, and estimate how long it takes.
+    """Count the memory and operations of training these runs, and estimate the time.
 
     Args:
-        runs: the runs, as for `train_many`, of equal shape and duration (the first is counted).
+        runs: the runs, as for `train_many`, of equal shape and duration. The function counts the first run.
         workers: the number of processes on the CPU, as for `train_many`.
-        seconds: the time to spend on the measurement, in seconds, > 0.
+        seconds: the time for the measurement, in seconds, above 0.
 
     Returns:
-        Parameters, bytes, floating-point operations, and seconds.
+        The parameters, bytes, floating-point operations and seconds of the training.
 
     Raises:
-        ValueError: If there are no runs, or `train_many` refuses the runs.
+        ValueError: If there are no runs, or the runs are invalid for `train_many`.
     """
     runs = check_runs(runs)
     if not runs:
@@ -151,15 +151,16 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
 
 
 def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunConfig]:
-    """Check that runs can be trained here.
+    """Check that this machine can train the runs.
 
     Args:
-        runs: any mixture.
-        starts: whether to check the checkpoints that they start from; runs that have ended do not need them.
+        runs: the runs, which may differ in all fields.
+        starts: whether to check the checkpoints that the runs start from. Ended runs do not need these
+            checkpoints.
 
     Raises:
-        ValueError: If an item is not a RunConfig, a model is too small for its task or lacks a part that the
-            recipe names, a device is missing, or a device lacks the precision.
+        ValueError: If an item is not a RunConfig, or a model is too small for its task or lacks a part that
+            the recipe names. Also if a device is not available or does not support the precision.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
@@ -181,7 +182,7 @@ def check_start(run: RunConfig) -> None:
     """Check that a run can start from the checkpoint that its recipe names.
 
     Raises:
-        ValueError: If the checkpoint is of another model, or was trained on another task.
+        ValueError: If the checkpoint is of another model, or its model was trained on another task.
     """
     start = starting_point(run.train_config)
     if start is None:
@@ -254,7 +255,7 @@ def _sequences_asked(run: RunConfig) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return the free memory of a device in bytes, including what torch has reserved but does not use."""
+    """Return the free memory of a device in bytes, including unused memory that torch has reserved."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -262,7 +263,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def count_cost(run: RunConfig) -> Cost:
-    """Count the cost of one update of one model, traced on the `meta` device where possible."""
+    """Count the cost of one update of one model, if possible on torch's `meta` device."""
     train, task = run.train_config, run.task
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
     data = training_set(task, few)
@@ -318,9 +319,9 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """Return how many of `n_runs` runs like `run` one stack trains at the same time, >= 1.
+    """Return how many of `n_runs` runs like `run` one stack trains at the same time, at least 1.
 
-    The stacks have equal sizes. The training sets and saved states must also fit in the memory of the host.
+    The stacks have equal sizes. The host's memory must also hold the training sets and saved states.
     """
     if n_runs == 1:
         return 1
@@ -330,12 +331,18 @@ def members_at_once(run: RunConfig, n_runs: int) -> int:
 
 
 def trained_together(run: RunConfig, n_runs: int) -> int:
-    """Return how many of `n_runs` like runs one process trains at once: 1 on a CPU, all that fit on CUDA."""
+    """Return how many of `n_runs` runs like `run` one process trains at the same time.
+
+    On the CPU, a process trains one run. On CUDA, a process trains as many runs as fit in memory.
+    """
     return members_at_once(run, n_runs) if choose_device(run.train_config.device).type == "cuda" else 1
 
 
 def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
-    """Return the number of processes that train the runs: one per CPU core, as far as memory allows."""
+    """Return the number of processes that train the runs.
+
+    Default: one process per CPU core, or fewer if the memory does not suffice.
+    """
     if len(runs) < 2 or any(choose_device(run.train_config.device).type == "cuda" for run in runs):
         return 1
     if multiprocessing.current_process().daemon:  # such a process may have no children

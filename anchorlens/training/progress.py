@@ -23,7 +23,7 @@ Lines = Sequence[tuple[int, Mapping[str, Any]]]
 
 
 class Show(Protocol):
-    """A function that takes in the progress of a run."""
+    """A function that shows the progress of a run."""
 
     def __call__(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
         """Take in the progress.
@@ -38,7 +38,7 @@ class Show(Protocol):
 
 
 class Progress:
-    """Steps done, and the time left."""
+    """The number of steps done, and the time left."""
 
     def __init__(self, total: int, what: str, unit: str) -> None:
         """Begin with nothing done."""
@@ -50,7 +50,7 @@ class Progress:
         self._skipped: int | None = None
 
     def update(self, done: int, text: str, lines: Lines = (), skipped: int | None = None) -> None:
-        """Take in the progress, with the arguments of `Show`."""
+        """Update the progress, with the arguments of `Show`."""
         self._latest = time.monotonic()
         if self._skipped is None:
             self._began, self._skipped = self._latest, done
@@ -61,7 +61,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated from the speed so far; None before anything is done."""
+        """The estimated number of seconds left, or None before the first step."""
         made = self.done - (self._skipped or 0)
         if made <= 0 or self._latest <= self._began:
             return None
@@ -89,23 +89,23 @@ def progress_bar(
     unit: str = "step",
     ask: Callable[[], int] | None = None,
 ) -> Iterator[Show]:
-    """Show the progress of a run: on stderr, or in a notebook.
+    """Show the progress of a run, on stderr or in a notebook.
 
     Args:
-        total: steps of the whole run.
-        enabled: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
-            number is the seconds between these lines; True shows a bar also where there is no terminal;
-            False shows nothing.
-        what: text before the bar.
+        total: the number of steps of the run.
+        enabled: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
+            every 5 s. A number sets the seconds between these lines. True also shows a bar outside a
+            terminal. False shows nothing.
+        what: the text before the bar.
         unit: the word for one step.
-        ask: returns how many steps are done; another thread calls it before each line. None where the updates
-            come often enough.
+        ask: the function that another thread calls before each line, and that returns the number of steps
+            done. Default: the step of the last update is shown.
 
     Yields:
-        A function that takes in the progress of the run.
+        The function to call with the progress of the run.
 
     Raises:
-        ValueError: If `enabled` is none of these.
+        ValueError: If `enabled` is not one of these values.
     """
     if enabled is not None and not isinstance(enabled, bool):
         check_number("progress", enabled, above=0)
@@ -216,7 +216,7 @@ def _in_lines(
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words.
+    """Return a number of seconds in words.
 
     >>> duration(90), duration(725), duration(12000)
     ('90 s', '12 min 5 s', '3 h 20 min')

@@ -22,11 +22,11 @@ Results = TypeVar("Results")
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818 - no fault of the process that raises it
-    """The process that started this one has stopped all jobs."""
+    """The parent process has stopped all jobs."""
 
 
 class Reports:
-    """The folder in which training processes report, as the process that started them sees it."""
+    """The folder in which training processes report their progress to the parent process."""
 
     def __init__(self, folder: Path) -> None:
         """Begin with no reports; the folder is empty."""
@@ -38,7 +38,7 @@ class Reports:
         return self._folder / f"{job[0]}.jsonl"
 
     def take_in(self, tell: Callable[[list[int], int, str, Lines], object]) -> None:
-        """Call `tell` with the job, updates, text and log lines of each new report, and answer the report."""
+        """Call `tell` with the job, updates, text and log lines of each new report, and answer it."""
         for entry in list(os.scandir(self._folder)):
             before = self._n_read.get(entry.name, 0)
             if not entry.name.endswith(".jsonl") or entry.stat().st_size == before:
@@ -59,17 +59,17 @@ class Reports:
 def training_there(
     train: Callable[..., Results], path: Path, job: list[int], answered: bool, *arguments: Any
 ) -> Results:
-    """Train in this process, and report progress in a file.
+    """Train in this process, and report the progress in a file.
 
     Args:
-        train: is called with `arguments` and `show`.
+        train: the function that trains, which is called with `arguments` and `show`.
         path: the file of the job.
-        job: the job.
-        answered: whether to report log lines too, and to wait until each report was read.
-        *arguments: of `train`.
+        job: the indices of the runs in the job.
+        answered: whether to report log lines too, and to wait until the parent process has read each report.
+        *arguments: the arguments of `train`.
 
     Raises:
-        TrainingStopped: all jobs were stopped.
+        TrainingStopped: If the parent process has stopped all jobs.
     """
     go, stop = path.with_suffix(".go"), path.with_name("stop")
     with path.open("w", encoding="utf-8") as file:

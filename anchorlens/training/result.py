@@ -24,17 +24,23 @@ Status = Literal["finished", "stopped early", "diverged"]
 
 
 class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not a fault of the program
-    """The loss or its gradient became NaN or infinite; the message says where the last good weights are."""
+    """The loss or its gradient became NaN or infinite.
+
+    The message tells the user which file has the last good weights.
+    """
 
 
 class OnLogError(RuntimeError):
-    """The function `on_log` raised an error, which is the cause of this one; training itself did not fail."""
+    """The function `on_log` raised an error, which is the cause of this error.
+
+    Training itself did not fail.
+    """
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class TrainResult:
-    """A trained model with its measurements during training; `.model` is the HookedTransformer."""
+    """A trained model with the measurements made during its training."""
 
     checkpoint: Checkpoint
     """Its weights and configurations, for `save_checkpoint`."""
@@ -54,20 +60,21 @@ class TrainResult:
 
     @cached_property
     def model(self) -> HookedTransformer:
-        """The HookedTransformer, in evaluation mode, on the device it was trained on."""
+        """The HookedTransformer in evaluation mode, on the device of its training."""
         train = self.checkpoint.train_config
         return self.checkpoint.build_model(choose_device("cpu" if train is None else train.device))
 
     @property
     def passed_at(self) -> dict[str, int | None]:
-        """`train`, `id`, `ood` -> the step from which on the accuracy passes the threshold of its phase.
+        """The steps from which on the accuracies `train`, `id` and `ood` pass the thresholds of their phases.
 
-        None where it does not pass at the last evaluation; empty for a task that has no phases.
+        The step is None if the accuracy does not pass at the last evaluation. The map is empty for a task
+        without phases.
         """
         return passed_at(self.log, self.checkpoint.task.metrics, self.behaviour.chance)
 
     def plot(self) -> go.Figure:
-        """Plot accuracies and loss against optimizer steps; the figure is returned, not shown or saved."""
+        """Return a figure with accuracies and loss against optimizer steps."""
         from anchorlens.show.figures import training_curve  # late, since it imports plotly, which is slow
 
         return training_curve.training_curve(self.log)

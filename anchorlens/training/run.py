@@ -36,7 +36,7 @@ OnLog = Callable[[dict[str, Any]], object]
 
 
 class Logger(Protocol):
-    """An object with a method `log` that takes log lines."""
+    """An object with a method `log`, which is called with each log line."""
 
     def log(self, line: dict[str, Any], /) -> object:
         """Take in a line."""
@@ -53,33 +53,32 @@ def train(
     progress: bool | float | None = None,
     on_log: OnLog | Logger | None = None,
 ) -> TrainResult:
-    """Train a HookedTransformer on a task and measure what it learnt.
+    """Train a HookedTransformer on a task, and evaluate the trained model.
 
     Args:
-        task: the task; the papers' two-anchor task if left out.
-        model_config: shape and gamma of the model; the `quick` preset's, fitted to the task, if left out.
-        train_config: the recipe; the `quick` preset's if left out.
-        out: a new or empty folder for log, checkpoints and the state to resume from; without it
-            nothing is written.
-        resume: continue the run in `out`, if there is one; configurations that are left out are
-            taken from it. On CPU with the same number of threads the final weights are bit-equal to
-            those of a run that was never interrupted.
-        progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
-            number is the seconds between these lines; False shows nothing.
-        on_log: is called with each line of the log, or its method `log` is (`anchorlens.training.logging` has
-            some): a dict of `step`, `epoch` (passes over the data made so far, a float), and what
-            `TrainResult.log` has. All values are numbers, or None where a task could not measure one. A
-            resumed run reports only new lines; steps after its last saved state are trained, and reported,
-            again.
+        task: the task. Default: the papers' two-anchor task.
+        model_config: the shape and gamma of the model. Default: the `quick` preset, fitted to the task.
+        train_config: the recipe. Default: the `quick` preset.
+        out: a new or empty folder for the log, checkpoints and the state to resume from. Default: no files.
+        resume: whether to continue the run in `out`, if `out` contains a run. A configuration that is None is
+            then read from `out`. On the CPU with the same number of threads, a resumed run and an
+            uninterrupted run have bit-equal final weights.
+        progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
+            every 5 s. A number sets the seconds between these lines. False shows nothing.
+        on_log: the function that is called with each line of the log, or a logger from
+            `anchorlens.training.logging`. A line is a dict of `step`, `epoch` (the passes over the data so
+            far, a float), and the entries of `TrainResult.log`. A value is a number, or None if the task
+            could not measure it. A resumed run repeats the steps and lines after its last saved state.
 
     Returns:
         The model in evaluation mode, its checkpoint, its behaviour and the log.
 
     Raises:
-        ValueError: If configurations are invalid or contradictory, or `out` contains something else.
-        TrainingDiverged: If the loss became NaN or infinite; `out/ckpt.pt` holds the last good weights.
-        OnLogError: If `on_log` raised an error, which is the cause of this error. The state is saved first,
-            and resume continues from there.
+        ValueError: If configurations are invalid or contradictory, or `out` contains other files.
+        TrainingDiverged: If the loss became NaN or infinite. `out/ckpt.pt` then contains the last good
+            weights.
+        OnLogError: If `on_log` raised an error, which is the cause of this error. The function saves the
+            state first, so that you can resume the run.
         CheckpointError: If the state to resume from is damaged.
 
     Example:
@@ -87,7 +86,7 @@ def train(
         >>> train(model_config=tiny, train_config=TrainConfig(steps=2, n_samples=512, n_checkpoints=0)).status
         'finished'
 
-    Source: cross-entropy where a target stands, the training recipe of arXiv 2405.05409 and 2501.08537.
+    Source: the cross-entropy at the targets and the training recipe of arXiv 2405.05409 and 2501.08537.
     """
     out = None if out is None else as_path("out", out)
     stored = stored_run(out) if resume and out is not None else None
@@ -126,36 +125,37 @@ def train_many(
     progress: bool | float | None = None,
     on_log: OnLog | Logger | None = None,
 ) -> list[TrainResult]:
-    """Train many models, as many at once as the hardware takes.
+    """Train many models, with as many in parallel as the hardware allows.
 
-    On CUDA, runs of equal shape and duration are members of one stack, which updates all of them at once
-    and is split if memory is too small. On the CPU each run has a process of its own, as many at a time
-    as there are cores; that was measured to be faster than a stack or threads.
+    On CUDA, runs of equal shape and duration form a stack, which updates all of them at once. If the memory
+    is too small, the function splits the stack. On the CPU, each run has a separate process, with one process
+    per core at a time. In our measurements, processes were faster than a stack or threads.
 
     Args:
-        runs: task, model and recipe of each, as `preset` gives them; any mixture.
-        outs: a new or empty folder for each run, as for `train`, or None for a run that is not written;
-            without it nothing is written. All folders are checked before anything is trained.
-        resume: continue the runs that are in the folders; runs that have ended are read, not trained.
-        workers: processes on the CPU; None for one per core (and `threads` of the runs). 1 trains
-            one run after another in this process.
-        progress: None shows a bar in a terminal, a curve in a notebook, and elsewhere a line every 5 s; a
-            number is the seconds between these lines; False shows nothing.
-        on_log: as for `train`; each dict also has `run`, the index of its run in `runs`. It is called in this
-            process and thread, whichever process trains.
+        runs: the configurations of the runs, for example from `preset`. The runs may differ in all fields.
+        outs: a new or empty folder for each run, as for `train`, or None for a run without files. Default: no
+            files. The function checks all folders before the training.
+        resume: whether to continue the runs in the folders. The function reads the results of ended runs.
+        workers: the number of processes on the CPU. None means one process for each core, or for `threads`
+            cores if the runs set this field. With 1, this process trains one run after another.
+        progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
+            every 5 s. A number sets the seconds between these lines. False shows nothing.
+        on_log: the same argument as for `train`. Each dict also has `run`, the index of its run in `runs`.
+            The function or logger is always called in this process and thread.
 
     Returns:
-        One result for each run, in order. A run whose loss became NaN or infinite has the status
-        `diverged`, a message, and the last weights that are known to be good; it does not affect the other
-        runs (on CUDA, except for rounding).
+        One result for each run, in the order of `runs`. A run whose loss became NaN or infinite has the
+        status `diverged`, a message, and the last good weights. A diverged run does not affect other runs,
+        except for the rounding on CUDA.
 
     Raises:
-        ValueError: If configurations are invalid or contradictory, folders contain something else, or the
+        ValueError: If configurations are invalid or contradictory, folders contain other files, or the
             numbers of folders and runs differ.
         CheckpointError: If a state to resume from is damaged.
-        RuntimeError: If a worker process was killed; runs with folders continue with `resume`.
-        OnLogError: If `on_log` raised an error. Every run saves its state and ends at the next step at which
-            work is due; resume continues from there.
+        RuntimeError: If a worker process was killed. With `resume`, you can continue the runs that have
+            folders.
+        OnLogError: If `on_log` raised an error. Every run first saves its state, so that you can resume the
+            runs.
 
     Example:
         >>> from anchorlens.training.recipes.presets import preset
@@ -164,7 +164,7 @@ def train_many(
         >>> [result.checkpoint.model_config.gamma for result in train_many(runs, workers=1)]
         [0.3, 0.7]
 
-    Source: the grids of arXiv 2405.05409 and 2501.08537; the training recipe is theirs.
+    Source: the grids and the training recipe of arXiv 2405.05409 and 2501.08537.
     """
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
@@ -250,7 +250,7 @@ def train_together(
     *,
     resume: bool,
 ) -> list[TrainResult]:
-    """Train runs of equal `loop_key` in stacks; runs that have ended before are read."""
+    """Train runs of equal `loop_key` in stacks, and read the results of ended runs."""
     train = runs[0].train_config
     device = choose_device(train.device)
     with contextlib.ExitStack() as held:

@@ -56,7 +56,7 @@ _MOST_SECONDS = 10**9
 
 
 class RunFolder:
-    """Reads and writes the folder of one run, and keeps it locked until `close`."""
+    """The folder of one run, which stays locked until `close`."""
 
     def __init__(self, path: str | os.PathLike[str], run: RunConfig, *, resume: bool) -> None:
         """Open the folder for `run`.
@@ -91,7 +91,7 @@ class RunFolder:
             )
 
     def begin(self) -> None:
-        """Write the run's configuration, unless it is already there."""
+        """Write the run's configuration, unless the folder already contains it."""
         if not (self.path / "config.json").exists():
             config = {"format": "anchorlens run", "format_version": 1, **self._run.to_dict()}
             text = json.dumps({**config, "versions": library_versions()}, indent=1)
@@ -99,24 +99,24 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended."""
+        """Whether the run in the folder has ended."""
         return has_ended(self.path)
 
     def save_trajectory(self, checkpoint: Checkpoint) -> None:
-        """Write one checkpoint of the trajectory."""
+        """Write a checkpoint of the run's trajectory."""
         folder = self.path / "checkpoints"
         folder.mkdir(exist_ok=True)
         save_checkpoint(folder / f"step_{checkpoint.step:08d}.pt", checkpoint)
 
     def save_final(self, checkpoint: Checkpoint) -> Path:
-        """Write the last checkpoint, which marks the run as ended, and remove the state for resuming."""
+        """Write the last checkpoint, which marks the end of the run, and remove the state for resuming."""
         path = self.path / "ckpt.pt"
         save_checkpoint(path, checkpoint)
         (self.path / "state.pt").unlink(missing_ok=True)
         return path
 
     def save_state(self, step: int, threads: int, tensors: Mapping[str, Tensor]) -> None:
-        """Write what resuming needs; the order of the data is a function of seed and step."""
+        """Write the state from which the run can resume."""
         header = {
             "format": STATE_FORMAT,
             "format_version": STATE_VERSION,
@@ -127,10 +127,10 @@ class RunFolder:
         container.write(self.path / "state.pt", header, tensors)
 
     def load_state(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """Load what the last `save_state` wrote, or return None if no state was saved.
+        """Load the last state that `save_state` wrote, or return None if no state was saved.
 
         Raises:
-            CheckpointError: If the file is damaged, of another format, or the state of another run.
+            CheckpointError: If the file is damaged, has another format, or contains the state of another run.
         """
         path = self.path / "state.pt"
         if not path.exists():
@@ -149,7 +149,7 @@ class RunFolder:
         """Load the last checkpoint of a run that has ended, and the status of the run.
 
         Raises:
-            CheckpointError: If the file is damaged, of another format, or of another run.
+            CheckpointError: If the file is damaged, has another format, or belongs to another run.
         """
         path = self.path / "ckpt.pt"
         checkpoint = load_checkpoint(path, any_cost=True)  # another run's checkpoint is refused below
@@ -168,9 +168,9 @@ class RunFolder:
         )
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
-        """Cut the log back to the lines up to `step`, open it for appending, and return those lines.
+        """Remove the log's lines after `step`, open the log for appending, and return its lines.
 
-        A log that is damaged, and not only cut off at its end, is kept under another name, with a warning.
+        If the log is damaged before its last line, the method keeps the log under another name and warns.
         """
         path = self.path / "log.jsonl"
         lines, is_damaged = _lines_of_log(path)
@@ -190,7 +190,7 @@ class RunFolder:
         return kept
 
     def write_log(self, line: Mapping[str, Any]) -> None:
-        """Append one line and flush it to the operating system."""
+        """Append a line to the log, and flush the line to the operating system."""
         assert self._log is not None
         with naming(self.path / "log.jsonl"):
             self._log.write(json.dumps(line, allow_nan=False) + "\n")
@@ -211,7 +211,7 @@ class RunFolder:
 
 
 def trajectory_files(path: Path) -> list[Path]:
-    """Return the checkpoints along the run in a folder, oldest first.
+    """Return the paths of the checkpoints in the folder of a run, oldest first.
 
     Raises:
         CheckpointError: If a link leads out of the folder.
@@ -225,17 +225,18 @@ def trajectory_files(path: Path) -> list[Path]:
 
 
 def has_ended(path: Path) -> bool:
-    """Return whether the run in a folder has ended."""
+    """Check whether the run in a folder has ended."""
     return (path / "ckpt.pt").exists()
 
 
 def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
-    """Make a folder if it does not exist, and lock it.
+    """Lock a folder, which is made if it does not exist.
 
-    A folder with files is only taken if the file `own` is among them, which marks it as one of ours.
+    A folder that contains files must contain the file `own`, which marks folders of anchorlens.
 
     Raises:
-        ValueError: If `path` is a file, contains something else than `what`, or is locked (see `in_use`).
+        ValueError: If `path` is a file, is a folder with other files, or is locked. The messages contain
+            `what` and `in_use`.
     """
     if path.exists() and not path.is_dir():
         raise ValueError(f"out must be a folder, got the file {path}; choose another name")
@@ -252,10 +253,10 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read the lines of a run's log, oldest first; return an empty list if the log does not exist.
+    """Read the lines of a run's log, oldest first, or return an empty list without a log.
 
-    Reading stops at the first line that is not a JSON object of a step and numbers, such as a line that was
-    cut off.
+    The function stops at the first damaged line, for example a line that was cut off. An undamaged line is a
+    JSON object of a step and numbers.
 
     Raises:
         CheckpointError: If the log is not an ordinary file, is larger than 256 MiB, has more than 500,000
@@ -285,7 +286,7 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 
 def readable_log(path: Path) -> list[dict[str, Any]]:
-    """Return what `read_log` returns, or an empty list if the log cannot be read."""
+    """Return the lines of a log, or an empty list if the log cannot be read."""
     try:
         return read_log(path)
     except CheckpointError:
@@ -293,7 +294,7 @@ def readable_log(path: Path) -> list[dict[str, Any]]:
 
 
 def last_step(path: Path) -> int:
-    """Return the step of the last whole line of a log, or 0 if no whole line can be read."""
+    """Return the step of the last complete line of a log, or 0 if no complete line can be read."""
     try:
         check_inside(path.parent, path)
         with ordinary_file(path) as (file, size):
@@ -327,7 +328,7 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
 
 
 def plausible_seconds(value: object) -> float | None:
-    """Return a time from a file in seconds, or None if it is not a number from 0 to 10**9."""
+    """Return a time from a file in seconds, or None if the value is not a number from 0 to 10**9."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value <= _MOST_SECONDS else None

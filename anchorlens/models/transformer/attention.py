@@ -85,12 +85,12 @@ class Attention(nn.Module):
 
     @property
     def OV(self) -> FactoredMatrix:
-        """The product W_V @ W_O, factored, [head_index, d_model, d_model]."""
+        """The product W_V @ W_O as a FactoredMatrix, [head_index, d_model, d_model]."""
         return FactoredMatrix(self.W_V, self.W_O)
 
     @property
     def QK(self) -> FactoredMatrix:
-        """The product W_Q @ W_K.T, factored, [head_index, d_model, d_model]."""
+        """The product W_Q @ W_K.T as a FactoredMatrix, [head_index, d_model, d_model]."""
         return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
 
     def forward(
@@ -101,7 +101,7 @@ class Attention(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """Compute the output of attention; `past_kv_cache_entry` is always None."""
+        """Compute the output of attention, without a key-value cache."""
         W_K, b_K, W_V, b_V = self._keys_and_values()
         q = self.hook_q(_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
         k = self.hook_k(_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
@@ -156,7 +156,7 @@ class Attention(nn.Module):
 
 
 class GroupedQueryAttention(Attention):
-    """Attention whose heads share keys and values in groups, [n_key_value_heads, d_model, d_head]."""
+    """Attention whose heads share keys and values in `n_key_value_heads` groups."""
 
     def _add_keys_and_values(self) -> None:
         cfg, n_shared = self.cfg, self.cfg.n_key_value_heads

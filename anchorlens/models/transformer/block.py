@@ -15,7 +15,10 @@ from anchorlens.models.transformer.parts import Mask, Norm, Residual, norm_of
 
 
 class TransformerBlock(nn.Module):
-    """A block y = x + attn(ln1(x)), plus mlp(ln2(y)), or mlp(ln2(x)) with `parallel_attn_mlp`."""
+    """A block that computes y + mlp(ln2(y)) with y = x + attn(ln1(x)).
+
+    With `parallel_attn_mlp`, the block computes y + mlp(ln2(x)).
+    """
 
     def __init__(self, cfg: HookedTransformerConfig, block_index: int) -> None:
         super().__init__()
@@ -51,7 +54,7 @@ class TransformerBlock(nn.Module):
         past_kv_cache_entry: Any = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
-        """Compute the residual stream after the block; `past_kv_cache_entry` is always None."""
+        """Compute the residual stream after the block, without a key-value cache."""
         resid_pre = self.hook_resid_pre(resid_pre)
         queries, keys, values = self._attention_inputs(resid_pre)
         queries, keys, values = self.ln1(queries), self.ln1(keys), self.ln1(values)

@@ -42,7 +42,7 @@ def _lacking(plain: Any) -> Any:
 
 
 def refusal(what: str, got: str) -> ValueError:
-    """Make the error for a feature that this HookedTransformer lacks.
+    """Make the error for a feature that this class lacks.
 
     Args:
         what: the rule, such as `tokenizer must be None`.
@@ -58,8 +58,8 @@ def refusal(what: str, got: str) -> ValueError:
 class HookedTransformerConfig(TransformerLensConfig):
     """The configuration of a HookedTransformer, with the fields of TransformerLens 3.9's class.
 
-    Features of 3.9 that this model lacks have fields too, which accept only their default: a configuration of
-    3.9 is either understood or refused.
+    A field for a feature that this model lacks accepts only its default. The class therefore refuses every
+    configuration of TransformerLens 3.9 that needs such a feature.
 
     Raises:
         ValueError: If a field sets a feature that the model lacks, or fields contradict each other.
@@ -157,5 +157,5 @@ class HookedTransformerConfig(TransformerLensConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:
-        """Make the configuration of these fields of 3.9; an unknown field raises a TypeError."""
+        """Make a configuration from fields of TransformerLens 3.9, or raise a TypeError if one is unknown."""
         return cls(**{name: value for name, value in config_dict.items() if name not in NOT_READ})

@@ -69,7 +69,7 @@ def _linear(cfg: HookedTransformerConfig, d_in: int, d_out: int) -> nn.Linear:
 
 
 class Expert(nn.Module):
-    """The expert (act(x @ W_gate) * (x @ W_in)) @ W_out, for the rows from a router."""
+    """An expert, which computes (act(x @ W_gate) * (x @ W_in)) @ W_out for the rows that a router sends."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -89,7 +89,10 @@ class Expert(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """The sum of the experts of the largest softmax weights of a router, times these weights."""
+    """A mixture of experts, which sums the outputs of the chosen experts times their router weights.
+
+    The router chooses the experts with the largest softmax weights.
+    """
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()

@@ -41,16 +41,17 @@ def _of_each_layer(part: str, name: str) -> Any:
 
 
 class HookedTransformer(HookedRootModule):
-    """A transformer with a hook point at every activation, like that of TransformerLens 3.9.
+    """A transformer with a hook point at every activation, like the class of TransformerLens 3.9.
 
-    `run_with_cache`, `run_with_hooks`, `hooks()`, `transformer_lens.patching`, `ActivationCache` and
-    `transformer_lens.tools.analysis` work on it as they do on TransformerLens' own.
+    The methods `run_with_cache`, `run_with_hooks` and `hooks()` work as in TransformerLens.
+    `ActivationCache`, `transformer_lens.patching` and `transformer_lens.tools.analysis` also work with this
+    class.
 
     Args:
         cfg: a HookedTransformerConfig, or a dict of its fields.
-        tokenizer: an argument that must be None; the model reads tokens, not text.
+        tokenizer: an argument that must be None, because the model reads tokens instead of text.
         move_to_device: whether to move the model to `cfg.device`.
-        default_padding_side: an ignored argument.
+        default_padding_side: an argument that the class ignores.
 
     Raises:
         ValueError: If `cfg` sets a feature that this class lacks, or a tokenizer is given.
@@ -115,8 +116,9 @@ class HookedTransformer(HookedRootModule):
         """Run the model, or some of its layers.
 
         Args:
-            input: the tokens; with `start_at_layer` the residual stream before that layer.
-            return_type: the result: logits, loss (of the next token), both, or None for nothing.
+            input: the tokens, or the residual stream before `start_at_layer` if that argument is given.
+            return_type: the result, which is `logits`, `loss` (of the next token), `both`, or None for no
+                result.
             loss_per_token: whether to return one loss for each token instead of the mean.
             prepend_bos: an argument that is ignored, because the input is not text.
             padding_side: an argument that is ignored, because the input is not text.
@@ -128,11 +130,12 @@ class HookedTransformer(HookedRootModule):
             past_kv_cache: an argument that must be None.
 
         Returns:
-            The logits [batch, pos, d_vocab_out], a loss (a number or [batch, pos - 1]), both, or None; with
-            `stop_at_layer` the residual stream [batch, pos, d_model].
+            The logits [batch, pos, d_vocab_out], the loss (a number or [batch, pos - 1]), both, or None. With
+            `stop_at_layer`, the method returns the residual stream [batch, pos, d_model].
 
         Raises:
-            ValueError: If text, a key-value cache or another return type is given, or a loss has no tokens.
+            ValueError: If text, a key-value cache or an unknown return type is given, or the tokens for a
+                loss are missing.
         """
         if past_kv_cache is not None:
             raise refusal("past_kv_cache must be None", type(past_kv_cache).__name__)
@@ -194,7 +197,7 @@ class HookedTransformer(HookedRootModule):
         remove_batch_dim: bool = False,
         **kwargs: Any,
     ) -> tuple[Any, Any]:
-        """Return the result of `forward` and every activation by hook name (ActivationCache or dict)."""
+        """Return the result of `forward`, and an ActivationCache or dict of all activations by hook name."""
         out, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
         if not return_cache_object:
             return out, cache
@@ -203,10 +206,10 @@ class HookedTransformer(HookedRootModule):
     def check_hooks_to_add(
         self, hook_point: HookPoint, hook_point_name: str, *args: object, **kwargs: object
     ) -> None:
-        """Refuse a hook at a hook point that a flag of `cfg` switches off.
+        """Raise an error for a hook at a hook point that a flag of `cfg` switches off.
 
         Raises:
-            AssertionError: If the flag is off, as in TransformerLens.
+            AssertionError: If the flag is off. TransformerLens raises the same error.
         """
         switches = {
             "use_attn_result": ("attn.hook_result",),
@@ -241,7 +244,7 @@ class HookedTransformer(HookedRootModule):
         self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Move or convert the model, and record the change in `cfg`."""
+        """Move the model to a device or convert its precision, and record the change in `cfg`."""
         return move_to_and_update_config(self, device_or_dtype, print_details)
 
     def cuda(self, device: Any = None) -> Any:
@@ -275,7 +278,7 @@ class HookedTransformer(HookedRootModule):
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, " d_model"]:
-        """Sum b_O and b_out in the residual stream before `layer`, or before its MLP."""
+        """Sum the biases b_O and b_out in the residual stream before `layer`, or before its MLP."""
         total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
         for block in list(self.blocks)[:layer]:
             total += block.attn.b_O
@@ -286,5 +289,5 @@ class HookedTransformer(HookedRootModule):
     def tokens_to_residual_directions(
         self, tokens: int | Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """Return the columns of W_U, [*batch, d_model]."""
+        """Return the columns of W_U that belong to the tokens, [*batch, d_model]."""
         return self.W_U.T[tokens]

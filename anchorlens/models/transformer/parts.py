@@ -29,7 +29,10 @@ def zero_bias(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
 
 
 class Norm(nn.Module):
-    """A LayerNorm or RMSNorm over the last axis, without weights if they are folded (`Pre`)."""
+    """A LayerNorm or RMSNorm over the last axis.
+
+    If its weights are folded into the next map (`LNPre` or `RMSPre`), the module has no weights.
+    """
 
     def __init__(
         self, cfg: HookedTransformerConfig, kind: str | None = None, length: int | None = None
@@ -45,7 +48,10 @@ class Norm(nn.Module):
         self.hook_normalized = HookPoint()  # [batch, pos, length]
 
     def forward(self, x: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch length"]:
-        """Compute (x - mean) / std * w + b, in float32 at least; an RMSNorm has neither mean nor b."""
+        """Compute (x - mean) / std * w + b, at least in float32.
+
+        An RMSNorm omits the mean and b.
+        """
         if self.cfg.dtype not in (torch.float32, torch.float64):
             x = x.to(torch.float32)
         if self.centred:
@@ -58,7 +64,7 @@ class Norm(nn.Module):
 
 
 def norm_of(cfg: HookedTransformerConfig) -> nn.Module:
-    """Make the normalisation that a configuration names; the identity if it names none."""
+    """Make the normalisation that a configuration names, or the identity without a name."""
     return nn.Identity() if cfg.normalization_type is None else Norm(cfg)
 
 

@@ -20,25 +20,27 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 
 
 def runs() -> dict[str, RunConfig]:
-    """Return the four runs by name."""
+    """Return a map from the names of the four runs to their configurations."""
     return {name: preset(name, seed=0, **fields) for name, fields in MODELS.items()}
 
 
 def shipped() -> list[Path]:
-    """Return the checkpoints that come with the package."""
+    """Return the paths of the checkpoints that come with the package."""
     folder = Path(__file__).parent
     return [folder / f"{name}.pt" for name in MODELS]
 
 
 def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
-    """Train the four checkpoints (minutes); runs that are already in the folder are resumed or read.
+    """Train the four checkpoints, which takes minutes.
+
+    The function resumes or reads the runs that are already in the folder.
 
     Args:
         out: the folder that contains the folders of the four runs.
         progress: the same argument as for `train`.
 
     Raises:
-        ValueError: If a folder holds another run.
+        ValueError: If a folder contains a run with another configuration.
     """
     folders = [out / name for name in MODELS]
     train_many(runs().values(), outs=folders, resume=True, progress=progress)

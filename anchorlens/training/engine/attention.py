@@ -27,10 +27,10 @@ _BLOCK = 64
 
 
 def attention(q: Queries, kv: KeysValues) -> Queries:
-    """Compute causal attention, softmax(q k^T / sqrt(d_head)) v for each head.
+    """Compute the causal attention softmax(q k^T / sqrt(d_head)) v for each head.
 
     Args:
-        q: [sequence, query, head_index, d_head]; the queries are those of the last positions.
+        q: the queries of the last positions, [sequence, query, head_index, d_head].
         kv: keys and values, [sequence, pos, 2, head_index, d_head].
 
     Returns:

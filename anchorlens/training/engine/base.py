@@ -41,7 +41,7 @@ def _stream_to_capture_on(device: torch.device) -> torch.cuda.Stream:
 
 
 class Update(NamedTuple):
-    """Loss, learning rate and gradient norm of a member's last update."""
+    """The loss, learning rate and gradient norm of a member's last update."""
 
     loss: float
     """Loss on the batch before the update: mean cross-entropy at scored positions (nats), or the task's
@@ -55,17 +55,17 @@ class Update(NamedTuple):
 
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
-    """Return what the runs of one stack must share: shapes, batches, precision and number of steps."""
+    """Return the shapes, batches, precision and number of steps, which the runs of a stack must share."""
     train = run.train_config
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
     return (*run.model_config.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
 
 
 class Engine(ABC):
-    """Trains K >= 1 models in lockstep.
+    """A trainer of one or more models, which all make the same update at the same time.
 
-    Batches, their order and the learning rates are functions of the step, so parameters and optimizer
-    moments are the whole state.
+    The step determines the batches, their order and the learning rates. The parameters and the optimizer's
+    moments are therefore the complete state.
     """
 
     captures = True
@@ -176,7 +176,7 @@ class Engine(ABC):
         self._active[member] = False
 
     def first_loss(self) -> Tensor:
-        """Return the summed loss of all members on their first batch, from which a plan counts the cost."""
+        """Return the summed loss of all members on their first batch, for estimates of the cost."""
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
@@ -263,7 +263,7 @@ class Engine(ABC):
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """Every trained parameter by its name, [member, ...], in the stack's memory."""
+        """A map from names to trained parameters, [member, ...], which share the stack's memory."""
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
@@ -271,15 +271,18 @@ class Engine(ABC):
         return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
-        """Return a copy of all weights; `layout.weights` reads one row of the copy."""
+        """Return a copy of all weights, with one row per member for `layout.weights`."""
         return self._rows.detach().clone()
 
     def weight_norms(self) -> list[float]:
-        """Return the global L2 norm of each member's parameters; it is NaN or infinite if one is."""
+        """Return the global L2 norm of each member's parameters.
+
+        The norm is NaN or infinite if a parameter is NaN or infinite.
+        """
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
-        """Return a member as a function (for a transformer: from tokens to logits at every position).
+        """Return a member as a function, which maps tokens to all logits if the member is a transformer.
 
         The function reads the weights in place, so later updates change the function too.
         """
@@ -287,7 +290,7 @@ class Engine(ABC):
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """Return what resuming a member needs besides the step: copies of weights and moments, on the CPU."""
+        """Return copies of a member's weights and moments on the CPU, from which the member can resume."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._optimizer.moments(member).items():
             views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device for all parameters
@@ -298,10 +301,10 @@ class Engine(ABC):
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continue from what `state` returned for each member at `step`.
+        """Continue from the states that `state` returned for the members at `step`.
 
         Raises:
-            ValueError: If the tensors are not the states of these members, or `step` is out of range.
+            ValueError: If the tensors do not fit these members, or `step` is out of range.
         """
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(

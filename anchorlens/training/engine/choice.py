@@ -9,5 +9,5 @@ from anchorlens.training.recipes.run_config import RunConfig
 
 
 def engine_of(run: RunConfig) -> type[Engine]:
-    """Return `FunctionalEngine` for a task with its own loss, `Stack` for all others."""
+    """Return `FunctionalEngine` for a task that defines a loss, and `Stack` for every other task."""
     return FunctionalEngine if run.task.loss is not None else Stack

@@ -37,7 +37,7 @@ _LAYER_BYTES, _LAYER_OPERATIONS = 2e5, 3e9
 
 @dataclass(frozen=True)
 class AskingCost:
-    """An estimate, good to a factor of two or three."""
+    """An estimate of memory and operations, with an error of up to a factor of two or three."""
 
     bytes: float
     """Memory at its peak: weights, tables, sequences, activations."""
@@ -51,18 +51,19 @@ def check_cost(
     train: TrainConfig | None = None,
     weights: Iterable[Tensor] = (),
 ) -> None:
-    """Refuse a model and task that cost far more than the size of the file suggests.
+    """Raise an error if a model and task cost far more than the size of the file suggests.
 
     Args:
-        model: the configuration of the model: a `ModelConfig`, or one that says `input_bytes` and
+        model: the configuration of the model, a `ModelConfig` or an object with `input_bytes` and
             `input_operations`.
-        task: the task it is evaluated on.
-        train: the recipe whose training sequences are drawn again; None for none.
-        weights: tensors as the file has them; numbers that several of them share count once. None given: no
-            numbers are shared.
+        task: the task on which the model is evaluated.
+        train: the recipe whose training sequences are drawn again, or None.
+        weights: the tensors of the file. A number that several tensors share counts once. Default: the
+            tensors share no numbers.
 
     Raises:
-        ValueError: If the cost in memory or time is too high; the message says how to allow the cost.
+        ValueError: If the cost in memory or time is too high. The message tells the user how to allow this
+            cost.
     """
     factor = cost_factor()
     if isinstance(model, ModelConfig):
@@ -85,12 +86,12 @@ def check_cost(
 
 
 def asking_cost(model: object, task: Task, train: TrainConfig | None = None) -> AskingCost:
-    """Estimate the cost of building a model, drawing the test sequences and running the model on them.
+    """Estimate the cost of building a model and evaluating it on a task.
 
     Args:
         model: the configuration of the model.
-        task: the task it is evaluated on, as by `evaluate`.
-        train: the recipe whose training sequences are drawn again; None for none.
+        task: the task that `evaluate` uses.
+        train: the recipe whose training sequences are drawn again, or None.
     """
     if not isinstance(model, ModelConfig):
         return _asking_another_network(model, task, train)

@@ -26,11 +26,11 @@ _ALIGNED = 16
 
 
 class FlatLayout(ABC):
-    """All trained parameters of a member in one row of a [member, parameter] matrix.
+    """A layout that holds all trained parameters of a member in one row of a matrix [member, parameter].
 
-    The optimizer, the gradient norm and a copy are then one operation each. The forward pass may read
-    parameters under other names and shapes (`merged`) than the rest of the package (`views`); in this base
-    class both are the same.
+    With this layout, the optimizer, the gradient norm and a copy each take one operation. The forward pass
+    reads the parameters under the names and shapes of `merged`. Other code reads the parameters under the
+    names and shapes of `views`. In this base class, `merged` and `views` are the same.
     """
 
     def __init__(self, shapes: Shapes, frozen: Collection[str] = (), merged: Shapes | None = None) -> None:
@@ -53,18 +53,18 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def initial_weights(self, config: Any, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the initial value of every parameter by name, a function of `config` and `seed` alone."""
+        """Return the initial value of every parameter by name, which depends only on `config` and `seed`."""
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
-        """Return one member as a differentiable function of `parameters`, as returned by `merged`."""
+        """Return one member as a differentiable function of the `parameters` that `merged` returned."""
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
         """Return the module with these weights, in evaluation mode."""
 
     def merged(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Return the parameters as the forward pass reads them; they share the memory of `rows`."""
+        """Return the parameters for the forward pass, which share the memory of `rows`."""
         return {
             name: rows[:, start : start + math.prod(shape)].view(-1, *shape)
             for name, (start, shape) in self.slots.items()
@@ -82,21 +82,21 @@ class FlatLayout(ABC):
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Return, by weight matrix, the part of the network; in this base class always "".
+        """Return a map from weight matrices to parts of the network, which are empty in this base class.
 
-        Biases and normalisation weights are omitted, since they are not matrices.
+        The map omits biases and normalisation weights, because they are not matrices.
         """
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """Return the row of a member, made from the member's parameters by name."""
+        """Return the row of a member with the given parameters."""
         row = next(iter(weights.values())).detach().new_empty(self.size)
         for name, view in self.views(row.unsqueeze(0)).items():
             view[0].copy_(weights[name].detach())
         return row
 
     def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """Return a copy of one member's parameters by name, including the frozen parameters."""
+        """Return a copy of a member's parameters by name, including the frozen parameters."""
         views = self.views(row.detach().clone().unsqueeze(0))
         return {
             name: views[name][0].contiguous() if name in views else row.new_zeros(shape)

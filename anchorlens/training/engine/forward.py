@@ -40,13 +40,13 @@ def logits_at_end(
     n_last: int = 1,
     bf16: bool = False,
 ) -> Float[Tensor, "member batch n_last d_vocab_out"]:
-    """Return the logits at the last positions.
+    """Return the logits at the last positions of every sequence.
 
     Args:
         parameters: the parameters as `Transformer.merged` returns them.
-        config: the shape and the variant; gamma is not used.
+        config: the shape and the variant. The function does not use gamma.
         table_rows: the sequences as `table_rows` returns them.
-        vocabulary: the tokens that may occur; fewer make the first layer cheaper.
+        vocabulary: the tokens that may occur. With fewer tokens, the first layer takes less time.
         n_last: the number of positions at the end of each sequence, 1..pos.
         bf16: whether to round operands and results of products with weight matrices to bfloat16.
 
@@ -58,7 +58,7 @@ def logits_at_end(
 
 
 def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
-    """Return the row of each (token, position) in the table of the first layer, place * n_pos + pos.
+    """Return place * n_pos + pos, the row of each (token, position) in the first layer's table.
 
     Args:
         places: the index of each token in the vocabulary.
@@ -68,9 +68,9 @@ def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
 
 
 class FastModel:
-    """One model as a function of tokens, faster than HookedTransformer and without importing it.
+    """A model as a function of tokens, which is faster than HookedTransformer and does not import it.
 
-    It returns HookedTransformer's logits at the last `n_last` positions, or at all positions.
+    The function returns HookedTransformer's logits at the last `n_last` positions, or at all positions.
     """
 
     def __init__(self, config: ModelConfig, parameters: Parameters, n_last: int | None = 1) -> None:
@@ -86,7 +86,7 @@ class FastModel:
         self.device = parameters["embed.W_E"].device
 
     def at_end(self, n_last: int | None) -> FastModel:
-        """Return the same model with logits at the last `n_last` positions; None means all positions."""
+        """Return the model with logits at the last `n_last` positions, or at all positions for None."""
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab_out"]:
@@ -101,7 +101,7 @@ class FastModel:
 
 
 class Forward:
-    """The forward pass of one batch, whose rows are all positions of all sequences, concatenated."""
+    """The forward pass of a batch, which has one row for each position of each sequence."""
 
     def __init__(
         self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool

@@ -85,7 +85,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
 
 
 def held(layout: FlatLayout, asked: str) -> list[str]:
-    """Return the parameters that a word of `freeze` names: weight matrices, or all biases."""
+    """Return the weight matrices or biases that a word of `freeze` selects."""
     if asked != BIASES:
         return matrices(layout.parts(), asked)
     trained = [name for name in layout.shapes if name not in layout.frozen]
@@ -93,7 +93,7 @@ def held(layout: FlatLayout, asked: str) -> list[str]:
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
-    """Return one plus the index of the part in `parts` for each parameter of a row; 0 means no part."""
+    """Return the part of each parameter of a row, as one plus its index in `parts`, or 0 without a part."""
     row = torch.zeros(1, layout.size, device="cpu")
     of = layout.parts()
     for name, view in layout.views(row).items():
@@ -103,7 +103,7 @@ def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, 
 
 
 class BeforeSteps:
-    """Interventions before single steps: weights of some members are rescaled or get noise."""
+    """The interventions before single steps, which rescale weights or add noise to them."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -123,7 +123,7 @@ class BeforeSteps:
 
     @torch.no_grad()
     def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
-        """Apply what is due at a step, in place, to active members."""
+        """Apply the interventions that are due at a step to the active members, in place."""
         for due in self._at.get(step, ()):
             views = self._layout.views(rows[due.member : due.member + 1])
             for name in due.names:
@@ -144,14 +144,14 @@ class _Due(NamedTuple):
     seed: int
 
     def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
-        """Return Gaussian noise for a matrix, the same on every device."""
+        """Return Gaussian noise for a matrix, which does not depend on the device."""
         rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
         drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
         return self.value * weight.square().mean().sqrt() * drawn.to(weight)
 
 
 class Constraints:
-    """Parameters of some members that are frozen, and matrices that are projected to a bounded rank."""
+    """The constraints on members' weights, which freeze parameters or bound the rank of matrices."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -174,12 +174,12 @@ class Constraints:
     def around_update(
         self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
     ) -> Iterator[None]:
-        """Hold frozen parameters and low-rank matrices around the update made inside, which changes `rows`.
+        """Keep frozen parameters and the bounds of ranks during the update of `rows` in the block.
 
         Args:
-            step: updates made before this one.
+            step: the number of updates made before this update.
             rows: the weights of the stack.
-            taken: bool [member], the members that the update changes.
+            taken: the members that the update changes, bool [member].
         """
         frozen = [
             (view, view.clone())
@@ -201,7 +201,7 @@ class Constraints:
 
 
 def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
-    """Return the best approximation of rank at most `rank` (truncated SVD), separately for each head.
+    """Return the best approximation of rank at most `rank`, a truncated SVD, for each head.
 
     Source: Eckart and Young, 1936.
     """
@@ -243,9 +243,9 @@ class Penalties:
 
 
 def complexity(kind: str, weight: Tensor) -> Tensor:
-    """Return the nuclear norm or stable rank of a matrix; for heads ([head, ., .]) the sum over heads.
+    """Return the nuclear norm or stable rank of a matrix, or the sum over all heads.
 
-    A convolution's kernel [out, in, y, x] is taken as the matrix [out, in * y * x].
+    The function reshapes a convolution's kernel [out, in, y, x] to the matrix [out, in * y * x].
     """
     weight = _as_matrices(weight)
     if kind == "nuclear":

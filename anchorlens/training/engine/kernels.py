@@ -26,7 +26,7 @@ _CONVOLUTION_BATCH = 16
 
 
 def uses_onednn(x: Tensor) -> bool:
-    """Return whether products with a tensor of this device and dtype are computed by oneDNN."""
+    """Check whether oneDNN computes the products with a tensor of this device and dtype."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not _mkl_on_intel() and _has_operators()
 
 
@@ -64,7 +64,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
-    """Compute x^T @ grad: [d_in, d_out] from [row, d_in] and [row, d_out], by oneDNN."""
+    """Compute x^T @ grad, [d_in, d_out], with oneDNN."""
     if len(x) >= _LONG and len(x) % _CONVOLUTION_BATCH == 0:
         return _convolution_gradient(x, grad)
     if x.shape[1] <= grad.shape[1]:  # the first operand must be contiguous: transpose the narrower one
@@ -88,7 +88,7 @@ def _as_image(rows: Tensor) -> Tensor:
 
 
 def products_to_count() -> dict[Any, Callable[..., int]]:
-    """Return FLOP formulas, by operand shapes, for operators that torch's FLOP counter lacks."""
+    """Return functions that compute the FLOPs of the operators that torch's FLOP counter lacks."""
     if not _has_operators():
         return {}
 

@@ -26,13 +26,13 @@ def linear(x: Rows, weight: Weight, bias: Bias | None, *, bf16: bool = False) ->
     """Compute x @ weight + bias for each member.
 
     Args:
-        x: [member, row, d_in].
-        weight: [member, d_in, d_out].
-        bias: [member, d_out], or None.
-        bf16: round operands and result of every product to bfloat16; sums are taken in float32.
+        x: the inputs, [member, row, d_in].
+        weight: the weights, [member, d_in, d_out].
+        bias: the biases, [member, d_out], or None.
+        bf16: whether to round operands and results of products to bfloat16. Sums are in float32.
 
     Returns:
-        [member, row, d_out], differentiable in all three.
+        The outputs, [member, row, d_out], with gradients for `x`, `weight` and `bias`.
     """
     return _Linear.apply(x, weight, bias, bf16)  # pyright: ignore[reportReturnType]
 

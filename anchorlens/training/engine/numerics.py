@@ -24,22 +24,22 @@ _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped 
 def numeric_settings(
     device: torch.device, threads: int | None = None, *, tf32: bool = False
 ) -> Iterator[None]:
-    """Set the numerics so that a run is fast, and reproducible bit for bit on the CPU.
+    """Change global numeric settings so that a run is fast, and reproducible bit for bit on the CPU.
 
-    Denormal floats are flushed to zero: large initial weights produce them, and they slow a CPU down 4x.
-    (This holds for the calling thread and for OpenMP threads that are started later.) On the CPU torch's
-    deterministic algorithms are used (without them a gradient may be summed in an order that depends on
-    the timing of the threads), and memory that an update frees is kept for the next one, which would
-    otherwise get it back page by page. Gradients are on and autocast is off, whatever the caller
-    has set. Settings of the whole process are restored when the last run in any thread ends.
+    The calling thread and later OpenMP threads flush denormal floats to zero. Large initial weights produce
+    denormals, which make a CPU four times slower. On the CPU, torch uses its deterministic algorithms.
+    Without them, the timing of the threads may change the order in which a gradient is summed. On the CPU,
+    the process also keeps the memory that an update frees for the next update. Gradients are on and autocast
+    is off, even if the caller has set them otherwise. When the last run in any thread ends, the function
+    restores the settings of the process.
 
     Args:
         device: the device that the run computes on.
-        threads: the number of CPU threads. Default: the choice of torch.
+        threads: the number of CPU threads. Default: torch's own choice.
         tf32: whether CUDA may round the operands of float32 matrix products to TF32.
 
     Raises:
-        ValueError: If another run is active in this process with another kind of device or another `tf32`.
+        ValueError: If another run is active in this process with another type of device or another `tf32`.
     """
     flushed, had_threads = _flushes_denormals(), torch.get_num_threads()
     with (

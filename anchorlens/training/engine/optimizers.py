@@ -33,13 +33,16 @@ to it, so that one learning rate serves both."""
 
 
 class StackedOptimizer:
-    """torch's fused AdamW, or the recipe's Adam or Muon, on each row of a matrix of weights.
+    """An AdamW, Adam or Muon optimizer that updates each row of a matrix of weights.
 
-    On CUDA the learning rates of an epoch are on the device, so that a step can be captured in a graph.
-    torch's functional optimizer is called, since creating an optimizer object imports torch's compiler, which
-    takes 2 s. It takes one weight decay for all. Where parts of the weights have their own, where a
-    scheduled weight decay would become a constant in a graph, and with Muon, the weights are decayed here
-    before its update.
+    On CUDA, the learning rates of an epoch are on the device, so that a graph can capture a step. The class
+    calls torch's fused functional optimizer, because an optimizer object imports torch's compiler, which
+    takes 2 s. The functional optimizer takes one weight decay for all weights. This class itself decays the
+    weights before the update in three cases:
+
+    - The parts of the weights have different weight decays.
+    - The weight decay is scheduled, which a graph would capture as a constant.
+    - The optimizer is Muon.
     """
 
     def __init__(
@@ -103,8 +106,8 @@ class StackedOptimizer:
         Args:
             grads: the gradients of each member's loss.
             norms: the global norms of the gradients.
-            taken: the members to update, bool [member]. Other members do not change.
-            within: the number of updates made before this one in its epoch.
+            taken: the members to update, bool [member].
+            within: the number of updates made before this update in its epoch.
         """
         skipped = (~taken).float()
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
@@ -177,7 +180,7 @@ class StackedOptimizer:
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
-        """Return the moments of a member by name; all moments are zero before the first step."""
+        """Return the moments of a member by name, which are zero before the first step."""
         return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
@@ -193,9 +196,11 @@ def _decays(train: TrainConfig, step: int) -> list[float]:
 
 
 def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """Approximate U V^T of a matrix U S V^T: singular values between about 0.7 and 1.2 (Newton-Schulz).
+    """Approximate U V^T of a matrix U S V^T by Newton-Schulz iterations.
 
-    Source: Jordan et al. 2024, Muon.
+    The singular values of the result are between about 0.7 and 1.2.
+
+    Source: Muon (Jordan et al. 2024).
     """
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -208,7 +213,7 @@ def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
 
 
 def as_matrix(name: str, weight: Tensor) -> Float[Tensor, "m n"]:
-    """Return a weight of HookedTransformer as one matrix, with the heads concatenated."""
+    """Return a weight of HookedTransformer as one matrix, which concatenates the heads."""
     if weight.dim() < 3:
         return weight
     return weight.flatten(0, 1) if name.endswith("W_O") else weight.movedim(0, 1).flatten(1)

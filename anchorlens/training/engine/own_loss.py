@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class FunctionalEngine(Engine):
-    """Trains models by the loss that their task defines; everything else is as in every engine.
+    """An engine that trains models with the loss that their task defines.
 
-    The loss gets the model as a function (for a transformer: from tokens to logits at every position), a
-    batch of the training set, and a random generator made from seed and step, so that a resumed run draws
-    what an uninterrupted one does.
+    The loss gets the model as a function, a batch of the training set and a random generator. A transformer
+    is a function from tokens to logits at every position. The seed and the step determine the random
+    generator, so that resuming a run does not change its draws.
     """
 
     captures = False

@@ -35,7 +35,7 @@ _WORTH_LOOKING_UP = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Sequences of about equal length: consecutive rows of a batch."""
+    """A group of sequences of about equal length, in consecutive rows of a batch."""
 
     n_sequences: int
     """Number of sequences."""
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class RaggedBatch:
-    """A batch of sequences as the rows of their tokens, the shortest sequence first."""
+    """A batch with one row for each token, ordered from the shortest to the longest sequence."""
 
     n_pos: int
     """Positions of the longest sequence."""
@@ -69,15 +69,15 @@ class RaggedBatch:
         lengths: Int[Tensor, " batch"],
         scored: Bool[Tensor, "batch pos"],
     ) -> RaggedBatch:
-        """Find the rows of a batch.
+        """Make a batch from the sequences' tokens, lengths and scored positions.
 
         Args:
             places: the index of each token in the vocabulary.
-            lengths: number of positions of each sequence that are computed, >= 1.
-            scored: the positions whose logits are asked for; those beyond the length are ignored.
+            lengths: the number of positions that are computed in each sequence, at least 1.
+            scored: the positions whose logits are needed. Positions beyond the length are ignored.
 
         Returns:
-            The batch that `logits_where_scored` takes.
+            The batch, for `logits_where_scored`.
         """
         order = lengths.argsort(stable=True)
         n_pos, width = int(lengths.max()), places.shape[1]
@@ -111,12 +111,12 @@ def logits_where_scored(
     *,
     bf16: bool = False,
 ) -> Float[Tensor, "end d_vocab_out"]:
-    """Return the logits of the scored rows.
+    """Return the logits of the scored rows of a batch.
 
     Args:
         parameters: the parameters of one model, as `Transformer.merged` returns them.
-        config: the shape and the variant; gamma is not used.
-        batch: the rows.
+        config: the shape and the variant. The function does not use gamma.
+        batch: the rows of tokens.
         vocabulary: the tokens that may occur.
         bf16: whether to round operands and results of products with weight matrices to bfloat16.
 

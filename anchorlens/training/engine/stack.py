@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class Stack(Engine):
-    """Trains models to predict the target tokens, and skips computation that the loss does not need.
+    """An engine that trains models to predict target tokens.
 
-    Where only the token after a sequence is scored, the last layer and the unembedding are computed at the
-    last position alone; else from the first scored position on. On the CPU, positions after the end of a
-    sequence are skipped where lengths differ much; on CUDA they are computed, since a captured graph needs
-    fixed shapes.
+    The engine skips computation that the loss does not need.
+
+    It computes the last layer and the unembedding only from the first scored position on. If lengths differ
+    much, the engine skips positions after the end of a sequence on the CPU. On CUDA, the engine computes
+    these positions, because a captured graph needs fixed shapes.
     """
 
     def _place_data(self, sets: Sequence[Any]) -> None:

@@ -28,7 +28,7 @@ experts are skipped first."""
 
 
 class Transformer(FlatLayout):
-    """A HookedTransformer's parameters, in the memory of a stack, and its forward pass."""
+    """The parameters of a HookedTransformer in the memory of a stack, and its forward pass."""
 
     def __init__(self, config: ModelConfig) -> None:
         """Lay out every trained parameter of `config`."""
@@ -87,9 +87,9 @@ class Transformer(FlatLayout):
         }
 
     def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
-        """Return the trained parameters with the names and shapes of HookedTransformer, [member, ...].
+        """Return the trained parameters with HookedTransformer's names and shapes, [member, ...].
 
-        The parameters are views of what `merged` returns.
+        The parameters are views of the tensors that `merged` returns.
         """
         heads, d_head = self.config.n_heads, self.config.d_head
         views: dict[str, Tensor] = {}
@@ -111,11 +111,11 @@ class Transformer(FlatLayout):
         return {name: views[name] for name in self.shapes if name in views}
 
     def parts(self) -> dict[str, str]:
-        """Return the part of each weight matrix by HookedTransformer's name: embedding, qk, vo or mlp."""
+        """Return a map from weight matrices to parts, which are embedding, qk, vo and mlp."""
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return initial parameters by HookedTransformer's names, a function of `config` and `seed` alone."""
+        """Return initial parameters by HookedTransformer's names, given only by `config` and `seed`."""
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:

@@ -18,10 +18,10 @@ __all__ = ["TensorBoard", "WandB"]
 
 
 class TensorBoard:
-    """Writes every number of a log line as a scalar, for `tensorboard --logdir FOLDER`.
+    """A logger that writes every number of a log line as a scalar, for `tensorboard --logdir FOLDER`.
 
-    Of `train_many` each run gets a folder of its own, `run_0` the first. What a folder holds from the first
-    new step on is hidden by TensorBoard, so that a resumed run shows no step twice.
+    With `train_many`, each run gets a separate folder: `run_0`, `run_1`, and so on. If a run is resumed,
+    TensorBoard hides older numbers of the steps that are logged again.
 
     Example:
         >>> from anchorlens import train
@@ -45,7 +45,7 @@ class TensorBoard:
         self._writers: dict[int | None, SummaryWriter] = {}
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Write a line; it is on the disk when this returns."""
+        """Write a log line to the disk before the method returns."""
         run, step = line.get("run"), line["step"]
         if run not in self._writers:
             folder = self.folder if run is None else self.folder / f"run_{run}"
@@ -56,16 +56,17 @@ class TensorBoard:
         self._writers[run].flush()
 
     def close(self) -> None:
-        """Close the files; they may be read before, too."""
+        """Close the files, which TensorBoard can also read before this call."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
 
 
 class WandB:
-    """Logs every number of a log line to a run of Weights & Biases that you have begun.
+    """A logger that writes every number of a log line to a run of Weights & Biases.
 
-    It begins and ends none. Of `train_many` the numbers of run 3 are called `run_3/loss`, and so on.
+    You begin and end the run yourself. With `train_many`, the name of a number begins with its run, for
+    example `run_3/loss`.
 
     Example:
         >>> import wandb
@@ -89,7 +90,7 @@ class WandB:
         self.run, self._named = run, set[str]()
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Log a line; W&B draws its numbers over its step, whatever else the run logs."""
+        """Log a line, whose numbers W&B plots against the step of the line."""
         prefix = f"run_{line['run']}/" if "run" in line else ""
         values = {prefix + name: value for name, value in _numbers(line).items()}
         for name in values.keys() - self._named:

@@ -16,11 +16,11 @@ EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_e
 
 
 def execution_fields(train: TrainConfig) -> frozenset[str]:
-    """Return the fields that do not decide what a run computes.
+    """Return the names of the fields that do not affect what a run computes.
 
-    These are the fields of `EXECUTION` and the path of the start. If a run may stop early, `eval_every` (and
-    for `stop_at_loss` also `log_every`) decides when, and is not returned. (The device and the number of
-    threads change the last digits only, which does not count as another run.)
+    These fields are the fields in `EXECUTION` and the path of the start. If a run may stop early,
+    `eval_every` affects the last step and is not returned. With `stop_at_loss`, `log_every` is not returned
+    either. The device and the number of threads are returned, because they only change the last digits.
     """
     decisive = set() if train.early_stop_evaluations is None else {"eval_every"}
     if train.stop_at_loss is not None:
@@ -29,9 +29,9 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
-    """Return the fields that decide the weights by part (task, model, train), as JSON data.
+    """Return the fields that affect the weights as JSON data, in the parts task, model and train.
 
-    Unset fields are omitted, so that a field added to the package does not change the identity of old runs.
+    The function omits unset fields, so that new fields in the package do not change the identity of old runs.
     """
     left_out = {"task": places(run.task), "train": execution_fields(run.train_config)}
     return {
@@ -45,21 +45,21 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def places(config: object) -> frozenset[str]:
-    """Return the fields of a task or recipe that are file paths and do not change what is computed."""
+    """Return the names of a task's or recipe's fields that are file paths without effect on results."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
 
 
 def identity(run: RunConfig) -> str:
-    """Return the SHA-256 of a run's recipe, 64 hexadecimal digits, the same on every machine.
+    """Return the SHA-256 of a run's recipe, as 64 hexadecimal digits.
 
-    Equal recipes have one identity, whether a number is written 1 or 1.0.
+    Equal recipes have the same SHA-256 on every machine, even if one writes 1 and the other 1.0.
     """
     return _sha256(same_value(recipe(run)))
 
 
 def same_value(value: object) -> str:
-    """Return a text that is the same for equal values of a field, whether a number is written 1 or 1.0."""
+    """Return a text that is the same for equal values of a field, for example 1 and 1.0."""
     return json.dumps(_canonical(value), sort_keys=True)
 
 

@@ -63,7 +63,7 @@ _LONGEST = 1000
 
 
 class Window(NamedTuple):
-    """A part of the run, and the value of a field in it."""
+    """A part of the run, and the value of a field in this part."""
 
     first: float
     """Start of the window as a fraction of the run, 0..1."""
@@ -75,11 +75,11 @@ class Window(NamedTuple):
     """Value at its last update; between the two the value changes linearly."""
 
     def steps(self, total: int) -> range:
-        """Return the updates of the window in a run of `total` updates."""
+        """Return the indices of the window's updates in a run of `total` updates."""
         return range(round(self.first * total), round(self.end * total))
 
     def at(self, step: int, total: int) -> float | None:
-        """Return the value at an update, or None outside the window."""
+        """Return the value at an update, or None if the update is outside the window."""
         steps = self.steps(total)
         if step not in steps:
             return None
@@ -105,7 +105,7 @@ class Window(NamedTuple):
 
 
 class WindowedValue(NamedTuple):
-    """A value for every update of a run."""
+    """A field's value at every update of a run."""
 
     base: float | None
     """The value outside the windows; None for the field's default."""
@@ -172,11 +172,11 @@ def value_at(value: float | str, step: int, total: int) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
-    """Read a value and windows, or windows alone.
+    """Read the text of a schedule, which is an optional base value followed by windows.
 
     Raises:
-        ValueError: If the text has another form, or windows overlap or lie outside the run. The bounds of
-            values are not checked.
+        ValueError: If the text is not a schedule, or windows overlap or lie outside the run. The function
+            does not check the bounds of values.
 
     >>> read_schedule("0.25:0.5=1.0").windows
     (Window(first=0.25, end=0.5, value=1.0, last=1.0),)
@@ -205,18 +205,18 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
 def checked_schedule(
     name: str, value: float | str, default: float | None, total: int, **bounds: Any
 ) -> float | str:
-    """Return a field in its normal form: a number, or the text of a schedule with its base.
+    """Return a field in its normal form, which is a number or the text of a schedule with a base value.
 
     Args:
-        name: the name of the field in errors.
-        value: a number, or text as `read_schedule` reads it.
-        default: the base if the text has no base.
+        name: the name of the field, for error messages.
+        value: a number, or a text for `read_schedule`.
+        default: the base value if the text does not have one.
         total: the number of updates of the run.
-        **bounds: the bounds of every value, as `check_number` takes them.
+        **bounds: the bounds of every value, which are arguments of `check_number`.
 
     Raises:
-        ValueError: If the text is not a schedule, a value is out of bounds, a window has no update, or the
-            base is missing.
+        ValueError: If the text is not a schedule, a value is out of bounds, a window contains no updates, or
+            the base value is missing.
     """
     schedule = WindowedValue(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
@@ -234,7 +234,9 @@ def checked_schedule(
 
 
 def with_base(value: object, otherwise: object) -> object:
-    """Give a schedule without a base the base of the value it replaces; any other value is returned as it is.
+    """Return a schedule with the base of the value that it replaces, or another value unchanged.
+
+    A schedule that has a base keeps this base.
 
     >>> with_base("0.25:0.5=1.0", 0.1), with_base("0 0.25:0.5=1.0", 0.1), with_base(0.3, 0.1)
     ('0.1 0.25:0.5=1', '0 0.25:0.5=1.0', 0.3)
@@ -253,11 +255,11 @@ def with_base(value: object, otherwise: object) -> object:
 
 @functools.lru_cache(maxsize=1024)
 def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
-    """Read a field of `ONCE`; the interventions in the order of their steps.
+    """Read a field of `ONCE`, and return the interventions in the order of their steps.
 
     Raises:
-        ValueError: If the text has another form, a value is out of bounds, a step is outside the run, or the
-            same matrices occur twice at one step.
+        ValueError: If the text has the wrong form, a value is out of bounds, a step is outside the run, or a
+            step has two interventions on the same matrices.
     """
     example, bounds, _ = ONCE[name]
     form = f"matrices=value@step, {example} for example, several with a space between"
@@ -278,11 +280,11 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
-    """Read a field of `DURING`.
+    """Read a field of `DURING`, and return its interventions.
 
     Raises:
-        ValueError: If the text has another form, a kind of penalty is unknown, a value is out of bounds, or
-            a window is invalid.
+        ValueError: If the text has the wrong form, a penalty is unknown, a value is out of bounds, or a
+            window is invalid.
     """
     example, bounds, _ = DURING[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
@@ -306,7 +308,7 @@ def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
 def read_changes(
     name: str, text: str | None, total: int
 ) -> tuple[SingleChange, ...] | tuple[WindowedChange, ...]:
-    """Read a field of `CHANGES`; empty where it is unset."""
+    """Read a field of `CHANGES`, and return its interventions, or an empty tuple if the field is unset."""
     if text is None:
         return ()
     return read_once(name, text, total) if name in ONCE else read_during(name, text, total)
@@ -346,7 +348,7 @@ def _short(value: float) -> str:
 
 
 def in_words(name: str, value: object, total: int) -> str | None:
-    """Describe the changes that a field makes in a run of `total` updates, or return None without changes.
+    """Describe a field's changes in a run of `total` updates, or return None if there are no changes.
 
     >>> in_words("weight_decay", "0.01 0.25:0.5=1", 1500), in_words("weight_decay", 0.01, 1500)
     ('1 in updates 375 to 749', None)

@@ -46,19 +46,19 @@ values. A task may bring presets of its own."""
 
 
 def presets() -> dict[str, Parts]:
-    """Return the changed fields of each preset: `PRESETS`, and the presets of the known tasks."""
+    """Return the changed fields of each preset, from `PRESETS` and the known tasks."""
     return PRESETS | {name: parts for task in tasks() for name, parts in task.presets.items()}
 
 
 def preset(name: str = "quick", **fields: object) -> RunConfig:
-    """Return a named run, with single fields of task, model or training replaced.
+    """Return the configuration of a preset, with the given fields of task, model or training replaced.
 
     Args:
-        name: a name in `presets()`.
-        **fields: any field of the task, of ModelConfig or of TrainConfig by its name, and the task's `kind`.
+        name: the name of a preset, from `presets()`.
+        **fields: the fields of the task, ModelConfig and TrainConfig to replace, and the task's `kind`.
 
     Returns:
-        The task, model and training configuration, which unpacks into the arguments of `train`.
+        The configurations of task, model and training, which unpack into the arguments of `train`.
 
     Raises:
         ValueError: If a preset or field is unknown, or a value is invalid.
@@ -67,7 +67,7 @@ def preset(name: str = "quick", **fields: object) -> RunConfig:
         >>> preset("quick", gamma=0.5, seed=3).train_config.seed
         3
 
-    Source: models and recipe of arXiv 2405.05409 and 2501.08537; the phase presets are our own.
+    Source: the models and recipe of arXiv 2405.05409 and 2501.08537. The phase presets are our own.
     """
     return RunConfig.from_dict(merged(preset_parts(name), sorted_by_part(fields)), is_new=True)
 

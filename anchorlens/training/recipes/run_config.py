@@ -32,7 +32,7 @@ _HINTS = {
 
 
 def field_advice(name: str) -> str | None:
-    """Return advice on a field that was passed to `train` as an argument, or None if it is not a field."""
+    """Return advice for a field that was passed to `train` as an argument, or None for other arguments."""
     owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
     if not owners:
         return None
@@ -40,11 +40,11 @@ def field_advice(name: str) -> str | None:
 
 
 def check_parts(task: Task, model_config: object, train_config: object) -> None:
-    """Check that the parts of a run have the right types, and that no field's name is in two of them.
+    """Check that the parts of a run have the right types, and do not share names of fields.
 
     Raises:
-        ValueError: If a part is a table, a text or another configuration, or a field of the task has the name
-            of a field of another part.
+        ValueError: If a part has the wrong type, or a field of the task has the name of a field of another
+            part.
     """
     kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
@@ -74,9 +74,9 @@ MOST_USUAL_LR = 0.1
 
 
 class RunConfig(NamedTuple):
-    """Everything that decides a run: task, model and training recipe.
+    """The configuration of a run: its task, model and training recipe.
 
-    It unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
+    The configuration unpacks into the arguments of `train`: `train(*preset("phase3"), out="runs/phase3")`.
     """
 
     task: Any
@@ -87,24 +87,24 @@ class RunConfig(NamedTuple):
     """Data, optimiser and schedule."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content as JSON data."""
+        """Return the configuration as JSON data."""
         return {part: config.to_dict() for part, config in zip(PARTS, self, strict=True)}
 
     @classmethod
     def from_dict(cls, values: Parts, task: Task | None = None, *, is_new: bool = False) -> RunConfig:
-        """Read a run from JSON or TOML data; what is left out takes its default.
+        """Read a run from JSON or TOML data, with defaults for missing fields.
 
-        Vocabulary size and context length are fitted to the task where they are not given.
+        If the vocabulary size or the context length is missing, the function fits it to the task.
 
         Args:
-            values: part -> fields.
+            values: a map from each part of the run to its fields.
             task: the task, if the part `task` has been read before.
-            is_new: whether the user makes a new run of these fields; the files that they name are then
-                hashed. Of a stored run, which somebody else may have written, no such file is opened.
+            is_new: whether the user makes a new run from these fields. The function opens and hashes the
+                files of a new run only, because somebody else may have written a stored run.
 
         Raises:
-            ValueError: If a part or field is unknown, a value is invalid, or a stored run names a file
-                without its hash.
+            ValueError: If a part or field is unknown, a value is invalid, or a stored run has a file without
+                its hash.
         """
         for part in values:
             check_choice("a part of the configuration", part, PARTS)
@@ -121,7 +121,7 @@ class RunConfig(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is unusual about its gammas and its largest learning rate, in sentences."""
+        """The notes on unusual gammas and an unusually large learning rate."""
         lr = self.train_config.lr
         if isinstance(lr, str):
             lr = read_schedule(lr).largest
@@ -132,7 +132,7 @@ class RunConfig(NamedTuple):
 
     @property
     def overview(self) -> str:
-        """Model, gamma, seed and steps in one line.
+        """The model, gamma, seed and steps in one line.
 
         >>> from anchorlens import preset
         >>> preset("phase3").overview
@@ -146,7 +146,7 @@ class RunConfig(NamedTuple):
 
 
 def say_notes(runs: Iterable[RunConfig], *, stacklevel: int) -> None:
-    """Warn of what is unusual about runs: once for each field and effect, however many runs have it."""
+    """Warn of unusual values in runs, only once for each field and effect."""
     notes = {tuple(note.split(" ", 2)[::2]): note for run in runs for note in run.notes}  # less the value
     for note in notes.values():
         warnings.warn(note, stacklevel=stacklevel + 1)
@@ -156,10 +156,10 @@ _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair
 
 
 def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Sort fields (and the task's `kind`) by the part whose configuration has them.
+    """Group fields, and the task's `kind`, by the part of the run that they belong to.
 
     Raises:
-        ValueError: If a name is not a field of any part.
+        ValueError: If no part has a field of this name.
     """
     parts: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
@@ -173,10 +173,10 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
-    """Return `base` updated with `changes`.
+    """Return the parts of `base` with the changes of `changes`.
 
-    A duration in steps replaces one in epochs, and the reverse. A schedule without a base value keeps the
-    base value of `base`.
+    A duration in steps replaces a duration in epochs, and vice versa. A schedule without a base value takes
+    the base value from `base`.
     """
     for part, fields in (*base.items(), *changes.items()):
         if not isinstance(fields, Mapping):
@@ -192,7 +192,7 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
 
 
 def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
-    """Return (part of a run, configuration class) for every kind of task and model.
+    """Return a pair of a run's part and a configuration class for every kind of task and model.
 
     Args:
         kinds: the kinds of task. Default: all registered kinds.
@@ -211,5 +211,5 @@ def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, t
 
 
 def field_owners(name: str) -> list[tuple[str, type]]:
-    """Return the pairs of `part_classes` that have a field; all pairs belong to one part."""
+    """Return the pairs of `part_classes` whose class has a field of this name."""
     return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]

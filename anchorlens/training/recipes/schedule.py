@@ -27,11 +27,11 @@ LOSS_LINES = 5
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of the update from `step` to `step + 1`.
+    """Return the learning rate at the update from `step` to `step + 1`.
 
-    The rate is linear from lr_start_factor * lr to lr over the warm-up, then a half cosine (the recipe of
-    arXiv 2405.05409 and 2501.08537) or a straight line to lr_end_factor * lr, which the last step reaches.
-    In a window with another lr, the value is proportional to that lr.
+    During the warm-up, the learning rate grows linearly from lr_start_factor * lr to lr. The rate then falls
+    along half a cosine or a straight line to lr_end_factor * lr at the last step. The half cosine is the
+    recipe of arXiv 2405.05409 and 2501.08537. A window with another lr scales the rate by that lr.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
@@ -49,7 +49,9 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
-    """Return the weight decay of the update from `step` to `step + 1`, for one part or for all others.
+    """Return the weight decay at the update from `step` to `step + 1`.
+
+    For a part without its own weight decay, or without `part`, the function returns the general weight decay.
 
     >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
     >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
@@ -60,12 +62,12 @@ def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> fl
 
 
 def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:
-    """Return the permutation of one epoch, a function of (seed, epoch), so resuming needs no RNG state."""
+    """Return the permutation of an epoch, which depends only on the seed and the epoch."""
     return generator(config.seed, "order", epoch).permutation(config.n_samples)
 
 
 def trajectory_steps(config: TrainConfig) -> list[int]:
-    """Return the steps at which checkpoints are saved: 0, then log-spaced from 1 to the last step.
+    """Return the steps at which checkpoints are saved, which are 0 and log-spaced steps from 1 to the last.
 
     >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
     [0, 1, 10, 100, 1000]
@@ -77,12 +79,12 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
 
 
 def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
-    """Return whether the training data are fit and no metric changed in the last `patience` evaluations.
+    """Check whether the model fits the training data and no metric changed in the last evaluations.
 
     Args:
         evaluations: the log lines that contain the task's metrics, oldest first.
-        patience: the number of evaluations in a row, >= 1.
-        metrics: the task's metrics; the metric `train` is the train accuracy.
+        patience: the number of last evaluations to compare, at least 1.
+        metrics: the task's metrics. The metric `train` is the train accuracy.
     """
     recent = evaluations[-(patience + 1) :]
     names = {metric.name: metric.logged_as for metric in metrics if metric.logged_as}
@@ -99,8 +101,8 @@ def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metri
 def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
     """Return the first step at which the mean loss of five log lines in a row is at most `loss`.
 
-    The mean is used because the loss of single batches fluctuates. If the loss is not reached, the time to
-    reach it is unknown and longer than the run (censored), never zero.
+    The function uses the mean because the loss of single batches fluctuates. If the run never reaches the
+    threshold, the time to reach it is longer than the run (censored).
 
     Args:
         log: the log lines of a run, oldest first. Lines without a loss are ignored.

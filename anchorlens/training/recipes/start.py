@@ -10,10 +10,10 @@ from anchorlens.files.safe import CheckpointError, Contents, check_inside, read_
 
 
 def checkpoint_in(path: str | os.PathLike[str]) -> Path:
-    """Return the checkpoint file at a path: the path itself, or `ckpt.pt` in the folder of a run.
+    """Return the path of a checkpoint file, which is `ckpt.pt` if the given path is the folder of a run.
 
     Raises:
-        ValueError: If a link leads out of that folder.
+        ValueError: If a link leads out of the folder.
     """
     if not os.path.isdir(path):
         return Path(path)
@@ -22,7 +22,7 @@ def checkpoint_in(path: str | os.PathLike[str]) -> Path:
 
 
 def read_start(path: Path) -> Contents:
-    """Return the contents of the checkpoint that a run starts from, and their SHA-256.
+    """Return the contents and the SHA-256 of the checkpoint that a run starts from.
 
     Raises:
         ValueError: If the file does not exist, or is not a checkpoint.
@@ -36,7 +36,9 @@ def read_start(path: Path) -> Contents:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint, 64 hexadecimal digits; only a changed file is read again.
+    """Return the SHA-256 of a checkpoint, as 64 hexadecimal digits.
+
+    The function reads a file again only if the file has changed.
 
     Raises:
         ValueError: If the file does not exist, or is not a checkpoint.

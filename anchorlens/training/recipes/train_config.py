@@ -177,10 +177,10 @@ class TrainConfig(Config):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read a stored recipe. No file that it names is opened.
+        """Read a stored recipe, without opening the files in its fields.
 
         Raises:
-            ValueError: an unknown field, an unusable value, or a `start` without `start_sha256`.
+            ValueError: If a field is unknown, a value is invalid, or `start` is given without `start_sha256`.
         """
         if values.get("start") is not None and values.get("start_sha256") is None:
             raise ValueError(
@@ -191,7 +191,7 @@ class TrainConfig(Config):
 
     @property
     def on_the_way(self) -> dict[str, str]:
-        """Field -> the change it makes during training, in words.
+        """A map from fields to the changes that they make during training, in words.
 
         >>> TrainConfig(steps=100, rescale="all=0.5@50").on_the_way
         {'rescale': 'all times 0.5 before update 50'}
@@ -202,7 +202,7 @@ class TrainConfig(Config):
         return {**start, **{name: text for name, text in words.items() if text is not None}}
 
     def without_interventions(self) -> TrainConfig:
-        """Return the same recipe with base values for all schedules, no interventions, and drawn weights."""
+        """Return the recipe with constant base values for schedules, drawn weights and no interventions."""
         bases = {
             name: read_schedule(value).base
             for name in (*SCHEDULED, *DECAYS)
@@ -226,17 +226,17 @@ class TrainConfig(Config):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches in the training set; an incomplete last batch is left out of the epoch."""
+        """The number of optimizer steps per epoch, which skips an incomplete last batch."""
         return self.n_samples // self.batch_size
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole run."""
+        """The number of optimizer steps of the run."""
         return self._in_steps(self.steps, self.epochs, _STEPS)
 
     @property
     def total_warmup_steps(self) -> int:
-        """Optimizer steps of the warm-up."""
+        """The number of optimizer steps of the warm-up."""
         return self._in_steps(self.warmup_steps, self.warmup_epochs, _WARMUP_STEPS)
 
     def _in_steps(self, steps: int | None, epochs: int | None, default: int) -> int:

@@ -11,7 +11,7 @@ _MOST = 1_000_000
 
 
 class WidthTransfer(NamedTuple):
-    """Gamma and learning rate at the new width."""
+    """The gamma and learning rate at the new width."""
 
     gamma: float
     """Initialization rate: weight std = d_in^-gamma."""
@@ -23,24 +23,25 @@ class WidthTransfer(NamedTuple):
 def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTransfer:
     """Convert gamma and learning rate from a model of one width to a model of another.
 
-    The effect of gamma depends on the width: a layer multiplies the scale of its input by about
-    std * sqrt(width) = width^(1/2 - gamma), which at gamma .8 is .17 at width 400 and .23 at width 128. The
-    conversion keeps that factor, and changes the learning rate in proportion to the weights' std:
+    The effect of gamma depends on the width. A layer multiplies the scale of its input by about std *
+    sqrt(width) = width^(1/2 - gamma). At gamma 0.8, this factor is 0.17 at width 400 and 0.23 at width 128.
+    The conversion keeps the factor, and changes the learning rate in proportion to the weights' std:
 
         to_width^(1/2 - gamma') = from_width^(1/2 - gamma)
         lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
 
-    So gamma 1/2 stays 1/2 at every width. This is a rule of thumb; docs/replication/widths.md says how well
-    two widths agree under it.
+    A gamma of 1/2 therefore stays 1/2 at every width. The conversion is our own rule of thumb, and
+    docs/replication/widths.md reports a test of it on two widths.
 
     Args:
-        gamma: initialization rate at `from_width`.
-        lr: learning rate at `from_width`, > 0.
-        from_width: d_model there, >= 2; d_head and d_mlp are meant to grow with it.
-        to_width: d_model of the other model, >= 2.
+        gamma: the initialisation rate at `from_width`.
+        lr: the learning rate at `from_width`, above 0.
+        from_width: the d_model of the first model, at least 2. The rule assumes that d_head and d_mlp grow
+            with d_model.
+        to_width: the d_model of the other model, at least 2.
 
     Returns:
-        Gamma and learning rate at `to_width`.
+        The gamma and learning rate at `to_width`.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -50,7 +51,7 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTr
         >>> round(gamma, 3), round(lr, 6)
         (0.87, 0.000265)
 
-    Source: std = d_in^-gamma of arXiv 2405.05409 and 2501.08537; the rule is ours.
+    Source: std = d_in^-gamma of arXiv 2405.05409 and 2501.08537. The rule is our own.
     """
     check_number("gamma", gamma)
     check_number("lr", lr, above=0)

@@ -160,7 +160,8 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
 
     Raises:
         ValueError: If an item is not a RunConfig, or a model is too small for its task or lacks a part that
-            the recipe names. Also if a device is not available or does not support the precision.
+            the recipe names. A device that is not available or does not support the precision is also an
+            error.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single one; put it in brackets")

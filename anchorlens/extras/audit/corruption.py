@@ -24,18 +24,18 @@ MOST_SHARE = 0.2
 
 
 def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
-    """Return the task with a fraction of its mappings trained on wrong targets, which an audit should find.
+    """Return the task with a fraction of its mappings trained on wrong targets.
 
     Args:
-        task: any task; its overrides are kept.
+        task: any task. The function keeps its overrides.
         share: the fraction of the mappings that obey the composition rule, 0..1, to draw at random.
         seed: the seed for the mappings and their targets.
 
     Returns:
-        A task with overrides: the target of a drawn mapping is uniform over all other number tokens.
+        A task with overrides, in which the target of a drawn mapping is uniform over all other number tokens.
 
     Raises:
-        ValueError: If the share is outside 0..1, or the task has a single number token.
+        ValueError: If the share is outside 0..1, or the task has only one number token.
 
     >>> from anchorlens.extras.audit import mappings_of
     >>> mappings_of(corrupted(AnchorTask(), 0.05))
@@ -64,11 +64,12 @@ def planted(mappings: Mappings, seed: int) -> Mappings | None:
     """Plant wrong targets in a fraction `SHARE` of the mappings, and in a larger fraction of a small dataset.
 
     Args:
-        mappings: the mappings of any dataset.
-        seed: the seed for the mappings, drawn uniformly, and their targets, drawn from the other mappings.
+        mappings: the mappings of a dataset.
+        seed: the seed for the choice of mappings, and for their targets, which are targets of other mappings.
 
     Returns:
-        The mappings with `planted`; `None` if there are fewer than 5 mappings, or a single target.
+        The mappings with the field `planted`, or `None` if there are fewer than 5 mappings or only one
+        target.
 
     >>> few = planted(mappings_of(AnchorTask()), seed=0)
     >>> int((few.planted >= 0).sum())

@@ -35,10 +35,11 @@ _MOST_COLUMNS = 20
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
-    """Read a dataset: a `.csv` of mappings (`read_csv`), or a `.toml` whose table `task` is an AnchorTask.
+    """Read a dataset from a `.csv` of mappings (`read_csv`), or a `.toml` with an AnchorTask in `task`.
 
     Raises:
-        ValueError: If the suffix is another one, the file is not a dataset, or a TOML has other tables too.
+        ValueError: If the suffix is not .csv or .toml, the file is not a dataset, or a TOML file has further
+            tables.
         OSError: If the file cannot be read.
     """
     path = Path(path)
@@ -67,20 +68,21 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping: the anchors in order, applied to the key, give the target (its column may also be
-    named `label`, `answer` or `y`). All values are integers used as labels only: they may be negative or
-    large, and an anchor and a key may share a number. `violates` (0 or 1) is the known truth; it is used for
-    scoring, and the model never sees it. Columns may be in any order, separated by commas, semicolons or
-    tabs. Repeated rows count once. A chain need not have every key: mappings that are not in the file are
-    neither trained nor evaluated.
+    Every row is a mapping, where the anchors in order, applied to the key, give the target. The column of the
+    target may also have the name `label`, `answer` or `y`. All values are integers that serve only as labels.
+    Values may be negative or large, and an anchor and a key may have the same number. `violates` (0 or 1) is
+    the known truth, which is used only for scoring. Columns may be in any order, separated by commas,
+    semicolons or tabs. Repeated rows count once. Mappings that are not in the file are not trained or
+    evaluated.
 
-    The mappings are presented as the papers' sequences: the key at one of 7 positions, its anchors next, and
-    random keys elsewhere. Does not support chains of different lengths in one file, sequences of another
-    shape, or mappings that occur more often than others.
+    The function presents the mappings as the papers' sequences. The key is at one of 7 positions, the anchors
+    follow the key, and random keys fill the other positions. The function does not support chains of
+    different lengths, sequences of another shape, or mappings of different frequencies.
 
     Raises:
-        ValueError: If the file is not such a table (one line with the file, the line in it, and the cause),
-            or is too large (50 MB, 500,000 mappings, 2,000,000 chains of its anchors times keys).
+        ValueError: If the file does not have this format. The message gives the file, the line and the cause.
+            A file with more than 50 MB, 500,000 mappings, or 2,000,000 combinations of a chain and a key is
+            also an error.
         OSError: If the file cannot be read.
     """
     path = Path(path)

@@ -29,15 +29,15 @@ def fit_steps(
     evaluation_steps: Sequence[int],
     threshold: float = FIT,
 ) -> Float[np.ndarray, "*run mapping"]:
-    """Return the first evaluation from which each mapping is correct at every evaluation to the end.
+    """Return the step from which on each mapping is correct at every evaluation.
 
     Args:
-        right: the probability of the correct answer, 0..1; NaN counts as wrong.
+        right: the probability of the correct answer, 0..1. NaN counts as wrong.
         evaluation_steps: the steps of the evaluations, ascending.
         threshold: the probability from which a mapping counts as correct, 0..1.
 
     Returns:
-        The fit steps; infinite (`NEVER`) if the last answer is wrong.
+        The fit steps, which are infinite (`NEVER`) if the last answer is wrong.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -50,7 +50,9 @@ def fit_steps(
 
 
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Return the rank of each value, scaled to 0 (smallest) .. 1 (largest); ties share a mean rank.
+    """Return the rank of each value, scaled from 0 (smallest) to 1 (largest).
+
+    Equal values get the mean of their ranks.
 
     >>> ranks(np.array([20.0, 10.0, NEVER, 20.0, NEVER])).tolist()
     [0.375, 0.0, 0.875, 0.375, 0.875]
@@ -61,27 +63,30 @@ def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"
 
 
 def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " mapping"]:
-    """Compute each mapping's mean rank by fit step over the runs, 0..1; 1 = the last in every run."""
+    """Compute each mapping's rank by fit step, 0..1, averaged over the runs.
+
+    A mapping that is last in every run has rank 1.
+    """
     return np.mean(list(map(ranks, steps)), axis=0)
 
 
 def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
-    """Compute the step after which a fit is an outlier among the fits of one run: Tukey's outer fence.
+    """Compute Tukey's outer fence, which is the step after which a fit is an outlier in a run.
 
-    The fence is Q3 + 3 (Q3 - Q1). A mapping that is fit later, or never, took longer than the spread of the
-    bulk explains; if all are fit at the same time, none is later. The fence needs no truth, and is valid as
-    long as fewer than a quarter of the mappings are late. A fit is only known to lie between two evaluations,
-    so Q1 is at most the evaluation before Q3.
+    The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. A
+    mapping that is fit after the fence, or never, takes longer than the spread of the fit steps explains. The
+    fence does not need the truth, and is valid if fewer than a quarter of the mappings are late. The exact
+    step of a fit is unknown between two evaluations, so Q1 is at most the evaluation before Q3.
 
     Args:
-        steps: the fit steps of one run; infinite for a mapping that is never fit.
-        evaluation_steps: the steps of its evaluations, ascending.
+        steps: the fit steps of one run, which are infinite for mappings that are never fit.
+        evaluation_steps: the steps of the run's evaluations, ascending.
 
     Returns:
-        The step; `None` if about a quarter of the mappings or more are never fit, since then the third
-        quartile is infinite and the model has not fit its data.
+        The step of the fence. `None` means that at least about a quarter of the mappings are never fit, so
+        that the third quartile is infinite.
 
-    Source: J. W. Tukey, Exploratory Data Analysis (1977), outer fences.
+    Source: the outer fences of Tukey (Exploratory Data Analysis, 1977).
     """
     low, high = np.quantile(steps, 0.25, method="lower"), np.quantile(steps, 0.75, method="higher")
     if not np.isfinite(high):
@@ -93,9 +98,10 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 def stand_out(
     steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None], last: int
 ) -> Bool[np.ndarray, " mapping"]:
-    """Return whether each mapping is fit after the fence in more than half of the runs that have a fence.
+    """Check whether each mapping is fit after the fence in more than half of the runs with a fence.
 
-    A fence beyond the last step flags nothing, since unfit mappings could still be fit before it.
+    A fence beyond the last step does not flag mappings, because unfit mappings could still be fit before the
+    fence.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
     beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]
@@ -105,7 +111,7 @@ def stand_out(
 @documented
 @dataclass(frozen=True)
 class Score(Record):
-    """How a ranking and its flags compare with the known violations of the rule."""
+    """The agreement of a ranking and its flags with the known violations of the rule."""
 
     n: int
     """The number of mappings (or groups) ranked."""
@@ -129,9 +135,9 @@ def score(
     flagged: Bool[np.ndarray, " mapping"],
     violates: Bool[np.ndarray, " mapping"],
 ) -> Score:
-    """Compare a ranking (larger is later) and its flags with the truth.
+    """Compare a ranking by lateness and its flags with the truth.
 
-    Source: the area under the ROC curve and its error, Hanley and McNeil, Radiology 143 (1982).
+    Source: the area under the ROC curve and its error (Hanley and McNeil, Radiology 143, 1982).
     """
     from sklearn.metrics import roc_auc_score
 

@@ -25,7 +25,9 @@ MOST_CELLS = 5_000_000
 @documented
 @dataclass(frozen=True, eq=False)
 class Mappings:
-    """The mappings of a dataset, (chain of anchors, key) -> target, for every position and any noise.
+    """The mappings of a dataset from a chain of anchors and a key to a target.
+
+    A mapping holds for every position of the key and for all noise.
 
     `mappings_of` makes the mappings from an AnchorTask, and `read_csv` reads them from a file.
     """
@@ -58,7 +60,7 @@ class Mappings:
 
     @cached_property
     def groups(self) -> tuple[Pair, ...]:
-        """The chains (pairs) that occur, ascending."""
+        """The chains (pairs) in the dataset, ascending."""
         return tuple(map(tuple, self.chains[self._grouping[0]].tolist()))
 
     @property
@@ -75,7 +77,7 @@ class Mappings:
 
     @cached_property
     def group_violates(self) -> Bool[np.ndarray, " group"] | None:
-        """Whether more than half of each group's mappings violate the rule; `None` if that is unknown."""
+        """Whether more than half of each group's mappings violate the rule, or `None` if this is unknown."""
         if self.violates is None:
             return None
         n_groups = len(self.groups)
@@ -84,9 +86,9 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """The index of each mapping's reversed mapping (same key, anchors in reverse order); or -1.
+        """The index of the mapping with the same key and the anchors in reverse order, or -1.
 
-        A chain that is the same in both orders has no reversed mapping.
+        A chain that is the same in both orders also has the index -1.
         """
         both = (np.column_stack([chains, self.keys]) for chains in (self.chains, self.chains[:, ::-1]))
         own, mirrored = np.split(distinct_rows(np.concatenate(list(both)))[1], 2)
@@ -95,11 +97,11 @@ class Mappings:
         return np.where(own != mirrored, place[mirrored], -1)
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
-        """Draw `n` sequences: (chain, key, position) uniform over the trained ones, with noise elsewhere."""
+        """Draw `n` sequences of a chain and a key at a position, uniform over the trained combinations."""
         return self._put(rng.integers(0, len(self.trials), n), rng)
 
     def questions(self, n_draws: int, rng: np.random.Generator) -> AnchorBatch:
-        """Draw every mapping `n_draws` times at trained positions with fresh noise: [draw * mapping] rows."""
+        """Draw `n_draws` sequences of each mapping at trained positions with fresh noise."""
         ends = np.append(self.first_trial[1:], len(self.trials))
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
@@ -123,16 +125,16 @@ class Mappings:
 
 
 def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
-    """Return the mappings that a task trains; overrides and exceptions violate its rule.
+    """Return the trained mappings of a task, where overrides and exceptions may violate the rule.
 
     Args:
-        task: the task; its trained pairs with every key that has a trained position are used. A mapping
-            violates the rule if an override (of the task or the regime) or an exception trains another target
-            than the composition f(x; a1, ..).
+        task: the task, whose trained pairs are combined with every key that has a trained position. A mapping
+            violates the rule if an override or an exception trains a target other than the composition f(x;
+            a1, ..). Overrides of the task and of the regime count.
         name: the name of the dataset.
 
     Raises:
-        ValueError: If the task has more than 5,000,000 trained (chain, key, position).
+        ValueError: If the task has more than 5,000,000 trained combinations of chain, key and position.
 
     >>> mappings_of(AnchorTask(complexity=1))
     Mappings(task: 1,280 mappings in 16 groups; 160 violate the rule)

@@ -16,7 +16,7 @@ MOST_MAPPINGS = 8
 
 @html.register
 def audit_html(audit: Audit) -> str:
-    """Render the outliers, their agreement with the truth, and the latest mappings, without a script."""
+    """Return the outliers, their agreement with the truth, and the latest mappings as HTML."""
     return view(
         TEMPLATE,
         overview=overview(audit),

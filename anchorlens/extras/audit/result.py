@@ -53,8 +53,8 @@ class ControlModel:
 class Audit:
     """The steps at which models with a small initialisation fit every mapping of a dataset.
 
-    Lateness and flags are computed from `right` and `evaluation_steps`, without the truth. If the truth is
-    known, `score` and `group_score` compare them with it.
+    Lateness and flags depend on `right` and `evaluation_steps`, but not on the truth. If the truth is known,
+    `score` and `group_score` compare lateness and flags with the truth.
     """
 
     mappings: Mappings
@@ -78,66 +78,73 @@ class Audit:
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The first evaluation from which each mapping is correct until the end; else infinite.
+        """The step from which on each mapping is correct at every evaluation, or infinity.
 
-        An infinite value is censored: the time to fit the mapping is unknown, and longer than the run.
+        An infinite value is censored, which means that fitting the mapping takes longer than the run.
         """
         return fit_steps(self.right, self.evaluation_steps, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
-        """The number of models that had not fit a mapping at their end (censored)."""
+        """The number of models that have not fit each mapping at the end of training (censored)."""
         return (~np.isfinite(self.fit_steps)).sum(axis=0)
 
     @cached_property
     def lateness(self) -> Float[np.ndarray, " mapping"]:
-        """The rank by fit step, mean over the models, 0..1; 1 = the last. Mappings never fit rank last."""
+        """The rank by fit step, 0..1, averaged over the models.
+
+        The latest mapping has rank 1. Mappings that are never fit rank last.
+        """
         return lateness(self.fit_steps)
 
     @cached_property
     def tied(self) -> Int[np.ndarray, " mapping"]:
-        """The number of mappings of the same lateness, including the mapping itself; 1 = no tie."""
+        """The number of mappings with the same lateness, including the mapping itself."""
         _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
         return counts[place]
 
     @cached_property
     def end_loss(self) -> Float[np.ndarray, " mapping"]:
-        """The cross-entropy of the trained target at the last step, in nats, mean over the models.
+        """The cross-entropy of the trained target at the last step, in nats, averaged over the models.
 
-        The largest value is 87, from the smallest normal number of float32.
+        The largest possible value is 87, because of the smallest normal number of float32.
         """
         smallest = float(np.finfo(np.float32).tiny)
         return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
 
     @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """The step of each model after which a fit is an outlier; `None` if the model has not fit its data.
+        """The step of each model after which a fit is an outlier.
 
-        A fence beyond the last step flags nothing.
+        The step is `None` for a model that has not fit its data.
+
+        A fence beyond the last step does not flag mappings.
         """
         return tuple(fence(steps, self.evaluation_steps) for steps in self.fit_steps)
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """The fences beyond the last step, of models that have not fit every mapping by then."""
+        """The fences beyond the last step of models that have not fit all mappings at that step."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
         return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
 
     @property
     def too_few_steps(self) -> bool:
-        """Whether some model never fits a fifth of the mappings or more, or a fence cannot be reached.
+        """Whether a model never fits at least a fifth of the mappings, or a fence cannot be reached.
 
-        Late mappings may then only be slow to learn, and training needs more steps.
+        In this case, late mappings may only be slow to learn, and training needs more steps.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
     @cached_property
     def power(self) -> Score | None:
-        """The agreement of one model's ranking and flags with its planted mappings; `None` without them.
+        """The agreement of one model's ranking and flags with its planted mappings.
 
-        The ranking of several models is a little better than that of this single model. The score counts
-        wrong mappings of the dataset itself as correct.
+        The property is `None` if the audit does not have planted mappings.
+
+        The ranking of several models is a little better than the ranking of this single model. The score
+        treats wrong mappings of the dataset itself as correct mappings.
         """
         if self.planted is None:
             return None
@@ -148,20 +155,23 @@ class Audit:
 
     @property
     def too_few_to_tell(self) -> bool:
-        """Whether planted wrong mappings are ranked at an AUC below 0.75, so that no flags mean nothing."""
+        """Whether the AUC of planted wrong mappings is below 0.75 (chance 0.5).
+
+        In this case, missing flags are not evidence of a clean dataset.
+        """
         return self.power is not None and self.power.auc is not None and self.power.auc < POWER
 
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
-        """Whether a mapping is late in more than half of the models, and so predicted to violate the rule."""
+        """Whether each mapping is late in most models, which predicts a violation of the rule."""
         return stand_out(self.fit_steps, self.fences, self.evaluation_steps[-1])
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
-        """Whether the reversed mapping (the same key, the anchors in reverse order) is flagged.
+        """Whether the mapping with the same key and the anchors in reverse order is flagged.
 
-        Models give both orders the same answer at first, so one exception makes two mappings late. If both
-        are flagged, often only one of them violates the rule.
+        Models give both orders the same answer at first, so one exception makes two mappings late. If the
+        mappings of both orders are flagged, often only one mapping violates the rule.
         """
         mirror = self.mappings.mirror
         return (mirror >= 0) & self.flagged[mirror]
@@ -178,19 +188,25 @@ class Audit:
 
     @cached_property
     def score(self) -> Score | None:
-        """The score of the mappings' ranking and flags against the truth; `None` if the truth is unknown."""
+        """The score of the mappings' ranking and flags, or `None` if the truth is unknown."""
         violates = self.mappings.violates
         return None if violates is None else score(self.lateness, self.flagged, violates)
 
     @cached_property
     def group_score(self) -> Score | None:
-        """The score of the groups' ranking and flags; a group violates if most of its mappings do."""
+        """The score of the groups' ranking and flags.
+
+        A group violates the rule if most of its mappings violate the rule.
+        """
         violates = self.mappings.group_violates
         return None if violates is None else score(self.group_lateness, self.group_flagged, violates)
 
     @cached_property
     def auc_by_seed(self) -> tuple[float | None, ...]:
-        """The AUC of the mappings for each model; `None` if the truth is unknown or all or none violate."""
+        """The AUC of the mappings for each model (chance 0.5), or `None` if it is undefined.
+
+        The AUC is undefined if the truth is unknown, or if all or none of the mappings violate the rule.
+        """
         violates = self.mappings.violates
         if violates is None:
             return (None,) * len(self.seeds)
@@ -198,20 +214,27 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """The indices of the mappings, the latest first; `end_loss` orders ties, the largest first."""
+        """The indices of the mappings, the latest first.
+
+        Mappings of equal lateness are in descending order of `end_loss`.
+        """
         return np.lexsort((-self.end_loss, -self.lateness))
 
     @property
     def group_order(self) -> Int[np.ndarray, " group"]:
-        """The indices of the groups, the latest first."""
+        """The indices of the groups, the latest group first."""
         return np.argsort(-self.group_lateness, kind="stable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one record for each mapping, the latest first.
+        """Yield a record for each mapping, the latest mapping first.
 
-        The fields are `a1`, `a2`, ..., `key`, `target`; `lateness`; `tied`, the number of mappings of that
-        lateness; `end_loss`, which orders ties; `fit_step <seed>` for each model (`None` if never fit);
-        `never_fit`, the number of models; `flagged`, `mirror_flagged`; and `violates`, or `None` if unknown.
+        The fields of a record are:
+
+        - `a1`, `a2`, ..., `key` and `target`
+        - `lateness`, `tied` and `end_loss`
+        - `fit_step <seed>` for each model, which is `None` if the mapping is never fit
+        - `never_fit`, `flagged` and `mirror_flagged`
+        - `violates`, which is `None` if the truth is unknown
         """
         data = self.mappings
         for row in self.order.tolist():
@@ -226,7 +249,7 @@ class Audit:
             yield {**record, "violates": None if data.violates is None else bool(data.violates[row])}
 
     def group_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one record for each group, the latest first."""
+        """Yield a record for each group, the latest group first."""
         data = self.mappings
         for group in self.group_order.tolist():
             here = data.rows_of[group]
@@ -243,7 +266,7 @@ class Audit:
             }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready content without `right`; a step or a fence that does not exist is null."""
+        """Return the audit without `right` as JSON data, with null for a missing step or fence."""
         return {
             "schema_version": SCHEMA_VERSION,
             "dataset": {
@@ -274,12 +297,12 @@ class Audit:
         }
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV with a row for each mapping, the latest first (`rows`); `None` is an empty field.
+        """Write a CSV file with a row for each record of `rows`, where `None` is an empty field.
 
         Raises:
-            ValueError: If the path does not end in .csv, its folder is missing, or it is not an ordinary
-                file.
-            OSError: If writing fails; an existing file is then unchanged.
+            ValueError: If the path does not end in .csv, the folder does not exist, or the path is not an
+                ordinary file.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")
@@ -292,9 +315,9 @@ class Audit:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:
-        """Plot the fraction of fit mappings against the step, a line for each model, and lateness by group.
+        """Plot the fraction of fit mappings against the step for each model, and lateness by group.
 
-        Mappings that violate the rule are vermilion; if the truth is unknown, flagged mappings are vermilion.
+        Mappings that violate the rule are vermilion. If the truth is unknown, flagged mappings are vermilion.
         """
         return figure(self)
 

@@ -57,40 +57,43 @@ def audit(
     workers: int | None = None,
     progress: bool | float | None = None,
 ) -> Audit:
-    """Rank the mappings of a dataset by how late models with small initialisation fit them.
+    """Rank the mappings of a dataset by the step at which models with small initialisation fit them.
 
-    With small initial weights a model learns compositional mappings first and exceptions late. Every mapping,
-    (chain of anchors, key) -> target, is evaluated at evenly spaced steps of training, at trained positions
-    with fresh noise. Its fit step is the first evaluation from which the mean probability of its trained
-    target stays >= `fit` until the end; mappings that are never fit are censored and rank last. Lateness is
-    the mean rank over the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more
-    than half of the models; that needs no truth, and in a dataset without exceptions it flags nothing.
+    With small initial weights, a model learns compositional mappings first and exceptions late. A mapping
+    goes from a chain of anchors and a key to a target. The function evaluates every mapping at evenly spaced
+    steps of training, at trained positions with fresh noise. The fit step of a mapping is the first
+    evaluation from which on the mean probability of the trained target is at least `fit`. Mappings that are
+    never fit are censored and rank last. Lateness is the rank by fit step, averaged over the models. A
+    mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the models. The
+    flags do not depend on the truth, and a dataset without exceptions has no flags.
 
-    One more model is trained on the same data with wrong targets planted in some mappings (`Audit.power`).
-    If this model does not rank these mappings later than the others, the dataset is too small for an audit.
+    The function trains one more model on the same data with wrong targets planted in some mappings
+    (`Audit.power`). If this model does not rank the planted mappings later than the others, the dataset is
+    too small for an audit.
 
     Args:
-        dataset: a task (mappings that its overrides change violate its rule), mappings (`mappings_of`,
-            `read_csv`), or a file for `open_dataset`.
+        dataset: a task, mappings from `mappings_of` or `read_csv`, or a file for `open_dataset`. In a task,
+            mappings that an override changes violate the rule.
         model_config: the shape and initialisation. Default: the `quick` preset with gamma 0.8, fitted to the
             task.
-        train_config: the recipe. Default: the `quick` preset with 1,000 steps. Its seed, checkpoints and
-            evaluations are not used.
+        train_config: the recipe. Default: the `quick` preset with 1,000 steps. The function ignores the
+            recipe's seed, checkpoints and evaluations.
         seeds: the seed of each model.
-        n_evaluations: the number of evaluations, evenly spaced to the last step.
+        n_evaluations: the number of evaluations, which are evenly spaced up to the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
-        fit: the probability of the trained target from which a mapping counts as fit, above 0 and up to 1. A
-            chain whose mappings all break the rule is late at 0.2 rather than at 0.5: see docs/audit.md.
-        out: the folder for `audit.json`, `mappings.csv` and `audit.html`, made if it does not exist.
+        fit: the probability of the trained target from which a mapping counts as fit, above 0 and at most 1.
+            A chain whose mappings all break the rule ranks later at 0.2 than at 0.5 (docs/audit.md).
+        out: the folder for `audit.json`, `mappings.csv` and `audit.html`, which is made if it does not exist.
         workers: the number of processes on the CPU. Default: one per core.
-        progress: the progress display, as for `train`.
+        progress: the display of progress, as for `train`.
 
     Returns:
-        The fit steps, ranks, flags and, if the truth is known, the AUC with its standard error.
+        The fit steps, ranks and flags. If the truth is known, the result also has the AUC with its standard
+        error.
 
     Raises:
-        ValueError: If the dataset or an option is invalid, the recipe stops early, or a file to be written is
-            not an ordinary file or is the dataset.
+        ValueError: If the dataset or an option is invalid, the recipe stops early, or an output file is not
+            an ordinary file or is the dataset.
         TrainingDiverged: If a loss became NaN or infinite.
         OSError: If a file cannot be read or written.
 
@@ -101,7 +104,7 @@ def audit(
         >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
         Audit(task: no result, the models have not fit their data)
 
-    Source: small initialisation as a noise finder, the closing remarks of arXiv 2405.05409 and 2501.08537.
+    Source: small initialisation to find noise, from the closing remarks of arXiv 2405.05409 and 2501.08537.
     """
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
     check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)

@@ -19,7 +19,7 @@ MOST_SUSPECTS = 20
 
 
 def overview(audit: Audit) -> str:
-    """Return one line with the audited data, the model, the steps and the seeds."""
+    """Return a line with the audited data, the model, the steps and the seeds."""
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
@@ -30,11 +30,13 @@ def overview(audit: Audit) -> str:
 
 
 def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
-    """Yield scores if the truth is known, then the latest mappings and groups; nothing without a result.
+    """Yield the tables of scores, the latest mappings and the latest groups.
+
+    Scores require a known truth. An audit without a result has no tables.
 
     Args:
         audit: the audit to show.
-        top: the largest number of mappings listed.
+        top: the largest number of listed mappings.
     """
     if audit.score is not None and audit.group_score is not None:
         yield _scores(audit.score, audit.group_score)
@@ -47,7 +49,7 @@ def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
 
 
 def summary(audit: Audit) -> str:
-    """Summarise the outliers in sentences."""
+    """Return a summary of the outliers in sentences."""
     n_without = sum(limit is None for limit in audit.fences)
     if n_without == len(audit.fences):
         return "No result: the models have not fit three quarters of their data. Train for more steps."
@@ -93,9 +95,9 @@ def _power(power: Score) -> str:
 
 
 def suspects(audit: Audit) -> list[str]:
-    """Describe the flagged mappings in words, at most the latest `MOST_SUSPECTS`.
+    """Describe at most `MOST_SUSPECTS` flagged mappings in words, the latest mappings first.
 
-    Each sentence has the input, the target in the data, the fit step, and whether the reversed pair is late.
+    A sentence gives a mapping's input, target and fit step, and the lateness of the reversed pair.
     """
     flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
     return [
@@ -131,7 +133,7 @@ def _too_few(audit: Audit) -> str:
 
 
 def fit_in_words(audit: Audit) -> str:
-    """Describe the steps of the fences, the number of mappings never fit, and what the audit can find."""
+    """Describe the steps of the fences, the number of mappings that are never fit, and the audit's power."""
     never = int((audit.never_fit > 0).sum())
     last = audit.evaluation_steps[-1]
     fences = [f"{limit:,.0f}" for limit in audit.fences if limit is not None and limit <= last]

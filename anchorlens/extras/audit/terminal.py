@@ -12,7 +12,7 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
 
     Args:
         audit: the audit to print.
-        top: the largest number of mappings listed, the latest mappings first.
+        top: the largest number of listed mappings, the latest mappings first.
     """
     console = Terminal()
     console.print(overview(audit))

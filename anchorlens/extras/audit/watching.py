@@ -38,23 +38,23 @@ def watch(
 ) -> Float[np.ndarray, "run evaluation mapping"]:
     """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
 
-    A run's seed decides its initial weights, its training sequences, their order, and the evaluation
-    sequences, which are the same at every evaluation. On CUDA the runs are members of one stack; on the CPU
-    each has its own process.
+    The seed of a run determines its initial weights, training sequences, their order, and the evaluation
+    sequences. All evaluations use the same sequences. On CUDA, the runs form one stack. On the CPU, each run
+    has a separate process.
 
     Args:
-        runs: the model and recipe of each run; the task comes from its mappings.
-        data: the mappings that each run is trained and evaluated on, all of one dataset.
-        evaluation_steps: the steps of the evaluations, ascending; training ends after the last.
+        runs: the model and recipe of each run. The function takes the tasks from `data`.
+        data: the mappings on which each run is trained and evaluated. All mappings must be of one dataset.
+        evaluation_steps: the steps of the evaluations, ascending. Training ends after the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
         workers: the number of processes on the CPU. Default: one per core.
-        progress: the progress display, as for `train`.
+        progress: the display of progress, as for `train`.
 
     Returns:
-        The probability of the trained target, 0..1, mean over the draws.
+        The probability of the trained target, 0..1, averaged over the draws.
 
     Raises:
-        ValueError: If the runs cannot be trained here.
+        ValueError: If this machine cannot train the runs.
         TrainingDiverged: If a loss became NaN or infinite.
         RuntimeError: If a worker process was killed.
     """

@@ -28,7 +28,7 @@ PUBLISHED_STEPS = 500
 @documented
 @dataclass(frozen=True)
 class Schedule:
-    """The noise of each step.
+    """The schedule of noise over the steps of diffusion.
 
     With fewer steps than the published 500, each step adds more noise, so that the sum stays about the same.
 
@@ -49,13 +49,13 @@ class Schedule:
 
     @cached_property
     def betas(self) -> Float[np.ndarray, " n_steps+1"]:
-        """The variance of the noise that each step 0..T adds; the network predicts steps 1..T only."""
+        """The variance of the noise that each step 0..T adds, where a network predicts only steps 1..T."""
         betas = np.linspace(self.first, self.last, self.n_steps + 1) * (PUBLISHED_STEPS / self.n_steps)
         return np.minimum(betas, 0.999)
 
     @cached_property
     def signal(self) -> Float[np.ndarray, " n_steps+1"]:
-        """The fraction of the image in the variance after each step, alpha_bar."""
+        """The fraction of the variance that is due to the image after each step (alpha_bar)."""
         return np.cumprod(1 - self.betas)
 
     def noisy(
@@ -64,7 +64,7 @@ class Schedule:
         steps: Int[np.ndarray, " image"],
         noise: Float[Tensor, "image channel y x"],
     ) -> Float[Tensor, "image channel y x"]:
-        """Add noise to images: sqrt(alpha_bar) x + sqrt(1 - alpha_bar) noise after the given steps."""
+        """Return sqrt(alpha_bar) pixels + sqrt(1 - alpha_bar) noise, the images after the given steps."""
         import torch
 
         kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device="cpu").view(-1, 1, 1, 1)
@@ -77,12 +77,12 @@ class Schedule:
         start: Float[Tensor, "image channel y x"],
         draws: Iterable[Tensor],
     ) -> Float[Tensor, "image channel y x"]:
-        """Draw images from noise, by ancestral sampling through every step.
+        """Draw images from noise by ancestral sampling through every step.
 
         Args:
-            noise_in: the function that predicts the noise in images after step t, from the images and t.
-            start: noise of variance 1, the images after step T.
-            draws: noise of the same shape, one for each step but the last.
+            noise_in: the function that predicts the noise in images from the images after step t, and t.
+            start: noise of variance 1, which stands for the images after step T.
+            draws: noise of the shape of `start`, for each step except the last.
         """
         x, others = start, iter(draws)
         for t in range(self.n_steps, 0, -1):

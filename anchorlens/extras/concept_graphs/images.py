@@ -54,7 +54,7 @@ _HEIGHT = _SIDE * math.sqrt(3) / 2
 @documented
 @dataclass(frozen=True, eq=False)
 class Images:
-    """The images, with their conditions and concepts."""
+    """A set of images, with their conditions and concepts."""
 
     pixels: Float[Tensor, "image 3 y x"]
     """The red, green and blue values, 0..1."""
@@ -68,11 +68,11 @@ class Images:
 
     @property
     def example_bytes(self) -> int:
-        """The bytes that one image takes."""
+        """The memory of one image, in bytes."""
         return 4 * (self.pixels[0].numel() + N_CONDITIONS)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
-        """Return some of the images, in the order of `rows`."""
+        """Return the images at the indices `rows`, in this order."""
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
@@ -100,9 +100,9 @@ def marked(name: str) -> str:
 
 
 def released_order(name: str) -> str:
-    """Convert a tuple to the order of the released code: shape, colour, size. This is its own inverse.
+    """Convert a tuple to or from the order of the released code, which is shape, colour, size.
 
-    The training set of the paper, 000 100 001 111, is 000 100 010 111 in the released code.
+    The paper's training set 000 100 001 111 is 000 100 010 111 in the released code.
 
     >>> [released_order(name) for name in TRAINED]
     ['000', '100', '010', '111']
@@ -115,7 +115,7 @@ def checked(name: str) -> str:
     """Check that a tuple exists, and return it.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: If the tuple is unknown.
     """
     if name not in TUPLES:
         raise ValueError(
@@ -136,14 +136,14 @@ def nominal(name: str) -> Float[np.ndarray, " 6"]:
 
 
 def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: float = 0.0) -> Images:
-    """Draw an image of each tuple, each with a random colour, size and position.
+    """Draw an image of each tuple, with a random colour, size and position.
 
     Args:
         tuples: the tuples to draw, in the paper's order of concepts.
         side: the number of pixels of an image's side.
-        rng: the generator of the jitter: U(-0.1, 0.1) for each colour channel, U(-0.06, 0.06) for the radius,
-            noise of standard deviation 0.001 for each pixel.
-        shift: the largest shift; the centre is drawn from U(-shift, shift), and half the side is 1.
+        rng: the generator of the jitter, which is U(-0.1, 0.1) for each colour channel and U(-0.06, 0.06) for
+            the radius. Each pixel also gets noise of standard deviation 0.001.
+        shift: the largest shift, in half sides of the image. The centre is drawn from U(-shift, shift).
 
     Raises:
         ValueError: If a tuple is unknown, or `tuples` is empty.
@@ -174,10 +174,9 @@ def coverage(
     """Compute the fraction of each pixel that a shape covers, with an edge one pixel wide.
 
     Args:
-        shape: 0 for a circle, 1 for an equilateral triangle with a horizontal base and the area of the
-            circle.
-        radius: the radius of the circle; half the side of the image is 1.
-        side: the number of pixels of a side.
+        shape: 0 for a circle, or 1 for an equilateral triangle with a horizontal base and the circle's area.
+        radius: the radius of the circle, in half sides of the image.
+        side: the number of pixels of the image's side.
         centre: the centre of the circle, or of the triangle's bounding box.
     """
     at = (np.arange(side) + 0.5) * 2 / side - 1

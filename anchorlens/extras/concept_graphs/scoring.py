@@ -120,17 +120,20 @@ METRICS = (
 
 @functools.lru_cache(maxsize=8)
 def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the classifier of images of a given size: a linear map of the pixels for each concept, fit once.
+    """Return the classifier of images, which has a linear map of the pixels for each concept.
+
+    The function fits the classifier once for each size of images and each shift.
 
     Args:
         side: the number of pixels of an image's side.
-        shift: the largest distance of drawn images from the middle, as for `draw`.
+        shift: the largest shift of drawn images from the middle, as for `draw`.
 
     Returns:
-        A function from images [image, 3, y, x] to the shape, size and colour of each, 0 or 1.
+        A function from images [image, 3, y, x] to the shape, size and colour of each image, 0 or 1.
 
     Raises:
-        ValueError: If its accuracy on held-out images is below 0.99 for some concept.
+        ValueError: If the classifier's accuracy on held-out images is below 0.99 for some concept (chance
+            0.5).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -159,10 +162,12 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
 
 
 def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 3"]:
-    """Classify shape, size and colour of each image, 0 or 1, from the pixels unlike the border; -1 if none.
+    """Classify the shape, size and colour of each image as 0 or 1, or -1 for an image without a shape.
 
-    The shape is a circle if it fills more than 0.71 of its bounding box. The size is the nearer one by the
-    covered area, and the colour is the nearer one by the mean colour.
+    The rule uses the pixels that differ from the border.
+
+    A shape counts as a circle if it fills more than 0.71 of its bounding box. The rule chooses the size with
+    the nearest covered area, and the colour nearest to the mean colour.
     """
     concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
@@ -184,11 +189,13 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
-    """Compute the covered area of each image relative to a small shape: about 1 for small, 4 for large.
+    """Compute the covered area of each image relative to a small shape.
 
-    A pixel counts by its ink relative to full colour, or not at all near the background's ink, so a faint
-    shape covers little. A linear classifier gives an answer for any image. An area far from 1 and 4 shows
-    that the image does not hold such a shape.
+    The area is about 1 for a small shape and about 4 for a large shape.
+
+    Each pixel is weighted by its ink relative to full colour, and pixels near the background's ink do not
+    count. A faint shape therefore covers little. A linear classifier assigns a class to any image. An area
+    far from 1 and 4 shows that the image does not contain a small or large shape.
 
     >>> from anchorlens.randomness import generator
     >>> drawn = [draw([name] * 200, 24, generator(0, "data")) for name in ("010", "000")]
@@ -209,14 +216,14 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
 def scored(
     drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
-    """Compute every metric of given samples, by a classifier and by the rule on masks, with pictures.
+    """Compute all metrics and the pictures of samples, by a classifier and by the rule on masks.
 
-    A sample without a shape is wrong, whatever the rules classify; `failure` uses the class of the rule
-    alone, as published.
+    A sample without a shape counts as wrong, even if a rule assigns the right class. Only `failure` uses the
+    class alone, as in the paper.
 
     Args:
-        drawn: a map from every tuple to its samples, equally many of each.
-        classifier: the function that classifies shape, size and colour of each image.
+        drawn: a map from every tuple to its samples, with equally many samples of each tuple.
+        classifier: the function that classifies the shape, size and colour of each image.
     """
     there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]
     truth = np.array([[int(digit) for digit in name] for name in TUPLES])[:, None]

@@ -41,15 +41,15 @@ _WHITE = 1.0
 class ConceptGraphsTask(TaskConfig):
     """Concept Graphs: a diffusion model draws a circle or a triangle, large or small, red or blue.
 
-    Tuples are written as in the paper: shape (0 circle, 1 triangle), size (0 large, 1 small), colour (0 red,
-    1 blue). The tuples 000, 100, 001 and 111 are trained, and 010, 011, 101 and 110 are unseen, so "small"
-    occurs only with a triangle. (The released code writes shape, colour, size: its 000, 100, 010 and 111 are
-    the same four trained tuples.) A model that links "small" to "triangle" draws a small circle as a
-    triangle.
+    The digits of a tuple have the paper's order: shape (0 circle, 1 triangle), size (0 large, 1 small),
+    colour (0 red, 1 blue). The tuples 000, 100, 001 and 111 are trained, and 010, 011, 101 and 110 are
+    unseen. In trained tuples, "small" occurs only with a triangle. A model that links "small" to "triangle"
+    draws a small circle as a triangle. The released code has the order shape, colour, size, in which the
+    trained tuples are 000, 100, 010 and 111.
 
-    A training example is an image with its conditions. Every update adds new noise of a random step, and the
-    loss is the mean squared error of the predicted noise. The task has no accuracy on held-out images of
-    trained tuples, and therefore no phase.
+    A training example is an image with its conditions. Every update adds new noise of a random diffusion
+    step. The loss is the mean squared error of the predicted noise. The task does not measure an accuracy on
+    held-out images of trained tuples, so its models do not have a phase.
 
     Raises:
         ValueError: If a value is invalid.
@@ -60,7 +60,7 @@ class ConceptGraphsTask(TaskConfig):
         >>> images.pixels.shape, images.conditions.shape
         (torch.Size([8, 3, 24, 24]), torch.Size([8, 6]))
 
-    Source: arXiv 2501.08537, figure 6, and its released code; the concepts are those of arXiv 2406.19370.
+    Source: arXiv 2501.08537, figure 6, and its released code. The concepts come from arXiv 2406.19370.
     """
 
     kind: ClassVar[str] = "concept_graphs"
@@ -89,24 +89,24 @@ class ConceptGraphsTask(TaskConfig):
 
     @classmethod
     def architecture(cls, config: UNetConfig) -> Any:
-        """Return the memory layout, initialisation and forward pass of its U-Net."""
+        """Return the memory layout, initialisation and forward pass of the task's U-Net."""
         from anchorlens.extras.concept_graphs.unet.engine import UNetArchitecture  # with torch
 
         return UNetArchitecture(config)
 
     @property
     def seq_len(self) -> int:
-        """The number of values of an example: pixels and conditions."""
+        """The number of values of an example, which are pixels and conditions."""
         return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
     @property
     def passes(self) -> int:
-        """The number of forward passes of one sample: one for each step."""
+        """The number of forward passes of one sample, with one pass for each diffusion step."""
         return self.n_diffusion_steps
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The noise of each step."""
+        """The schedule of noise over the steps of diffusion."""
         return Schedule(self.n_diffusion_steps)
 
     # -- training --------------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ class ConceptGraphsTask(TaskConfig):
         return images.draw([TRAINED[k % len(TRAINED)] for k in range(n)], self.image_side, rng, self.shift)
 
     def checked_training_set(self, training_set: object) -> Images:
-        """Check that the training data are images of this task's size, and return them.
+        """Check that the training data are images of this task's size, and return the images.
 
         Raises:
-            ValueError: If the data are something else, or have another size.
+            ValueError: If the data are not images, or have another size.
         """
         if not isinstance(training_set, Images):
             raise ValueError(
@@ -173,11 +173,11 @@ class ConceptGraphsTask(TaskConfig):
     # -- sampling --------------------------------------------------------------------------------------
 
     def ready(self, model: Any, seed: int = 0) -> Any:
-        """Prepare a network for sampling: set BatchNorm by noisy images of the trained tuples.
+        """Prepare a network for sampling, by setting BatchNorm's statistics on noisy trained images.
 
         Args:
-            model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm has seen no
-                images (`Checkpoint.build_model`); other models are not changed.
+            model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm statistics
+                are not set (`Checkpoint.build_model`). The method does not change other models.
             seed: the seed of the images and their noise.
         """
         if not hasattr(model, "updated_bn"):
@@ -188,7 +188,7 @@ class ConceptGraphsTask(TaskConfig):
     def samples(
         self, model: object, tuples: Sequence[str] = TUPLES, n: int = N_SAMPLES, seed: int = 0
     ) -> dict[str, Float[np.ndarray, "sample 3 y x"]]:
-        """Draw samples by ancestral sampling, with the conditions of each tuple without jitter.
+        """Draw samples by ancestral sampling, under the conditions of each tuple without jitter.
 
         Args:
             model: the model that `ready` returns.
@@ -200,7 +200,7 @@ class ConceptGraphsTask(TaskConfig):
             A map from each tuple to its images, 0..1.
 
         Raises:
-            ValueError: If a tuple is unknown, or n is less than 1.
+            ValueError: If a tuple is unknown, or `n` is less than 1.
         """
         from anchorlens.models.running import BATCH_BYTES
 
@@ -250,18 +250,18 @@ class ConceptGraphsTask(TaskConfig):
         n_samples: int = N_SAMPLES,
         quick: bool = False,
     ) -> Evaluation:
-        """Measure the drawn shapes, sizes and colours, by a linear classifier and by a rule on masks.
+        """Measure the drawn shapes, sizes and colours by a linear classifier and by a rule on masks.
 
-        A classifier gives an answer for any image. So two further metrics are measured: the fraction of
-        samples of small circles that cover enough to be a shape (`present`), and the fraction that both rules
-        classify as circles (`circles`).
+        A classifier assigns a class to any image. Two further metrics are therefore fractions of the samples
+        of small circles. `present` counts samples whose covered area is large enough for a shape. `circles`
+        counts present samples that both rules classify as circles.
 
         Args:
             model: the model, as for `ready`.
-            training_set: training data that are checked, but not used: every sample is new.
+            training_set: training data that are checked but not used, because every sample is new.
             seed: the seed of the noise.
             n_samples: the number of samples of each tuple.
-            quick: whether to draw only 8 of each.
+            quick: whether to draw only 8 samples of each tuple.
 
         Raises:
             ValueError: If an option is invalid, the model has another size, or the classifier cannot
@@ -283,12 +283,12 @@ class ConceptGraphsTask(TaskConfig):
         return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of images that pass through the network; a sample does so at every step."""
+        """Return the number of images that pass through the network, where a sample counts at every step."""
         n_bn_batches = _BN_BATCHES * _BN_BATCH
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Estimate the memory of training images, samples, and the images on which the classifier is fit."""
+        """Estimate the memory of the training images, the samples and the classifier's images."""
         return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
 
     @property
@@ -297,7 +297,7 @@ class ConceptGraphsTask(TaskConfig):
         return ", ".join(map(images.in_words, UNSEEN))
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out tuples."""
+        """Describe the trained and the held-out tuples in words."""
         return (
             f"Concept Graphs: draw a shape, size and colour in {self.image_side} x {self.image_side} "
             f"pixels, by diffusion in {self.n_diffusion_steps} steps.\n"

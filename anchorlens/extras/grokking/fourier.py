@@ -58,9 +58,9 @@ AXES = {
 
 @probe_result
 class Fourier(ProbeResult):
-    """The frequencies in the logits over all pairs, losses with and without five of them, and circuits.
+    """The frequencies in a model's logits over all pairs, with losses and readings of the circuit.
 
-    Only `answer_share` and `loss` are defined for an operation that is not addition of exponents.
+    For an operation that is not an addition of exponents, only `answer_share` and `loss` are defined.
     """
 
     probe: ClassVar[str] = "fourier"
@@ -116,7 +116,7 @@ class Fourier(ProbeResult):
     """The seed of the triples."""
 
     def headline(self) -> str:
-        """State what five frequencies explain, the two readings of the circuit, and the loss without them."""
+        """Describe what five frequencies explain, the readings of the circuit, and the excluded loss."""
         if self.shares is None:
             share = "none" if self.answer_share is None else f"{self.answer_share:.2f}"
             return (
@@ -136,7 +136,7 @@ class Fourier(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Plot frequency shares, the three losses, and the correct answer's logit by sum and difference."""
+        """Plot the fraction of variance by frequency, the three losses, and the correct answer's logit."""
         if self.shares is None or self.embedding_power is None or self.right_logits is None:
             return answer_figure("Variance of the logits between answers", self.answer_share or 0.0)
         bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
@@ -153,31 +153,34 @@ class Fourier(ProbeResult):
 
 @takes_any
 def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fourier:
-    """Measure how much of a model's answers modulo p a few frequencies explain.
+    """Measure the fraction of a model's answers modulo p that a few frequencies explain.
 
-    The model answers every pair, and its logits at the last position are decomposed, not its weights. For
-    multiplication and division by a prime, a number stands for its discrete logarithm. Logits are centred
-    over pairs and over answers, since softmax ignores a constant of a pair.
+    The probe evaluates the model on every pair, and decomposes the logits at the last position. For
+    multiplication and division modulo a prime, the probe replaces each number by its discrete logarithm. The
+    logits are centred over pairs and over answers, because softmax ignores a constant of a pair.
 
-    A low loss of many frequencies is weak evidence: a table of 30% of the pairs, restricted to all its
-    frequencies, seems to generalise. The number of key frequencies is therefore always five. A pizza has a
-    distance irrelevance near 0 and a gradient symmetry near 1, a clock the reverse; values between 0.3 and
-    0.7 justify neither class. A memorising model has a distance irrelevance near 1 too, so these two readings
-    identify a circuit only if `explained` is high.
+    A low loss of many frequencies is weak evidence. Even a table of 30% of the pairs, restricted to all its
+    frequencies, seems to generalise. The number of key frequencies is therefore always five. Pizza and clock
+    are the two circuits of arXiv 2306.17844. A pizza has a distance irrelevance near 0 and a gradient
+    symmetry near 1. A clock has a distance irrelevance near 1 and a gradient symmetry near 0. Readings
+    between 0.3 and 0.7 do not identify a circuit. A memorising model also has a distance irrelevance near 1,
+    so these two readings identify a circuit only if `explained` is high.
 
-    Limitations: The probe does not show which pairs were trained. It does not detect frequencies of an
-    operation that is not addition of exponents: it then measures `answer_share` and `loss` alone.
+    Limitations: The probe does not show which pairs were trained. The probe does not detect frequencies of an
+    operation that is not an addition of exponents. For an operation of this type, only `answer_share` and
+    `loss` are measured.
 
     Args:
-        model: any HookedTransformer with the task's tokens; the probe does not change it.
+        model: any HookedTransformer with the task's tokens. The probe does not change the model.
         task: a ModularTask, which gives the pairs, their format and their answers.
         seed: the seed of the triples whose gradients are compared.
 
     Returns:
-        The shares, losses in nats, distance irrelevance, gradient symmetry and the embedding's power.
+        The fractions of variance, losses in nats, distance irrelevance, gradient symmetry and the embedding's
+        power.
 
     Raises:
-        ValueError: If the task is another one, or the model is too small for it.
+        ValueError: If the task is not a ModularTask, or the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -186,8 +189,9 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
         >>> round(fourier(start, ModularTask()).explained, 3)
         0.0
 
-    Source: restricted and excluded loss of arXiv 2301.05217; distance irrelevance and gradient symmetry of
-    arXiv 2306.17844; the share of the total variance by five frequencies is ours.
+    Source: the restricted and excluded loss of arXiv 2301.05217, and the distance irrelevance and gradient
+    symmetry of arXiv 2306.17844. The fraction of the total variance that five frequencies explain is our own
+    measure.
     """
     check_model(model)
     check_capacity(model, task)

@@ -20,7 +20,7 @@ _CONSTANT = 1e-5
 
 
 class Order(NamedTuple):
-    """The numbers below p in the order of a cyclic group's exponents."""
+    """The numbers below p, in the order of the exponents of a cyclic group."""
 
     first: Int[np.ndarray, " n"]
     """The number a of each exponent."""
@@ -31,10 +31,11 @@ class Order(NamedTuple):
 
 
 def in_order(operation: str, p: int) -> Order | None:
-    """Return the order in which an operation modulo p is addition of exponents; `None` without such an order.
+    """Return the order in which an operation modulo p is an addition of exponents, or `None`.
 
-    Addition and subtraction have all p numbers. Multiplication and division by a prime p > 2 have the p - 1
-    numbers without 0, in the order of their discrete logarithms.
+    For addition and subtraction, the order contains all p numbers. For multiplication and division modulo a
+    prime p > 2, the order contains the p - 1 numbers without 0, by discrete logarithm. For other operations,
+    the function returns `None`.
 
     >>> in_order("multiply", 5).first.tolist(), in_order("divide", 5).second.tolist()
     ([1, 2, 4, 3], [1, 3, 4, 2])
@@ -67,16 +68,16 @@ def _generator(p: int) -> int | None:
 
 
 def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*pairs answer"]:
-    """Subtract from logits their mean over pairs and their mean over answers."""
+    """Subtract the mean over pairs and the mean over answers from logits."""
     over_answers = logits - logits.mean(axis=-1, keepdims=True)
     return over_answers - over_answers.mean(axis=tuple(range(logits.ndim - 1)))
 
 
 def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
-    """Compute the share of the variance of centred logits between the classes of pairs with equal answers.
+    """Compute the fraction of the centred logits' variance between classes of pairs with equal answers.
 
-    The share is 1 if a pair's logits depend on its answer alone. It needs no group and no frequencies. It is
-    NaN if the logits do not vary.
+    The fraction is 1 if a pair's logits depend only on its answer, and NaN if the logits do not vary. The
+    measure does not require a group or frequencies.
 
     >>> round(answer_share(np.array([[1.0, 0], [1, 0], [0, 1], [1, 0]]), np.array([0, 0, 1, 1])), 3)
     0.333
@@ -90,11 +91,13 @@ def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarr
 
 
 def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, " frequency"]:
-    """Compute the share of variance of centred logits that cos(w_k (i + j - c)) explains, for k = 1..n // 2.
+    """Compute the fraction of the centred logits' variance that each cos(w_k (i + j - c)) explains.
 
-    The kernel is the mean logit of an answer by its distance d from the correct answer. Its cosine
-    coefficients give the shares, with the memory of the cube alone. The total is the variance of all centred
-    logits, so the shares sum to at most 1. They are NaN if the logits do not vary.
+    The frequency k goes from 1 to n // 2.
+
+    The kernel is the mean logit of an answer by its distance d from the correct answer. The cosine
+    coefficients of the kernel give the fractions without a further copy of the cube. The fractions refer to
+    the variance of all centred logits, and sum to at most 1. The fractions are NaN if the logits do not vary.
     """
     n = len(cube)
     values = centred(cube)
@@ -107,12 +110,14 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
 
 def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
-    """Return the five frequencies with the largest shares, ascending; all if there are fewer."""
+    """Return the five frequencies with the largest shares, or all of at most five, ascending."""
     return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
 
 
 def participation(shares: Float[np.ndarray, " frequency"]) -> float:
-    """Compute the effective number of frequencies: 1 / sum of squares of the shares, scaled to sum to 1.
+    """Compute the effective number of frequencies, 1 / (sum of squares of the shares).
+
+    The function first scales the shares to a sum of 1.
 
     >>> participation(np.array([0.2, 0.2, 0, 0, 0.2, 0.2]))
     4.0
@@ -132,11 +137,11 @@ class Losses(NamedTuple):
 
 
 def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray, " key"]) -> Losses:
-    """Compute mean cross-entropies over all pairs: whole, restricted to key frequencies, and without them.
+    """Compute the mean cross-entropies of all, restricted and excluded logits over all pairs.
 
-    The restricted logits of an answer c are its mean over pairs, plus the projections of its logits on
-    cos(w_k (i + j)) and sin(w_k (i + j)) for the key k. The excluded logits are all logits minus these
-    projections.
+    The projections of an answer's logits are the projections on cos(w_k (i + j)) and sin(w_k (i + j)) for the
+    key frequencies k. The restricted logits are the answer's mean over pairs plus the projections. The
+    excluded logits are all logits minus the projections.
     """
     n = len(cube)
     mean = cube.mean(axis=(0, 1))
@@ -153,20 +158,22 @@ def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray,
 
 
 def cross_entropy(logits: Float[np.ndarray, "*pairs answer"], answers: Int[np.ndarray, "*pairs"]) -> float:
-    """Compute the mean cross-entropy in nats."""
+    """Compute the mean cross-entropy of the answers, in nats."""
     right = np.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
     return float((logsumexp(logits, axis=-1) - right).mean())
 
 
 def right_logits(cube: Float[np.ndarray, "first second answer"]) -> Float[np.ndarray, "difference second"]:
-    """Return the correct answer's logit, with a row for each difference i - j and a column for each j."""
+    """Return the correct answers' logits, with a row for each difference i - j and a column for each j."""
     second = np.arange(len(cube))
     first = _answers(len(cube))  # row i - j, column j
     return cube[first, second, (first + second) % len(cube)]
 
 
 def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "difference sum"]:
-    """Arrange correct logits with a column for each sum i + j; in an even group a column holds two sums.
+    """Arrange the correct answers' logits with a column for each sum i + j.
+
+    In a group of even order, a column has two sums.
 
     >>> by_sum(np.array([[0.0, 2, 4], [1, 3, 5], [2, 4, 6]])).tolist()
     [[0.0, 4.0, 2.0], [3.0, 1.0, 5.0], [6.0, 4.0, 2.0]]
@@ -183,9 +190,9 @@ def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "
 def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
     """Compute the spread of the correct answer's logit at one difference i - j, relative to all pairs.
 
-    The mean over differences of the standard deviation over sums is divided by the standard deviation of all
-    values. The result is 1 if the difference does not matter (also if all logits are equal), and 0 if nothing
-    else matters.
+    The function averages the standard deviation over sums over all differences, and divides the average by
+    the standard deviation of all logits. The result is 1 if the logit does not depend on the difference, and
+    also if all logits are equal. The result is 0 if the logit depends only on the difference.
     """
     spread = right.std()
     if spread <= _CONSTANT * np.abs(right).mean():
@@ -194,14 +201,16 @@ def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
 
 
 def power(rows: Float[np.ndarray, "element feature"]) -> Float[np.ndarray, " frequency"]:
-    """Compute the squared length of the cosine and sine components of rows along the group, k = 1..n // 2."""
+    """Compute the squared length of the rows' cosine and sine components at each frequency 1..n // 2."""
     n = len(rows)
     squared = np.square(np.abs(np.fft.rfft(rows, axis=0))).sum(axis=1)[1:]
     return squared * np.where(2 * np.arange(1, n // 2 + 1) == n, 1.0, 2.0) / n
 
 
 def gini(values: Float[np.ndarray, " value"]) -> float:
-    """Compute the inequality of values >= 0: 0 if all are equal, near 1 if one has the whole sum.
+    """Compute the Gini coefficient of values, which must be at least 0.
+
+    The coefficient is 0 if all values are equal, and near 1 if one value has nearly the whole sum.
 
     >>> gini(np.array([1.0, 1, 1])), gini(np.array([0, 0, 0, 1.0]))
     (0.0, 0.75)

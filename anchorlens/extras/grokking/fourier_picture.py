@@ -24,15 +24,15 @@ def fourier_figure(
     right: Float[np.ndarray, "difference sum"],
     axes: tuple[str, str],
 ) -> go.Figure:
-    """Draw bars of shares with the embedding's line, bars of losses, and a map of the correct answer's logit.
+    """Draw bars of variance and a line for the embedding, bars of losses, and a map of logits.
 
     Args:
         title: the title of the figure.
-        shares: the share of the logits' variance at frequency 1, 2, ...
+        shares: the fraction of the logits' variance at the frequencies 1, 2, and so on.
         keys: the frequencies whose bars are coloured.
-        embedding: the share of the embedding's power at each frequency.
+        embedding: the fraction of the embedding's power at each frequency.
         losses: a map from the name of a bar to its loss in nats.
-        right: the logit of the correct answer; a column may have two sums.
+        right: the logit of the correct answer. A column may have two sums.
         axes: the names of the sums and the differences.
     """
     figure = make_subplots(
@@ -99,7 +99,7 @@ def fourier_figure(
 
 
 def answer_figure(title: str, answer_share: float) -> go.Figure:
-    """Draw one bar: the share of the logits' variance between answers, and the rest."""
+    """Draw one bar that divides the logits' variance into variance between and within answers."""
     parts = {"between answers": (BLUE, answer_share), "within an answer": (GREY, 1 - answer_share)}
     figure = go.Figure()
     for name, (colour, value) in parts.items():

@@ -49,12 +49,12 @@ _ACTIVATION = ("act_type", "act_fn")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Return the last of the files of a folder whose names are steps, such as `step_100.pt` and `200.pth`."""
+    """Return the file of the last step in a folder with names such as `step_100.pt` and `200.pth`."""
     return next(reversed(layouts.step_files(folder).values()), None)
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Return whether a file holds weights with TransformerLens' names and marks of a run of this kind."""
+    """Check whether a file contains a run of modular arithmetic with TransformerLens' parameter names."""
     run = layouts.run_in(content)
     return run is not None and run.is_modular
 
@@ -63,8 +63,8 @@ def read(source: Source) -> Imported | ImportedModel:
     """Read a run, infer the operation from its last weights, and return its trajectory.
 
     Raises:
-        CheckpointError: If a configuration next to it cannot be read, or does not describe these weights.
-        ValueError: If the network is not a HookedTransformer, p or pairs do not fit, or no operation is
+        CheckpointError: If a configuration next to the file cannot be read, or does not describe the weights.
+        ValueError: If the network is not a HookedTransformer, `p` or the pairs do not fit, or no operation is
             found.
     """
     run = layouts.run_in(source.content)

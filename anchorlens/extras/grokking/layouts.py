@@ -37,7 +37,7 @@ _STEP_FILE = re.compile(r"(?:[A-Za-z_]*?(?:step|epoch|ep|checkpoint)_?)?(\d{1,12
 
 
 class Run(NamedTuple):
-    """A run in a file."""
+    """A run from a file of other software."""
 
     weights: Mapping[str, Tensor]
     """The last weights, by the names and in the orientation of the file."""
@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
     @property
     def is_modular(self) -> bool:
-        """Whether the run reads two to four tokens, and something marks it as modular arithmetic."""
+        """Whether the model reads two to four tokens, and a mark identifies modular arithmetic."""
         return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
             self.along
             or "train_indices" in self.content
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The step of the last weights: from the file, from its last loss, or from its last entry."""
+        """The step of the last weights, which is in the file or follows from its losses or entries."""
         last = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
         losses = self.content.get("train_losses")
         if last is None and isinstance(losses, list) and losses:
@@ -70,7 +70,7 @@ class Run(NamedTuple):
 
     @property
     def has_steps(self) -> bool:
-        """Whether the file states after which steps the entries of its trajectory were saved."""
+        """Whether the file contains the steps of the entries of its trajectory."""
         return any(
             key in self.content and self.content.get(steps) is not None
             for key, steps in _TRAJECTORIES.items()
@@ -78,7 +78,10 @@ class Run(NamedTuple):
 
     @property
     def log(self) -> tuple[Mapping[str, Any], ...]:
-        """The losses and accuracies as lines of a log; a shorter list is of every k-th step."""
+        """The losses and accuracies as lines of a log.
+
+        A shorter list than the others has a value at every k-th step.
+        """
         lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}
         n_steps = max(map(len, lists.values()), default=0)
         lines: dict[int, dict[str, Any]] = {}
@@ -92,7 +95,7 @@ class Run(NamedTuple):
 
 
 def run_in(content: Mapping[str, Any]) -> Run | None:
-    """Return the run in a file; `None` if its weights do not have the names of TransformerLens.
+    """Return the run in a file, or `None` if the weights do not have TransformerLens' names.
 
     Raises:
         ValueError: If a trajectory and its steps do not have the same length.
@@ -131,18 +134,18 @@ def _is_step(value: object) -> bool:
 
 
 def modulus_field(config: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return the field of a configuration that holds p, and p."""
+    """Return the name and the value of the configuration field with the modulus p, or None."""
     return next(((name, config[name]) for name in _MODULI if type(config.get(name)) is int), None)
 
 
 def is_transposed(weights: Mapping[str, Tensor]) -> bool:
-    """Return whether matrices are stored [out, in] with heads merged, as by Nanda, ARENA and Zhong."""
+    """Check whether matrices are stored [out, in] with merged heads, as by Nanda, ARENA and Zhong."""
     output = weights.get("blocks.0.attn.W_O")
     return output is not None and output.ndim == 2
 
 
 def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
-    """Return the indices a * p + b of the trained pairs in a file; `None` if it has none.
+    """Return the indices a * p + b of the trained pairs in a file, or `None` for a file without pairs.
 
     Raises:
         ValueError: If the indices are invalid.
@@ -163,7 +166,7 @@ def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
 
 
 def step_files(folder: Path) -> dict[int, Path]:
-    """Return the file of weights of each step in a folder, ascending.
+    """Return a map from steps to files of weights in a folder, ascending.
 
     Raises:
         ValueError: If a link leads out of the folder.
@@ -177,10 +180,10 @@ def step_files(folder: Path) -> dict[int, Path]:
 
 
 def beside(file: Path) -> Settings | None:
-    """Return the JSON with the configuration of a file of weights, in its folder; `None` if not found.
+    """Return the configuration in a JSON file next to a file of weights, or `None` if it is not found.
 
     Raises:
-        CheckpointError: If it cannot be read, or a link leads out of the folder.
+        CheckpointError: If the JSON file cannot be read, or a link leads out of the folder.
     """
     own = (file.stem, file.stem.replace("model", "config", 1))
     for name in dict.fromkeys(f"{stem}.json" for stem in (*own, "config", "cfg", "run")):

@@ -23,11 +23,11 @@ _WITH_BIAS = ("attn.W_Q", "attn.W_K", "attn.W_V", "attn.W_O", "mlp.W_in", "mlp.W
 
 
 def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return weights as TransformerLens stores them, with biases of zero if the network has none.
+    """Return weights in TransformerLens' layout, with zero biases if the network lacks biases.
 
     Args:
         weights: the weights by TransformerLens' names, in either orientation.
-        config: the configuration; `attn_coeff` is the part of attention that is a softmax.
+        config: the configuration, where `attn_coeff` is the fraction of attention that is a softmax.
 
     Raises:
         ValueError: If no HookedTransformer computes the same function.

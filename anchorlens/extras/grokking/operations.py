@@ -33,17 +33,18 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
 
     Args:
         operation: one of `OPERATIONS`.
-        p: the modulus, or the order of the group, >= 2.
-        seed: the seed of the answers of `random`.
-        table: the answers for `table`, p rows of p numbers: spaces or commas between numbers, semicolons or
-            line ends between rows.
+        p: the modulus or the order of the group, at least 2.
+        seed: the seed of the answers for the operation `random`.
+        table: the answers for the operation `table`, p rows of p numbers. Spaces or commas separate numbers,
+            and semicolons or line ends separate rows.
 
     Returns:
-        [p * p] The answer at a * p + b, 0..p-1; -1 if it is not defined, which is division by zero.
+        The answers, [p * p], where the answer to (a, b) has the index a * p + b. An answer is 0..p-1, or -1
+        for division by zero.
 
     Raises:
-        ValueError: If p is not prime for `divide`, p is not 6, 24 or 120 for `permutations`, or a table is
-            not p rows of p numbers below p.
+        ValueError: If p is not a prime for `divide`, p is not 6, 24 or 120 for `permutations`, or the table
+            does not have p rows of p numbers below p.
 
     >>> answers("subtract", 3).reshape(3, 3)
     array([[0, 2, 1],
@@ -75,7 +76,7 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
 
 
 def is_prime(n: int) -> bool:
-    """Return whether an integer above 1 is prime."""
+    """Check whether an integer above 1 is a prime."""
     return all(n % k for k in range(2, math.isqrt(n) + 1))
 
 

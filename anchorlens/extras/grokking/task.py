@@ -90,10 +90,10 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class ModularTask(TaskConfig):
-    """A binary operation modulo p, or by a table, with a random fraction of all pairs trained.
+    """A binary operation modulo p or by a table, where a random fraction of all pairs is trained.
 
-    A pair (a, b) has the index a p + b. A model answers after the last token, with one of p numbers. If the
-    training set of a model is given, every other pair is held out, for any `trained_share`.
+    A pair (a, b) has the index a p + b. After the last token, a model predicts one of p numbers. If the
+    training set of a model is given, every other pair is held out, even if `trained_share` differs.
 
     Raises:
         ValueError: If a value is invalid; the message states the rule, the value and the remedy.
@@ -104,7 +104,7 @@ class ModularTask(TaskConfig):
         >>> batch.tokens.tolist(), batch.targets.tolist()
         ([[1, 1, 7]], [2])
 
-    Source: arXiv 2201.02177; arXiv 2301.05217.
+    Source: arXiv 2201.02177 and arXiv 2301.05217.
     """
 
     kind: ClassVar[str] = "modular"
@@ -145,17 +145,17 @@ class ModularTask(TaskConfig):
 
     @cached_property
     def answers(self) -> Int[np.ndarray, " pair"]:
-        """The answer of each pair, [p * p], 0..p-1; -1 if it has none (a divided by 0)."""
+        """The answer of each pair, [p * p], which is 0..p-1, or -1 for division by 0."""
         return answers(self.operation, self.modulus, self.split_seed, self.table or "")
 
     @cached_property
     def pairs(self) -> Int[np.ndarray, " pair"]:
-        """The indices of all pairs that have an answer, ascending."""
+        """The indices of all pairs with an answer, ascending."""
         return np.flatnonzero(self.answers != -1)
 
     @property
     def n_trained(self) -> int:
-        """The number of pairs in the task's own split that are trained."""
+        """The number of trained pairs in the task's own split."""
         return round(self.trained_share * len(self.pairs))
 
     @cached_property
@@ -170,7 +170,11 @@ class ModularTask(TaskConfig):
 
     @property
     def d_vocab(self) -> int:
-        """The number of tokens: 0..p-1 (twice with `B`), `=`, and the operator, if the model reads them."""
+        """The number of tokens, which are numbers, `=` and the operator.
+
+        The numbers are 0..p-1, and twice as many with `B`. `=` and the operator count only if the model reads
+        them.
+        """
         return self._n_numbers + len({"=", "op"} & {*self.tokens.split()})
 
     @property
@@ -185,23 +189,23 @@ class ModularTask(TaskConfig):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens of a sequence, 2 to 4."""
+        """The number of tokens of a sequence, from 2 to 4."""
         return len(self.tokens.split())
 
     @property
     def commutes(self) -> bool:
-        """Whether a pair and its reversed pair have the same answer everywhere."""
+        """Whether every pair has the same answer as its reversed pair."""
         plane = self.answers.reshape(self.modulus, self.modulus)
         return bool((plane == plane.T).all())
 
     def sequences(self, pairs: Int[np.ndarray, " some"]) -> TokenBatch:
-        """Make pairs into sequences.
+        """Convert pairs to sequences with targets.
 
         Args:
-            pairs: the indices a p + b of pairs that have an answer.
+            pairs: the indices a p + b of pairs with an answer.
 
         Returns:
-            The tokens [some, 2..4] and targets [some].
+            The tokens, [some, 2..4], and the targets, [some].
         """
         import torch
 
@@ -217,7 +221,7 @@ class ModularTask(TaskConfig):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers[pairs].astype(np.int64)))
 
     def pairs_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
-        """Return the index of the pair in each sequence; -1 for a sequence that is not of this task."""
+        """Return the index of the pair in each sequence, or -1 for a sequence of another task."""
         rows = tokens.numpy().astype(np.int64)
         column = dict(zip(self.tokens.split(), rows.T, strict=True))
         a, b = column["a"], column["b"] if "b" in column else column["B"] - self.modulus
@@ -228,20 +232,23 @@ class ModularTask(TaskConfig):
         return np.where(known, a * self.modulus + b, -1)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """Return the answer of each sequence; -1 for a sequence that is not of this task."""
+        """Return the answer of each sequence, or -1 for a sequence of another task."""
         import torch
 
         pairs = self.pairs_of(tokens)
         return torch.from_numpy(np.where(pairs < 0, -1, self.answers[pairs]).astype(np.int64))
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Check that training data from a caller have this task's shape and vocabulary, and return them."""
+        """Check that training data have this task's shape and vocabulary, and return the data."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=False)
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """Return `n` sequences: the trained pairs in random order, with counts that differ by at most one."""
+        """Return `n` sequences of trained pairs in random order.
+
+        The counts of the pairs differ by at most one.
+        """
         pairs = np.flatnonzero(self.trained)
         return self.sequences(pairs[in_rounds(len(pairs), n, generator(seed, "data"))])
 
@@ -254,14 +261,14 @@ class ModularTask(TaskConfig):
         quick: bool = False,
         batch_size: int | None = None,
     ) -> Evaluation:
-        """Evaluate every pair that has an answer.
+        """Evaluate a model on every pair with an answer.
 
         Args:
             model: a HookedTransformer, or any model that returns logits.
-            training_set: the training data of the model, (tokens, targets); every other pair is then held
-                out. Default: the trained pairs of the task's own split.
-            seed: a seed that is stored; nothing is drawn at random.
-            quick: whether to omit pictures, for a line of the log.
+            training_set: the training data of the model, (tokens, targets). Every other pair is held out.
+                Default: the trained pairs of the task's own split.
+            seed: the seed to store in the result. The evaluation does not depend on the seed.
+            quick: whether to omit pictures, which a line of the log does not need.
             batch_size: the largest number of sequences per forward pass. Default: 4,096.
 
         Raises:
@@ -294,7 +301,7 @@ class ModularTask(TaskConfig):
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
-        """Return for each metric whether it is measured on each pair, [p * p].
+        """Return a map from each metric to whether each pair belongs to the metric, [p * p].
 
         Args:
             trained: whether each pair was trained, [p * p].
@@ -338,11 +345,11 @@ class ModularTask(TaskConfig):
         return self.modulus**2
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of sequences on which `evaluate` and `measure` run a model: all pairs."""
+        """Return the number of sequences for `evaluate` and `measure`, which is the number of pairs."""
         return len(self.pairs)
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out pairs."""
+        """Describe the trained and the held-out pairs in words."""
         modulo = "" if self.operation in ("permutations", "table", "random") else f" modulo {self.modulus}"
         return (
             f"{_IN_WORDS[self.operation]}{modulo} for a and b in 0..{self.modulus - 1}, read as "

@@ -13,10 +13,10 @@ def user_cache(name: str) -> Path:
     """Return a folder of the user's cache, and make the folder if it does not exist.
 
     Args:
-        name: the name of the folder, such as `cogs`.
+        name: the name of the folder, for example `cogs`.
 
     Returns:
-        The folder, in `$ANCHORLENS_CACHE` if that is set, else in the cache of the operating system.
+        The folder, in `$ANCHORLENS_CACHE` if this variable is set, else in the operating system's cache.
 
     Raises:
         OSError: If the folder cannot be made.

@@ -20,13 +20,13 @@ def pair_plane(
     caption: str,
     frame: tuple[int, int, int, int] | None = None,
 ) -> Grid:
-    """Draw every pair of operands as a point of a plane.
+    """Draw the values of all pairs of operands as a heat map.
 
     Args:
-        plane: the value of each pair, 0..1; NaN for a pair that is not drawn.
-        title: the heading above the picture.
+        plane: the value of each pair, 0..1, or NaN for a pair that is not drawn.
+        title: the heading of the picture.
         caption: the explanation of the picture.
-        frame: the rectangle to mark: first b, first a, last b, last a.
+        frame: the rectangle to mark, as first b, first a, last b and last a.
     """
     n = len(plane)
     values = [[None if np.isnan(share) else float(share) for share in row] for row in plane]
@@ -43,10 +43,10 @@ def pair_plane(
 
 
 def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
-    """Draw accuracy against the distance to the border of a square; steps inside count upwards from 1.
+    """Draw accuracy against the distance to the border of a square, where 1 is just inside the border.
 
     Args:
-        plane: 1 for each pair with a correct answer, else 0.
+        plane: the correctness of each pair, 1 for a correct answer and 0 for a wrong answer.
         low: the smallest operand in the square.
         high: the largest operand in the square.
     """

@@ -18,7 +18,7 @@ DAY = 24 * 3600
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Make a folder that only this user can enter, and remove folders that killed processes left.
+    """Make a folder that only this user can enter, and remove the folders of killed processes.
 
     Args:
         prefix: the start of the folder's name.

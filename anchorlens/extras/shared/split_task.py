@@ -30,10 +30,12 @@ Right = Mapping[str, "Bool[np.ndarray, ' example']"]
 
 
 class SplitTask(TaskConfig):
-    """A task with examples in the splits `train`, `id`, and optionally `ood` and more, scored as a whole.
+    """A task with examples in splits, where an answer is correct only if all its tokens are correct.
 
-    A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split have a
-    length, and can be indexed with an array of rows.
+    The splits are `train`, `id` and optionally others, for example `ood`.
+
+    A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split must
+    have a length, and support an array of rows as an index.
     """
 
     prompt_end: Any
@@ -53,11 +55,11 @@ class SplitTask(TaskConfig):
     """The accuracy of random answers; 0 if it is small."""
 
     def sequences(self, examples: Any, /) -> TokenBatch:
-        """Make examples into sequences with their targets."""
+        """Convert examples to sequences with targets."""
         raise NotImplementedError
 
     def lengths(self, examples: Any, /) -> Int[np.ndarray, " example"]:
-        """Return the number of tokens that a model reads of each example."""
+        """Return the number of tokens that a model reads from each example."""
         return np.full(len(examples), self.seq_len)
 
     def examples(self, split: str) -> Any:
@@ -73,24 +75,27 @@ class SplitTask(TaskConfig):
         return self.splits[split]
 
     def there_are(self, split: str) -> int:
-        """Return the number of examples that a split stands for; a sample stands for more than its size."""
+        """Return the number of examples that a split represents, even if the split is only a sample."""
         return len(self.splits[split])
 
     @property
     def answered_by_symmetry(self) -> Bool[np.ndarray, " example"]:
-        """Whether training contains each example of `ood` in another order, with the same answer.
+        """Whether training contains each example of `ood` in another order and with the same answer.
 
-        A model that ignores order answers these examples correctly, so OOD accuracy excludes them. Default:
-        none.
+        A model that ignores order is correct on these examples, so OOD accuracy excludes them. Default: the
+        property is false for all examples.
         """
         return np.zeros(len(self.splits.get("ood", ())), dtype=bool)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Return training sequences with only the answer scored; a task can override this."""
+        """Return training sequences in which only the answer is scored.
+
+        A task can override this method.
+        """
         return batch
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Compute measures in addition to the accuracies of the splits.
+        """Compute further measures besides the accuracies of the splits.
 
         Args:
             whole: whether every token of each answer is correct, including the end mark.
@@ -125,17 +130,17 @@ class SplitTask(TaskConfig):
         batch_size: int | None = None,
         half: int | None = None,
     ) -> Evaluation:
-        """Evaluate every held-out and OOD example, and a sample of the training examples.
+        """Evaluate a model on every held-out and OOD example, and on a sample of the training examples.
 
         Args:
             model: a HookedTransformer, or any model that returns logits.
             training_set: the training data of the model, (tokens, targets) as `sequences` returns them.
-                Default: training examples of the task, of which the model may have seen only some.
+                Default: training examples of the task, even if the model was trained on only some of them.
             seed: the seed of the choice among more than `max_train` different training examples.
             max_train: the largest number of training examples used. Default: `most_asked`.
             batch_size: the largest number of sequences per forward pass. Default: `at_once`.
-            half: 0 or 1 to measure OOD on every second OOD example, starting from the first or the second.
-                Default: all.
+            half: 0 or 1 to evaluate every second OOD example, starting from the first or the second. Default:
+                all OOD examples.
 
         Raises:
             ValueError: If an option is invalid, or the model does not fit the task.
@@ -189,7 +194,7 @@ class SplitTask(TaskConfig):
         )
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """Count the training sequences whose prompt is in a test split."""
+        """Count the training sequences whose prompts are in a test split."""
         tests = {name: self.sequences(self.splits[name]).tokens for name in self._test_splits}
         return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
 
@@ -215,9 +220,9 @@ class SplitTask(TaskConfig):
         return right
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Measure train, ID and OOD accuracy on at most `quickly` examples each, by their names in a log.
+        """Measure train, ID and OOD accuracy on at most `quickly` examples per split, for a log.
 
-        OOD is `None` if every OOD example can be answered by symmetry.
+        OOD accuracy is `None` if training contains every OOD example in another order.
         """
         evaluator, rng = Evaluator(model, self, self.quickly), generator(seed, "evaluation", 1)
         some = training_set.take(rng.permutation(len(training_set))[: self.quickly])
@@ -247,12 +252,12 @@ def shares_by_group(
     x: Mapping[int, float],
     **words: str,
 ) -> Lines:
-    """Compute the fraction of correct answers in groups of examples, with one line for each name.
+    """Draw the fraction of correct answers in groups of examples, with a line for each name.
 
     Args:
-        right: a map from each name to the group of each example and whether its answer is correct.
+        right: a map from each name to the group and the correctness of each example.
         x: a map from each group to its x value, ascending.
-        **words: the title, the caption, and the titles of the axes.
+        **words: the title, the caption and the titles of the axes.
     """
     shares = {
         name: [Accuracy.of_some(rows[groups == group]) if (groups == group).any() else None for group in x]
@@ -281,14 +286,17 @@ def split_rows(
 
 
 def at_random(n: int, share: float, seed: int) -> Bool[np.ndarray, " row"]:
-    """Draw a mask of a random fraction of `n` rows for OOD; the seed determines the mask."""
+    """Draw a mask that selects a random fraction of `n` rows for OOD.
+
+    The seed determines the mask.
+    """
     left_out = np.zeros(n, dtype=bool)
     left_out[generator(seed, "data", 1).permutation(n)[: round(share * n)]] = True
     return left_out
 
 
 def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
-    """Draw `n` numbers below `of` in random order; their counts differ by at most one."""
+    """Draw `n` numbers below `of` in random order, with counts that differ by at most one."""
     rounds = [rng.permutation(of) for _ in range(-(-n // of))]
     return np.concatenate([*rounds, np.zeros(0, dtype=np.int64)])[:n]
 

@@ -31,8 +31,8 @@ def word_presets(
 
     Args:
         kind: the kind of the task.
-        d_vocab: the size of its vocabulary.
-        n_ctx: the length of its longest sequence, in tokens.
+        d_vocab: the size of the task's vocabulary.
+        n_ctx: the length of the task's longest sequence, in tokens.
         n_samples: the number of training examples of our preset.
         n_paper: the number of training examples of the paper's preset.
     """

@@ -28,7 +28,7 @@ _SHOWN = 4
 
 
 def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> tuple[Metric, ...]:
-    """Return the metrics train, ID and OOD exact match, and OOD without the end mark, as `phase_metrics`."""
+    """Return the metrics for train, ID and OOD exact match, and for OOD without the end mark."""
     return (
         *phase_metrics(meanings=meanings, asks=asks, score="exact match"),
         Metric(
@@ -42,7 +42,7 @@ def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> 
 
 
 class WordTask(SplitTask):
-    """A task with prompts and answers in words, scored by exact match of the whole answer and its end mark.
+    """A task with prompts and answers in words, scored by exact match of answer and end mark.
 
     A subclass defines `vocabulary`, `splits`, `seq_len` and `drawn`.
     """
@@ -55,25 +55,28 @@ class WordTask(SplitTask):
     """The `Vocabulary` of the task: its words, each of which is a token."""
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples, which depend on the generator alone."""
+        """Draw `n` training examples, which depend only on the generator."""
         raise NotImplementedError
 
     @property
     def d_vocab(self) -> int:
-        """The smallest vocabulary size: the words, padding, and the marks of beginning, answer and end."""
+        """The smallest vocabulary size.
+
+        The vocabulary has the words, padding, and the marks of beginning, answer and end.
+        """
         return len(self.vocabulary)
 
     @property
     def training_width(self) -> int:
-        """The number of tokens that a model reads of the longest training example."""
+        """The number of tokens that a model reads from the longest training example."""
         return int(self.lengths(self.splits["train"]).max())
 
     def lengths(self, examples: Examples) -> Int[np.ndarray, " example"]:
-        """Return the number of tokens that a model reads of each example: all but the end mark."""
+        """Return the number of tokens that a model reads from each example, without the end mark."""
         return self.vocabulary.length(examples)
 
     def sequences(self, examples: Examples) -> TokenBatch:
-        """Make examples into sequences, padded to the longest: tokens and targets [example, pos]."""
+        """Convert examples to tokens and targets [example, pos], padded to the longest example."""
         return self.vocabulary.sequences(examples, int(self.lengths(examples).max()))
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
@@ -83,7 +86,7 @@ class WordTask(SplitTask):
         )
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Check training data that a caller gives, of up to `seq_len` tokens per sequence."""
+        """Check training data, which may have up to `seq_len` tokens per sequence, and return the data."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
@@ -95,10 +98,10 @@ class WordTask(SplitTask):
         return batch
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
-        """Return the targets of examples; -1 for a prompt that the task does not have.
+        """Return the targets of examples, or -1 for a prompt of another task.
 
-        Targets are `IGNORE` for a prompt with two answers. Returns `None` if the task's examples are a
-        sample.
+        The targets of a prompt with two answers are `IGNORE`. If the task's examples are a sample, the method
+        returns `None`.
         """
         import torch
 
@@ -167,12 +170,12 @@ class WordTask(SplitTask):
         return (lines,)
 
     def greedy_answers(self, evaluator: Evaluator, examples: Examples) -> list[str]:
-        """Decode the model's greedy answer to each prompt, at most a few words beyond the longest example."""
+        """Decode the model's greedy answer to each prompt, up to a few words beyond the longest example."""
         batch = self.sequences(examples)
         n_asked = (batch.tokens == SEP).int().argmax(dim=1) + 1
         return [self.vocabulary.text(tokens) for tokens in evaluator.greedy(batch.tokens, n_asked, end=EOS)]
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Estimate the memory of the sequences that are made at a time and of the training set, in bytes."""
+        """Estimate the memory of the training set and of one block of test sequences, in bytes."""
         n_asked = min(self.sequences_asked(n_train, quickly=False), AT_ONCE)
         return 2 * 8 * self.seq_len * (n_asked + 2 * n_train)

@@ -25,7 +25,7 @@ class _File(Record):
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellContent(_File):
-    """The outcome and measurements of a finished cell."""
+    """The outcome and measurements of a finished run."""
 
     status: Literal["finished", "stopped early", "diverged"]
     """How the run ended."""
@@ -49,7 +49,7 @@ class CellContent(_File):
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Failure(_File):
-    """The reason why a cell cannot be trained."""
+    """The reason why a run cannot be trained."""
 
     error: LongText
     """The error in one line."""
@@ -58,7 +58,7 @@ class Failure(_File):
 
 
 def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
-    """Read a file's bytes fast; return None for anything unusual, which `read_json` then reads."""
+    """Parse a file's bytes fast, or return None for unusual content, which `read_json` can parse."""
     if may_be_refused(data, most_values):
         return None
     try:

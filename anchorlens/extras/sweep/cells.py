@@ -36,15 +36,15 @@ TROUBLES = ("failed", "damaged", "diverged")
 
 
 def cell_id(run: RunConfig) -> str:
-    """Return the id of a cell: the first 16 hexadecimal digits of the identity of its run."""
+    """Return the id of a run, which is the first 16 hexadecimal digits of its identity."""
     return identity(run)[:16]
 
 
 def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
-    """Return the id of each cell, in order.
+    """Return the ids of the runs, in order.
 
     Raises:
-        ValueError: If two cells are the same run and differ only in execution or logging.
+        ValueError: If two runs differ only in execution or logging.
     """
     ids = [cell_id(run) for run in runs]
     first: dict[str, RunConfig] = {}
@@ -69,7 +69,7 @@ def _read(packed: bytes) -> CellContent:
 @documented
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of a sweep, its status and its measurements."""
+    """A run of a sweep, with its status and its measurements."""
 
     run: RunConfig
     """The task, the model and the recipe."""
@@ -88,29 +88,29 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """The name of the cell's folder: the id stored in the sweep's folder, or else `cell_id`."""
+        """The name of the run's folder, which is the id stored in the sweep's folder, or else `cell_id`."""
         return self.stored_as or cell_id(self.run)
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """All fields of the three configurations, by name."""
+        """A map from names to values of all fields of the run's configurations."""
         return {name: value for part in self.run.to_dict().values() for name, value in part.items()}
 
     @property
     def done(self) -> bool:
-        """Whether the cell has a trained model."""
+        """Whether the run has a trained model."""
         return self.path is not None
 
     @classmethod
     def trained(cls, run: RunConfig, path: Path, data: bytes, content: CellContent, name: str | None) -> Cell:
-        """Make a cell that is done.
+        """Make a cell for a trained run.
 
         Args:
             run: the configurations of the run.
             path: the folder of the run.
             data: the bytes of `cell.json`.
             content: the content of `cell.json`.
-            name: the id of the cell in the sweep's folder.
+            name: the id of the run in the sweep's folder.
         """
         packed = zlib.compress(data, 1)
         cell = cls(run, content.status, path, packed, content.error, stored_as=name)
@@ -119,39 +119,45 @@ class Cell:
 
     @property
     def content(self) -> CellContent | None:
-        """The content of `cell.json`, unpacked on each access; None for a cell that is not done."""
+        """The content of `cell.json`, or None without a trained model.
+
+        The property unpacks the content on each access.
+        """
         return _read(self.packed) if self.packed else None
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on the last checkpoint, without the model; None for a cell that is not done."""
+        """The verdict on the last checkpoint, or None without a trained model."""
         return self.content and self.content.verdict
 
     @cached_property
     def phase(self) -> Phase | None:
-        """The phase by behaviour, or why the cell has no phase; None for a cell that is not done."""
+        """The phase by behaviour or the reason for its absence, or None without a trained model."""
         return self.verdict and self.verdict.phase
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """The measurements as a flat dict, which is empty for a cell that is not done.
+        """The measurements as a flat dict, which is empty without a trained model.
 
         The keys are:
 
-        - `step`, `seconds`, and `loss` (nats, of the last batch);
-        - `train_passed_at`, `id_passed_at` and `ood_passed_at`: the step from which on each accuracy passes
-          its threshold of the phases, or None;
-        - the metrics of the task by name (None: not defined), and the standard errors `<name>_error`;
-        - `phase` (1, 2, 3 or None), `commutative` and `label` by behaviour; by the probes `by_probes_phase`,
-          `by_probes_commutative`, `by_probes_label` and `probability <label>`; `by_decoding_label`;
-        - the `solution` of unseen pairs (None: not defined), and `agreement`;
-        - every reading of the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`;
-        - every reading of the probe verdict as `reading <name>`.
+        - `step`, `seconds`, and `loss` (of the last batch, in nats)
+        - `train_passed_at`, `id_passed_at` and `ood_passed_at`: the step from which on the accuracy passes
+          the threshold of its phase, or None
+        - the task's metrics by name, or None for an undefined metric, and their standard errors
+          `<name>_error`
+        - the behavioural verdict: `phase` (1, 2, 3 or None), `commutative` and `label`
+        - the probe verdict: `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and
+          `probability <label>`
+        - the decoding verdict: `by_decoding_label`
+        - the `solution` of unseen pairs, or None if it is undefined, and `agreement`
+        - every reading of the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`
+        - every reading of the probe verdict as `reading <name>`
         """
         return {} if self.content is None else _numbers(self.run, self.content)
 
     def row(self) -> dict[str, Any]:
-        """Return one flat record: `cell` (the id), `status`, `error`, all fields, all measurements."""
+        """Return a flat record with the id (`cell`), `status`, `error`, all fields and all measurements."""
         return {"cell": self.id, "status": self.status, "error": self.error, **self.fields, **self.numbers}
 
     def __repr__(self) -> str:
@@ -163,9 +169,9 @@ class Cell:
     _repr_html_ = html
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the log lines (`step`, `loss`, accuracies, ...), oldest first.
+        """Return the log lines, oldest first, each with `step`, `loss`, accuracies and other entries.
 
-        The list is empty if the cell is not done or the log cannot be read.
+        The list is empty if the run has no trained model or the log cannot be read.
         """
         if self.path is None:
             return []
@@ -201,7 +207,7 @@ def _flat(phase: Phase) -> dict[str, Any]:
 @documented
 @dataclass(frozen=True, eq=False)
 class SweepResult:
-    """All cells of a sweep, as `sweep` and `open_sweep` return them."""
+    """The runs of a sweep, as `sweep` and `open_sweep` return them."""
 
     out: Path
     """The folder of the sweep."""
@@ -216,68 +222,71 @@ class SweepResult:
 
     @cached_property
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """The values, ascending, of every field of the configurations with more than one value."""
+        """A map from each field with more than one value to its values, ascending."""
         return axes_of(self.cells)
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of cells with each status, the most frequent first."""
+        """The number of runs with each status, the most frequent status first."""
         return dict(Counter(cell.status for cell in self.cells).most_common())
 
     @property
     def phases(self) -> dict[str, int]:
-        """The number of finished cells with each label by behaviour, the most frequent first."""
+        """The number of finished runs with each behavioural label, the most frequent label first."""
         return dict(Counter(cell.numbers["label"] for cell in self.cells if cell.done).most_common())
 
     def plot(self, x: str | None = None, y: str | None = None) -> go.Figure:
-        """Draw the map of phases over two fields, with a band for each seed; `.diagram()` draws every map.
+        """Draw the map of phases over two fields, with a band for each seed.
+
+        The method `diagram` draws all maps.
 
         Args:
             x: the horizontal field of the configurations. Default: gamma, or the first field that varies.
             y: the vertical field. Default: weight decay, or the next field that varies.
 
         Returns:
-            The map; of the largest slice if other fields vary too. The title has the values of the slice.
+            The map. If other fields vary too, the map shows the largest slice, and its title gives the values
+            of the slice.
 
         Raises:
-            ValueError: If there is no cell, or a field is unknown or the seed.
+            ValueError: If the sweep is empty, or a field is unknown or is the seed.
         """
         return figure(self, x, y)
 
     def diagram(self, path: str | os.PathLike[str], **options: object) -> None:
-        """Write the phase diagram: one HTML page that needs no network.
+        """Write the phase diagram, an HTML page that works offline.
 
         Args:
-            path: the path of the page, .html; an existing file is replaced.
+            path: the path of the page, ending in .html. An existing file is replaced.
             **options: the options `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
-            ValueError: If there is no cell, a field is unknown, the suffix is another, the folder is missing,
-                or the path is not an ordinary file.
-            OSError: If writing fails; an existing file is then unchanged.
+            ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does
+                not exist, or the path is not an ordinary file.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         diagram(self, path, **options)
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write a table with one row, `Cell.row`, for each cell.
+        """Write a table with one row, `Cell.row`, for each run.
 
         Args:
-            path: the path of the file, `.csv` or `.parquet`; an existing file is replaced.
+            path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
         Raises:
-            ValueError: If the suffix is another, the folder is missing, there is no cell, or the path is not
-                an ordinary file.
-            OSError: If writing fails; an existing file is then unchanged.
+            ValueError: If the suffix is not .csv or .parquet, the folder does not exist, the sweep is empty,
+                or the path is not an ordinary file.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         from anchorlens.extras.sweep import write_table
 
         write_table(self, path)
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a data frame with one row, `Cell.row`, for each cell, indexed by the id.
+        """Return a data frame with one row, `Cell.row`, for each run, indexed by the id.
 
         Raises:
-            ValueError: If there is no cell.
+            ValueError: If the sweep is empty.
         """
         return table_of_rows([cell.row() for cell in self]).to_pandas().set_index("cell")
 
@@ -290,16 +299,18 @@ class SweepResult:
 
 
 def metrics_of(cells: Iterable[Cell]) -> tuple[Metric, ...]:
-    """Return the metrics of the tasks of these cells, without repetition."""
+    """Return the metrics of the runs' tasks, without repetition."""
     of_tasks = dict.fromkeys(cell.run.task.metrics for cell in cells)
     return tuple({metric.name: metric for metrics in of_tasks for metric in metrics}.values())
 
 
 def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
-    """Return the values, ascending (text and None last), of every field with more than one value.
+    """Return a map from each field with more than one value to its values.
 
-    Fields that do not affect what a cell learns are omitted, since parts of a sweep may be trained on
-    another machine.
+    The values are in ascending order, with texts and None at the end.
+
+    The map omits fields that do not affect training results, because parts of a sweep may run on another
+    machine.
     """
     left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
     axes = {}
@@ -315,7 +326,10 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
 
 
 def value_key(value: object) -> Hashable:
-    """Return a key that is equal only for equal values; for simple types faster than `same_value`."""
+    """Return a key that is equal only for equal values.
+
+    For simple types, this function is faster than `same_value`.
+    """
     return value if value is None or type(value) in (int, float, str) else (same_value(value),)
 
 

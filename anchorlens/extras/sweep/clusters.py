@@ -51,7 +51,7 @@ JOB_PROLOGUE = [
 
 
 class NotStarted(Exception):
-    """The processes of a cluster did not start; the message gives the reason."""
+    """The processes of a cluster did not start. The message gives the reason."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
     """Start a Dask cluster with one process for each core or GPU of this machine.
 
     Args:
-        runs: the cells to train.
+        runs: the runs to train.
         workers: the number of processes. Default: one for each core or GPU.
 
     Raises:
@@ -92,9 +92,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
 
 
 def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
-    """Return how many GPUs these cells use, and whether each worker should see only one GPU.
+    """Return how many GPUs the runs use, and whether each worker may see only one GPU.
 
-    Cells that name GPUs (`cuda:1`) use these GPUs, so workers must see all GPUs for the numbers to hold.
+    If the device of a run has an index, such as `cuda:1`, all workers must see all GPUs.
     """
     devices = {run.train_config.device for run in runs} - {"cpu"}
     if named := {device for device in devices if ":" in device}:
@@ -104,7 +104,7 @@ def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:
 
 
 class OneGPU(WorkerPlugin):
-    """A plugin that lets a worker see only one GPU; CUDA reads the variable at its first use."""
+    """A plugin that makes only one GPU visible to a worker."""
 
     name = "anchorlens-one-gpu"
 
@@ -120,13 +120,14 @@ class OneGPU(WorkerPlugin):
 
 @contextlib.contextmanager
 def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
-    """Start a Dask cluster of Slurm jobs, described by the configuration file of dask-jobqueue.
+    """Start a Dask cluster of Slurm jobs, with the configuration file of dask-jobqueue.
 
     Args:
         workers: the number of jobs.
-        folder: the folder for the files of the certificate while the jobs run, unless
-            `jobqueue.slurm.shared-temp-directory` names another; every job must see the folder. Only this
-            user may read the files. If Dask's configuration names TLS files, the cluster uses those files.
+        folder: the folder for the certificate's files while the jobs run, unless
+            `jobqueue.slurm.shared-temp-directory` sets another folder. Every job must see the folder. Only
+            this user may read the files. If Dask's configuration has TLS files, the cluster uses these TLS
+            files.
 
     Raises:
         NotStarted: If the folder's name cannot be passed to a job.
@@ -174,13 +175,15 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
 
 
 def check_encryption(address: str) -> None:
-    """Refuse an address if Dask's configuration lacks usable TLS files; Dask would try for minutes.
+    """Raise an error for an address if Dask's configuration lacks usable TLS files.
+
+    Without this check, Dask would try to connect for minutes.
 
     Args:
         address: the address of a running scheduler.
 
     Raises:
-        ValueError: If a file is missing or unusable; the message names the keys of Dask's configuration.
+        ValueError: If a file is missing or unusable. The message gives the keys of Dask's configuration.
     """
     if config.get("distributed.client.security-loader", None) is not None:
         return

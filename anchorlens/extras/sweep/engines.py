@@ -29,11 +29,14 @@ CONNECT_SECONDS = 60
 
 
 class EngineError(RuntimeError):
-    """The error of an engine that does not start or broke several times in a row; finished cells are kept."""
+    """An engine did not start, or broke several times in a row.
+
+    Finished runs are kept.
+    """
 
 
 class SweepEngine:
-    """A factory of executors for the cells of a sweep."""
+    """A factory of executors that train the runs of a sweep."""
 
     def __init__(self, name: str | None, workers: int | None = None) -> None:
         """Choose an engine.
@@ -86,14 +89,14 @@ class SweepEngine:
             check_encryption(name if self._address else _address_in(name))
 
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
-        """Open an executor for these cells within the context; unfinished cells are dropped at the end.
+        """Open an executor for these runs, and drop unfinished runs when the block ends.
 
         Args:
-            runs: the cells.
-            folder: the folder of unfinished cells, in which jobs of `slurm` find their certificate.
+            runs: the runs to train.
+            folder: the folder of unfinished runs, which contains the certificate for jobs of `slurm`.
 
         Raises:
-            BrokenExecutor: If no scheduler answers at the address.
+            BrokenExecutor: If no scheduler responds at the address.
             EngineError: If the processes of `local` do not start.
         """
         if self.name == "serial":

@@ -10,16 +10,16 @@ from anchorlens.files.tables import write_rows
 
 
 def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
-    """Write a table with one row, `Cell.row`, for each cell.
+    """Write a table with one row, `Cell.row`, for each run.
 
     Args:
-        cells: the cells, for example a `SweepResult`.
-        path: the path of the file, `.csv` or `.parquet`; an existing file is replaced.
+        cells: the runs, for example a `SweepResult`.
+        path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
     Raises:
-        ValueError: If the suffix is another, the folder is missing, there is no cell, or the path is not an
-            ordinary file.
-        OSError: If writing fails; an existing file is then unchanged.
+        ValueError: If the suffix is not .csv or .parquet, the folder does not exist, there are no runs, or
+            the path is not an ordinary file.
+        OSError: If writing fails. An existing file is then unchanged.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP

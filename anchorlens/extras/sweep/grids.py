@@ -32,20 +32,20 @@ _MOST_DIGITS = 50
 def grid(
     base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: object
 ) -> list[RunConfig]:
-    """Return a run for every combination of the values on the axes.
+    """Return a run for every combination of the axes' values.
 
     Args:
         base: a preset's name, or the parts of a run's configuration.
-        axes: the values of each field of the task, of ModelConfig or of TrainConfig: a sequence, or text as
-            on the command line (`axis_values`). The last axis varies fastest.
-        **fields: the fields with one value for all runs.
+        axes: a map from fields of the task, ModelConfig or TrainConfig to their values. The values are a
+            sequence, or a text as on the command line (`axis_values`). The last axis varies fastest.
+        **fields: the values of fields that are equal in all runs.
 
     Returns:
-        The runs, one for each combination, without repetition.
+        The runs, one for each combination of values, without repetition.
 
     Raises:
-        ValueError: If a preset or field is unknown, an axis has no values, a value is unusable, or there are
-            more than 100,000 cells.
+        ValueError: If a preset or field is unknown, an axis is empty, a value is invalid, or there are more
+            than 100,000 runs.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)
@@ -80,16 +80,16 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
     """Return the values of one axis.
 
     Args:
-        name: the field.
-        axis: a sequence of values, one value, or a text. A text has values or ranges separated by commas.
-            `a:b` is the integers a, ..., b - 1, as Python's range; `a:b:step` goes from a to b
-            in steps, both ends included.
+        name: the name of the field.
+        axis: a sequence of values, one value, or a text. A text contains values or ranges separated by
+            commas. The range `a:b` contains the integers a, ..., b - 1, like Python's range. The range
+            `a:b:step` goes from a to b in steps and includes both ends.
 
     Returns:
         The values in the given order, without repetition.
 
     Raises:
-        ValueError: If the field is unknown, there is no value, or a range is invalid.
+        ValueError: If the field is unknown, the axis is empty, or a range is invalid.
 
     >>> axis_values("gamma", "0.3:0.5:0.05")
     (0.3, 0.35, 0.4, 0.45, 0.5)

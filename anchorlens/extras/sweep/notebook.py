@@ -24,10 +24,10 @@ FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
 
 @html.register
 def sweep_html(result: SweepResult) -> str:
-    """Return counts, the phases over two axes, and failed cells, as an HTML fragment without a script.
+    """Return counts, the phases over two axes, and failed runs, as an HTML fragment without a script.
 
     Args:
-        result: a result of `sweep` or `open_sweep`; it may be unfinished.
+        result: a result of `sweep` or `open_sweep`, which may be unfinished.
     """
     maps = text_maps(result) if result.axes else []
     failed = [cell for cell in result if cell.status in TROUBLES]
@@ -53,9 +53,9 @@ def sweep_html(result: SweepResult) -> str:
 
 @html.register
 def cell_html(cell: Cell) -> str:
-    """Return the report of one cell, as an HTML fragment without a script.
+    """Return the report of a run, as an HTML fragment without a script.
 
     Args:
-        cell: a cell of a sweep.
+        cell: a run of a sweep.
     """
     return view("view.html", VERDICT_SHEETS, content=Markup(cell_report(cell, FIELDS)))

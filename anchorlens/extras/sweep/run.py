@@ -40,33 +40,37 @@ def sweep(
     retry_failed: bool = False,
     progress: bool | float | None = None,
 ) -> SweepResult:
-    """Train the cells that are not in the folder yet; the same call again continues.
+    """Train the runs of a sweep that are not finished yet.
 
-    A cell is identified by its recipe: a cell that was trained on another machine, with another number of
-    threads or log lines, is not trained again. A cell's folder appears atomically when the cell is trained
-    and measured. A kill loses at most the steps of unfinished cells after their last saved state. A cell that
-    ends in an error is recorded with the error and does not stop the others. Every cell is trained on one
-    thread unless its configuration sets more, so that on CPUs of one kind every engine gives bit-equal
-    results.
+    If the sweep stops, the same call continues the sweep.
+
+    The recipe identifies a run. A run that was trained on another machine, or with another number of threads
+    or log lines, is therefore not trained again. The folder of a run appears atomically after the run is
+    trained and measured. If the sweep is killed, only the steps after the last saved states are lost. If a
+    run ends in an error, `sweep` records the error and continues with the other runs. Every run uses one
+    thread unless its configuration sets more. All engines therefore give bit-equal results on CPUs of the
+    same model.
 
     Args:
-        runs: the cells, as `grid` returns them; other cells in the folder are kept.
+        runs: the runs, for example from `grid`. Other runs in the folder are kept.
         out: a new folder, or the folder of a sweep.
         engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
             `SweepEngine`). Default: `local` if Dask is installed, else `serial`.
         workers: the number of processes of `local` or jobs of `slurm`. Default: one per core or GPU.
-        retry_failed: whether to train failed cells again.
-        progress: the progress, as for `train`.
+        retry_failed: whether to train failed runs again.
+        progress: the display of progress, as for `train`.
 
     Returns:
-        The cells in order, each finished or failed.
+        The runs in order, each finished or failed.
 
     Raises:
-        ValueError: If runs or options are unusable, two runs differ only in their execution (threads, ...),
-            or the folder is not the folder of a sweep or is being trained.
-        OSError: If writing fails (a full disk, ...); finished cells are kept, and the same call continues.
-        MemoryError: If a cell does not fit in memory; the same call continues.
-        EngineError: If the engine does not start, or broke several times in a row; the same call continues.
+        ValueError: If runs or options are invalid, two runs differ only in execution or logging, the folder
+            does not belong to a sweep, or another process trains the sweep.
+        OSError: If writing fails, for example on a full disk. Finished runs are kept, and the same call
+            continues the sweep.
+        MemoryError: If a run does not fit in memory. The same call continues the sweep.
+        EngineError: If the engine does not start, or broke several times in a row. The same call continues
+            the sweep.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.05", "seed": "0:3"})  # doctest: +SKIP
@@ -106,7 +110,7 @@ class _Driver:
         self.total_steps = sum(run.train_config.total_steps for _, run in cells)
 
     def train(self) -> None:
-        """Train until every cell is finished or failed."""
+        """Train until every run is finished or failed."""
         missing, n_breaks = self._missing(), 0
         while missing:
             broken = None
@@ -130,7 +134,7 @@ class _Driver:
                 time.sleep(PAUSE_SECONDS)
 
     def steps_by_now(self) -> int:
-        """Count the updates so far, including the updates of unfinished cells according to their logs."""
+        """Count the updates so far, including the logged updates of unfinished runs."""
         logs = self.folder.unfinished("").glob("*/log.jsonl")
         return min(self.total_steps, self.steps + sum(map(last_step, logs)))
 

@@ -69,7 +69,7 @@ NamedRun = tuple[str, RunConfig]
 
 
 class SweepFolder:
-    """The only class that reads and writes the files of a sweep."""
+    """The reader and writer of the files of a sweep."""
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         """Set the folder; nothing is read or written."""
@@ -77,11 +77,11 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def lock(self, runs: Sequence[RunConfig]) -> Iterator[list[NamedRun]]:
-        """Lock the folder, add these runs to its list, and yield each run with its id.
+        """Lock the folder, add the runs to its list, and yield each run with its id.
 
         Raises:
-            ValueError: If the folder is not the folder of a sweep, another process trains this sweep, or two
-                cells are one run.
+            ValueError: If the folder does not belong to a sweep, another process trains this sweep, or two
+                runs differ only in execution or logging.
             OSError: If the folder cannot be written.
         """
         from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
@@ -106,23 +106,23 @@ class SweepFolder:
         return self.out / "sweep.json"
 
     def cell(self, identity: str) -> Path:
-        """Return the folder of a finished cell."""
+        """Return the folder of a finished run."""
         return self.out / "cells" / identity
 
     def unfinished(self, identity: str) -> Path:
-        """Return the folder of a cell in training."""
+        """Return the folder of a run in training."""
         return self.out / "unfinished" / identity
 
     def failure(self, identity: str) -> Path:
-        """Return the file with the error of a failed cell."""
+        """Return the path of the file with the error of a failed run."""
         return self.out / "failed" / f"{identity}.json"
 
     def stored(self, *, without_places: bool = False) -> list[NamedRun]:
-        """Return every requested cell, with its id.
+        """Return every requested run, with its id.
 
         Args:
             without_places: whether to omit the paths of the tasks' files (`read_stored_task`), and to refuse
-                a list through a link, which a sweep from another person needs.
+                a link to sweep.json. Use this option for the sweep of another person.
 
         Raises:
             CheckpointError: If sweep.json is missing or invalid.
@@ -140,14 +140,14 @@ class SweepFolder:
     def runs_with_ids(
         self, runs: Sequence[RunConfig], stored: Sequence[NamedRun] | None = None
     ) -> list[NamedRun]:
-        """Return each of these runs with its id in this folder, which need not exist yet.
+        """Return each run with its id in this folder, even if the folder does not exist yet.
 
         Args:
             runs: the runs of a sweep.
-            stored: the result of `stored`, if already read.
+            stored: the result of `stored`. Default: the method calls `stored`.
 
         Raises:
-            ValueError: If two runs are the same and differ only in execution or logging.
+            ValueError: If two runs differ only in execution or logging.
             CheckpointError: If sweep.json is invalid.
         """
         if stored is None:
@@ -156,7 +156,7 @@ class SweepFolder:
         return [(id_of.get(name, name), run) for name, run in zip(cell_ids(runs), runs, strict=True)]
 
     def missing(self, cells: Iterable[NamedRun]) -> list[NamedRun]:
-        """Return the cells that are neither finished nor failed, without repetition."""
+        """Return the unfinished runs that have not failed, without repetition."""
         return [
             (name, run)
             for name, run in dict(cells).items()
@@ -164,17 +164,17 @@ class SweepFolder:
         ]
 
     def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
-        """Read these cells in their current state.
+        """Read the runs in their current state.
 
-        A cell whose files cannot be read has the status `damaged`, and an error with the file and the reason.
+        A run with unreadable files has the status `damaged`, and an error that gives the file and the reason.
 
         Args:
             cells: the runs with their ids.
-            any_size: whether to read files of any total size, and files through links out of the folder,
-                which is safe for your own sweep.
+            any_size: whether to read files of any total size, and files behind links out of the folder. Both
+                are safe for your own sweep.
 
         Raises:
-            CheckpointError: If the files together are too large.
+            CheckpointError: If the total size of the files is too large.
         """
         cells = list(cells)
         if not any_size:
@@ -210,7 +210,7 @@ class SweepFolder:
             )
 
     def size(self, path: Path) -> int:
-        """Return the bytes of a file of this folder; 0 if it is missing or a link to another folder."""
+        """Return the size of a file in this folder in bytes, or 0 for a missing file or a link out of it."""
         try:
             check_inside(self.out, path)
             return path.stat().st_size
@@ -240,14 +240,14 @@ class SweepFolder:
         return Cell(run, stored_as=name)
 
     def set_aside(self, identity: str) -> Path:
-        """Move the unreadable files of an unfinished cell to `unreadable`, and return the new path."""
+        """Move the unreadable files of an unfinished run to `unreadable`, and return the new path."""
         place = self.out / "unreadable"
         place.mkdir(parents=True, exist_ok=True)
         number = next(n for n in itertools.count(1) if not (place / f"{identity}-{n}").exists())
         return self.unfinished(identity).rename(place / f"{identity}-{number}")
 
     def finish(self, identity: str, content: Mapping[str, Any]) -> None:
-        """Move a trained and measured cell into the folder `cells`, atomically."""
+        """Move a trained and measured run into the folder `cells`, atomically."""
         self._write(self.unfinished(identity) / "cell.json", CELL_FORMAT, content)
         target = self.cell(identity)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -255,7 +255,7 @@ class SweepFolder:
         os.rename(self.unfinished(identity), target)
 
     def fail(self, identity: str, error: str, details: str | None) -> None:
-        """Record why a cell cannot be trained."""
+        """Record the error that prevents a run from training."""
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
         details = None if details is None else details[-LONGEST_DETAILS:]
         content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details}
@@ -312,17 +312,17 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
 
 
 def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
-    """Read a sweep's folder in its current state, also while it is being trained.
+    """Read the folder of a sweep in its current state, also during training.
 
     Args:
         out: the folder that `sweep` wrote.
 
     Returns:
-        Every requested cell, in order, with its status.
+        Every requested run, in order, with its status.
 
     Raises:
-        CheckpointError: If the folder is not the folder of a sweep, or its list of cells is damaged. A
-            damaged cell is not an error: it has the status `damaged`.
+        CheckpointError: If the folder does not belong to a sweep, or its list of runs is damaged. A damaged
+            run does not raise an error, but has the status `damaged`.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP

@@ -23,7 +23,7 @@ MOST_ROWS = 12
 
 
 def overview(runs: Sequence[RunConfig]) -> str:
-    """Write the number of runs, and each axis with its values."""
+    """Return a text with the number of runs, and each axis with its values."""
     axes = axes_of([Cell(run) for run in runs])
     lines = [f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}"]
     lines += [f"  {name}: {' '.join(map(value_label, values))}" for name, values in axes.items()]
@@ -31,7 +31,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
-    """Print the cells, how many exist, and the cost of the other cells on this machine."""
+    """Print the runs, the number of runs in the folder, and the cost of the other runs here."""
     from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
     from anchorlens.training.plan import plan
 
@@ -57,7 +57,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
 
 
 def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
-    """Print counts, the phases over two axes, failed cells, and cells in training."""
+    """Print counts, the phases over two axes, failed runs, and runs in training."""
     console = Terminal()
     counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
     console.print(f"{safe_text(result.out, None)}: {counts}")
@@ -84,7 +84,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
 
 
 def print_sweep_json(result: SweepResult) -> None:
-    """Print exactly one JSON object on one line: counts, axes, and the flat record of every cell."""
+    """Print one line of JSON with counts, axes, and the flat record of every run."""
     axes = {name: list(values) for name, values in result.axes.items()}
     about = {"schema_version": SCHEMA_VERSION, "out": str(result.out), "counts": result.counts}
     print_json({**about, "phases": result.phases, "axes": axes, "cells": [cell.row() for cell in result]})

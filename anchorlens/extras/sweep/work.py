@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:
-    """Train the unfinished cells together, measure each cell, and record which cells failed.
+    """Train unfinished runs together, measure each run, and record the failed runs.
 
-    A cell of a killed process continues from its saved state. If an error stops several cells, each cell is
-    trained alone, so that a faulty cell does not stop other cells.
+    A run of a killed process continues from its saved state. If an error stops several runs, the function
+    trains each run alone, so that a faulty run does not stop other runs.
 
     Args:
         cells: the runs, of equal shape, with their ids.
         out: the sweep's folder.
 
     Raises:
-        OSError: If reading or writing fails, which is not counted as the cell's error.
-        MemoryError: If a cell does not fit in memory even alone, which is not counted as the cell's error.
+        OSError: If reading or writing fails. This error is not recorded as the run's error.
+        MemoryError: If a run does not fit in memory even alone. This error is not recorded as the run's
+            error.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:

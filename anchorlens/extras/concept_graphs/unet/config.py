@@ -12,7 +12,9 @@ from anchorlens.models.config import GAMMA_RANGE
 @documented
 @dataclass(frozen=True)
 class UNetConfig(Config):
-    """The size and initialisation of a conditional U-Net; the defaults train on a CPU in minutes.
+    """The size and initialisation of a conditional U-Net.
+
+    With the defaults, training takes minutes on a CPU.
 
     Raises:
         ValueError: If a value is invalid.
@@ -48,11 +50,11 @@ class UNetConfig(Config):
 
     @classmethod
     def for_task(cls, task: Any, **fields: object) -> UNetConfig:
-        """Return a config for the images of `task`, unless `fields` gives other values."""
+        """Make a config for the images of `task`, unless `fields` gives other values."""
         return cls.from_dict({"input_side": task.image_side, **fields})
 
     def check_task(self, task: Any) -> None:
-        """Check that the network takes the images of `task`.
+        """Check that the network fits the images of `task`.
 
         Raises:
             ValueError: If the images have another size or another number of channels.
@@ -70,7 +72,7 @@ class UNetConfig(Config):
 
     @property
     def what(self) -> str:
-        """The description of the architecture for error messages."""
+        """The architecture in words, for error messages."""
         return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
 
     @property
@@ -85,20 +87,23 @@ class UNetConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that networks trained in one stack share: all but the initialisation fields."""
+        """The fields that all networks of a stack must share, which are all except the initialisation."""
         return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
 
     @property
     def input_bytes(self) -> int:
-        """The most bytes of float32 activations of an image in a forward pass without gradients."""
+        """The peak memory of an image's float32 activations in a pass without gradients, in bytes."""
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property
     def input_operations(self) -> float:
-        """The approximate operations of one image's forward pass (n_feat 256, 64 pixels: 5.7e10 counted)."""
+        """The approximate number of operations in one image's forward pass.
+
+        For n_feat 256 and 64 pixels, we counted 5.7e10 operations.
+        """
         return 220.0 * (self.n_feat * self.input_side) ** 2
 
     @property
     def activations(self) -> int:
-        """The approximate activations per number of an image in an update, which identify large networks."""
+        """The approximate number of activations per value of an image in an update."""
         return 20 * self.n_feat

@@ -25,11 +25,11 @@ PYTORCHS = 0.5
 
 
 class UNetArchitecture(FlatLayout):
-    """A U-Net's parameters, in the memory of a stack, and its forward pass.
+    """The parameters of a U-Net in the memory of a stack, and its forward pass.
 
-    BatchNorm's running statistics are not parameters. Training uses the statistics of the batch; before a
-    trained network is evaluated, they are computed on training images (`UNet.updated_bn`). So only the
-    weights need to be stored.
+    BatchNorm's running statistics are not parameters. Training uses the statistics of the batch. Before an
+    evaluation, `UNet.updated_bn` computes the statistics on training images. A checkpoint therefore contains
+    only the weights.
     """
 
     def __init__(self, config: UNetConfig) -> None:
@@ -38,7 +38,10 @@ class UNetArchitecture(FlatLayout):
         super().__init__(shapes)
 
     def initial_weights(self, config: UNetConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Draw initial parameters U(-b, b), b = fan_in^-gamma; norms have scale 1 and shift 0."""
+        """Draw initial parameters from U(-b, b) with b = fan_in^-gamma.
+
+        Norms start with scale 1 and shift 0.
+        """
         generator = initial_generator(seed)
         weights = {
             name: torch.full(shape, float(name.endswith("weight")), dtype=dtype, device="cpu")
@@ -61,7 +64,7 @@ class UNetArchitecture(FlatLayout):
 
 
 class UNetFunction:
-    """A U-Net as a function of its parameters; BatchNorm uses the statistics of the batch."""
+    """A U-Net as a function of its parameters, with BatchNorm statistics of the batch."""
 
     def __init__(self, config: UNetConfig, parameters: Mapping[str, Tensor]) -> None:
         """Take the parameters of one network; they are not copied."""
@@ -85,7 +88,7 @@ class UNetFunction:
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
     def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
-        """Return the network with BatchNorm statistics of these inputs, as by `UNet.updated_bn`."""
+        """Return the network with the BatchNorm statistics of these inputs, by `UNet.updated_bn`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
         return model.updated_bn(batches)
@@ -99,9 +102,10 @@ def _blank(config: UNetConfig) -> UNet:
 
 
 def bounds(config: UNetConfig) -> dict[str, float]:
-    """Compute the b of U(-b, b) of each (transposed) convolution or linear layer, in drawing order.
+    """Compute the bound b of U(-b, b) for each convolution or linear layer, in the order of drawing.
 
-    The fan-in is PyTorch's; for a transposed convolution it is output channels times kernel size.
+    The fan-in follows PyTorch. For a transposed convolution, the fan-in is the number of output channels
+    times the kernel size.
     """
     factors = {}
     for name, module in _blank(config).named_modules():

@@ -91,13 +91,13 @@ class UNet(nn.Module):
         return self.out(torch.cat([image, first], dim=1))
 
     def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
-        """Return the network with BatchNorm statistics fixed to the statistics of these inputs.
+        """Return the network with the BatchNorm statistics of these inputs.
 
         Args:
-            batches: the noisy images, times and conditions, enough for a good estimate.
+            batches: the noisy images, times and conditions. Use enough images for a good estimate.
 
         Returns:
-            A copy in evaluation mode; the network itself if BatchNorm has already seen images.
+            A copy in evaluation mode, or the network itself if its BatchNorm statistics are already set.
         """
         if any(int(norm.num_batches_tracked or 0) for norm in _norms(self)):
             return self
@@ -111,11 +111,11 @@ class UNet(nn.Module):
         return model.eval()
 
     def weight_matrices(self) -> dict[str, Float[Tensor, "row column"]]:
-        """Return every convolution and linear layer by its parameter name, with inputs as rows.
+        """Return a map from parameter names to matrices of all convolutions and linear layers.
 
-        A convolution is [channels in * kernel, channels out], a transposed one [channels in, channels out *
-        kernel]: the map of one application of the kernel. Layers with one input or one output always have
-        rank 1 and are omitted.
+        The rows of a matrix are inputs. A matrix describes one application of the kernel. A convolution is
+        [channels in * kernel, channels out], and a transposed convolution is [channels in, channels out *
+        kernel]. The method omits layers with one input or one output, because their rank is always 1.
         """
         matrices = {}
         for name, module in self.named_modules():
@@ -139,7 +139,7 @@ class UNet(nn.Module):
 
 
 class Block(nn.Sequential):
-    """A sequence of 3x3 convolution, BatchNorm and GELU, twice."""
+    """A block that applies a 3x3 convolution, BatchNorm and GELU twice."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         """Make a block from `n_in` to `n_out` channels."""
@@ -156,7 +156,7 @@ class ResidualBlock(nn.Module):
         self.half2 = nn.Sequential(*_convolved(n_out, n_out))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return the sum of the outputs of both halves."""
+        """Return the sum of the outputs of the two halves."""
         half = self.half1(pixels)
         return half + self.half2(half)
 

@@ -31,7 +31,7 @@ LONGEST_LABEL = 30
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction of a map: its values, evenly spaced."""
+    """An axis of a map, with evenly spaced values."""
 
     name: str
     """The field of the configurations."""
@@ -42,7 +42,7 @@ class Axis:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the values, all different."""
+        """The labels of the values, which are all different."""
         return distinct([value_label(value) for value in self.values])
 
     def position(self, value: object) -> int:
@@ -56,7 +56,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The cells of one map, which differ only in x, y and the seed."""
+    """The runs of one map, which differ only in x, y and the seed."""
 
     label: str
     """The values that distinguish this slice from other slices; empty if there is only one slice."""
@@ -65,12 +65,12 @@ class Slice:
 
 
 def value_label(value: object) -> str:
-    """Return the label of a value at an axis, with at most 30 characters."""
+    """Return the label of a value on an axis, with at most 30 characters."""
     return short(plain(value), LONGEST_LABEL)
 
 
 def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
-    """Return the name of a cell: `gamma 0.3, seed 0`."""
+    """Return the name of a run, for example `gamma 0.3, seed 0`."""
     return ", ".join(f"{name} {value_label(cell.fields.get(name))}" for name in fields)
 
 
@@ -78,17 +78,17 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
     """Choose the fields of the axes.
 
     Args:
-        cells: the cells of a sweep.
-        x: the requested horizontal field, or a name of `grids.ALIASES`; None to choose.
-        y: the requested vertical field; None to choose.
+        cells: the runs of a sweep.
+        x: the requested horizontal field, or a name in `grids.ALIASES`. None lets the function choose.
+        y: the requested vertical field. None lets the function choose.
 
     Returns:
-        Two fields; y is None if no other field varies, which gives a map of one row. The choice is the first
-        varying field of gamma, weight decay, layers, learning rate, training sequences, and then any numeric
-        field.
+        The fields x and y. If only one field varies, y is None, and the map has one row. The function prefers
+        varying fields in this order: gamma, weight decay, layers, learning rate, training sequences, any
+        numeric field.
 
     Raises:
-        ValueError: If a field is unknown, given twice, or the seed, which divides each square.
+        ValueError: If a field is unknown, is given twice, or is the seed, which divides each square.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
@@ -103,10 +103,10 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
 
 def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
-    """Return the values of a field in these cells, and the other fields that vary together with it.
+    """Return the axis of a field, whose title includes the fields that vary together with the field.
 
     Args:
-        cells: one or more cells.
+        cells: one or more runs of a sweep.
         name: the name of the field.
         varying: the result of `axes_of(cells)`.
     """
@@ -117,28 +117,29 @@ def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]
 
 
 def goes_with(cells: Sequence[Cell], name: str, other: str) -> bool:
-    """Return whether two fields vary together: each value of one occurs with one value of the other."""
+    """Check whether each value of a field occurs with exactly one value of another field, and vice versa."""
     pairs = {(value_key(cell.fields.get(name)), value_key(cell.fields.get(other))) for cell in cells}
     return len(pairs) > 1 and all(len({pair[i] for pair in pairs}) == len(pairs) for i in (0, 1))
 
 
 def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str | None) -> list[str]:
-    """Return the fields that vary besides x, y, the seed and the fields that vary with x or y."""
+    """Return the varying fields except x, y, the seed and fields that vary together with x or y."""
     on_axes = [name for name in (x, y) if name is not None]
     others = [name for name in varying if name not in (*on_axes, "seed")]
     return [name for name in others if not any(goes_with(cells, shown, name) for shown in on_axes)]
 
 
 def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
-    """Group the cells by all other fields that vary; each group is one map.
+    """Group the runs by all other fields that vary, with one map for each group.
 
     Args:
-        cells: the cells of a sweep.
+        cells: the runs of a sweep.
         x: the horizontal field.
-        y: the vertical field; None for a map of one row.
+        y: the vertical field, or None for a map of one row.
 
     Returns:
-        The slices, one for each combination that occurs: the largest first, then in ascending order.
+        The slices, one for each combination of values. The largest slice is first, and the others are in
+        ascending order.
     """
     varying = axes_of(cells)
     axes: list[Axis] = []

@@ -22,15 +22,16 @@ def cell_report(
     n_lines: int = 0,
     report: str | None = None,
 ) -> str:
-    """Return the report of one cell, as HTML without a frame.
+    """Return the report of a run as an HTML fragment.
 
     Args:
-        cell: the cell.
-        fields: the configuration fields that identify the cell.
-        others: the further fields in the report.
-        in_page: whether to add an element for the training curve, which a script draws.
-        n_lines: the number of lines of the log; 0 without a log.
-        report: the address of the full report; None for the command that writes the report.
+        cell: the run.
+        fields: the configuration fields that identify the run.
+        others: the other fields in the report.
+        in_page: whether to add an element in which a script draws the training curve.
+        n_lines: the number of lines of the log. With 0, the report does not have a log.
+        report: the address of the full report. With None, the report has the command that writes the full
+            report.
     """
     return rendered(
         TEMPLATES / "cell.html",

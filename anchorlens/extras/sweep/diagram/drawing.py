@@ -44,7 +44,7 @@ def column_width(layout: Layout) -> float:
 
 
 def bars(layout: Layout, bands: Sequence[Band], **options: object) -> dict[str, Any]:
-    """Make a plotly trace of bands; without bands the trace only adds an entry to the legend."""
+    """Make a plotly trace of bands, or of a legend entry alone if there are no bands."""
     if not bands:
         return {"type": "bar", "x": [None], "y": [None], **options}
     return {
@@ -59,7 +59,7 @@ def bars(layout: Layout, bands: Sequence[Band], **options: object) -> dict[str, 
 
 
 def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
-    """Return the parts of a trace that describe the cell under the pointer and identify a clicked cell."""
+    """Return the parts of a trace that describe the run under the pointer and identify a clicked run."""
     return {
         "customdata": [band.cell.id for band in bands],
         "hovertext": [layout.descriptions[band.cell.id] for band in bands],
@@ -68,7 +68,7 @@ def identified(layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
 
 
 def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> dict[str, Any]:
-    """Make the bands of one category with its legend entry; without bands only the entry."""
+    """Make the bands of a category with its legend entry, or the entry alone if there are no bands."""
     overview = INK if category.colour == CLEAR else PAPER
     marker: dict[str, Any] = {"color": category.colour, "line": {"color": overview, "width": 1}}
     if category.hatch:
@@ -77,20 +77,20 @@ def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> 
 
 
 def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
-    """Return the plotly pattern for a category, over one colour or a colour for each bar."""
+    """Return the plotly pattern of a category on a colour for all bars or for each bar."""
     colours = {"fillmode": "replace", "fgcolor": category.ink, "bgcolor": ground}
     return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
 
 
 def written(layout: Layout, text: Callable[[Square], str], **options: object) -> list[dict[str, Any]]:
-    """Make annotations with a text in each square; squares with an empty text have no annotation."""
+    """Make an annotation for each square whose text is not empty."""
     label = {"showarrow": False, "bgcolor": "rgba(255,255,255,0.86)", "borderpad": 2, "font": TEXT, **options}
     texts = ((square, text(square)) for square in layout.squares)
     return [{"x": square.column, "y": square.row, "text": words, **label} for square, words in texts if words]
 
 
 def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
-    """Make a colour bar next to the rows, aligned with their top."""
+    """Make a colour bar next to the map, with the top of the bar at the top of the map."""
     length = max(SHORTEST_SCALE, _plot_height(layout))
     return {"title": {"text": title}, "lenmode": "pixels", "len": length, "y": 1, "yanchor": "top"}
 
@@ -98,13 +98,13 @@ def scale_bar(layout: Layout, title: str = "") -> dict[str, Any]:
 def figure(
     layout: Layout, title: str, data: list[dict[str, Any]], *, scale: bool = False, **options: object
 ) -> dict[str, Any]:
-    """Make a map with its axes, in the style of all figures.
+    """Make a map with its axes in the style of all figures.
 
     Args:
-        layout: the positions of the cells.
+        layout: the positions of the runs.
         title: the title above the map.
         data: the plotly traces.
-        scale: whether there is a colour bar at the right.
+        scale: whether the map has a colour bar at the right.
         **options: the options of plotly's layout.
     """
     rows = [""] if layout.y is None else [plotly_text(label) for label in layout.y.labels]

@@ -18,7 +18,7 @@ FILLED = 0.92
 
 
 class Band(NamedTuple):
-    """The part of a square for one cell; the distance from one square to the next is 1."""
+    """The part of a square for one run, where the distance of neighbouring squares is 1."""
 
     cell: Cell
     """The cell, a run of one seed."""
@@ -41,7 +41,7 @@ class Band(NamedTuple):
 
 
 class Square(NamedTuple):
-    """The cells at one (x, y)."""
+    """The runs at one combination of x and y."""
 
     column: int
     """The column index from the left, from 0."""
@@ -53,7 +53,7 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The geometry of a map, without its colours and texts."""
+    """The positions of all squares and bands of a map."""
 
     x: Axis
     """The field along the horizontal axis."""
@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
-        """The bands of all squares; each square is divided from left to right into equal widths."""
+        """The bands of all squares, which divide a square from left to right into equal widths."""
         return tuple(
             Band(cell, column + FILLED * (i / len(cells) - 0.5), FILLED / len(cells), row - FILLED / 2)
             for column, row, cells in self.squares
@@ -73,18 +73,18 @@ class Layout:
 
     @cached_property
     def descriptions(self) -> dict[str, str]:
-        """The text under the pointer for each cell, by id."""
+        """A map from the id of each run to its text under the pointer."""
         fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
         return {band.cell.id: description(band.cell, fields) for band in self.bands}
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """The cells, column by column."""
+        """The runs, column by column."""
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
         return [cell for square in columns for cell in square.cells]
 
     def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
-        """Return the bands of each category that occurs."""
+        """Return a map from each category in the layout to its bands."""
         groups: dict[Category, list[Band]] = {}
         for band in self.bands:
             groups.setdefault(category_of(band.cell), []).append(band)
@@ -92,15 +92,16 @@ class Layout:
 
 
 def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
-    """Put cells in their squares.
+    """Arrange runs in squares.
 
     Args:
-        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs, which differ only in x, y, the seed and fields that vary together with x or
+            y.
         x: the horizontal field of the configurations.
-        y: the vertical field; None for one row.
+        y: the vertical field, or None for one row.
 
     Raises:
-        ValueError: If there is no cell, or the cells differ in another field.
+        ValueError: If there are no runs, or the runs differ in another field.
     """
     if not cells:
         raise ValueError("a map must have at least one run, got none. Give the runs of a sweep.")
@@ -125,7 +126,7 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The number of cells of a map with each outcome, and how often seeds and verdicts agree."""
+    """The counts of a map's outcomes, and how often seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
     """The number of cells with each outcome that occurs, in the order of `OUTCOMES`."""
@@ -148,7 +149,7 @@ class Summary:
 
 
 def summary(layout: Layout) -> Summary:
-    """Count the outcomes of the cells of a map."""
+    """Count the outcomes of the runs in a map."""
     counts, compared = (Counter(map(what, layout.cells)) for what in (outcome, agreement))
     untrained = (outcomes.FAILED, outcomes.MISSING)
     votes = [

@@ -62,7 +62,7 @@ SYMBOLS = {
 
 @figure.register
 def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None) -> Picture:
-    """Draw the map of phases that `SweepResult.plot` returns, with the same arguments and errors."""
+    """Draw the map of phases for `SweepResult.plot`, with the same arguments and errors."""
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
         raise ValueError(f"a sweep must have at least one run to plot, got none in {safe_text(result.out)}")
@@ -76,19 +76,19 @@ def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None
 
 
 def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Draw the phase by behaviour of every cell, and how far the seeds of each square agree.
+    """Draw the behavioural phase of every run, and the agreement of the seeds in each square.
 
     Args:
-        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
-        y: the vertical field; None for one row.
+        y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order, coloured by phase. A square shows the sign of
-        the phase and the number of seeds, or each seed's sign if the seeds differ.
+        A figure with one band for each run, seeds in order, coloured by phase. A square shows the symbol of
+        the phase and the number of seeds. If the seeds differ, the square shows each seed's symbol.
 
     Raises:
-        ValueError: If there is no cell, or the cells differ in another field.
+        ValueError: If there are no runs, or the runs differ in another field.
 
     Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
     """
@@ -96,18 +96,18 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Draw whether the probes and behaviour assign the same phase to every cell.
+    """Draw whether the probes and behaviour assign the same phase to each run.
 
     Args:
-        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
-        y: the vertical field; None for one row.
+        y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order.
+        A figure with one band for each run, seeds in order.
 
     Raises:
-        ValueError: If there is no cell, or the cells differ in another field.
+        ValueError: If there are no runs, or the runs differ in another field.
     """
     return Picture(_agreements(arranged(cells, x, y)))
 
@@ -115,23 +115,23 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
 def number_map(
     cells: Sequence[Cell], number: str, x: str = "gamma", y: str | None = "weight_decay"
 ) -> Picture:
-    """Draw one accuracy of every cell, 0..1.
+    """Draw one metric of every run.
 
     Args:
-        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
-        number: the name of a metric of the task: `id`, `ood`, ...
+        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
+        number: the name of a metric of the task, for example `id` or `ood`.
         x: the horizontal field of the configurations.
-        y: the vertical field; None for one row.
+        y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each cell, seeds in order, from white for the metric's lowest value to dark
-        blue for its highest (0 to 1 for an accuracy). A square shows the mean over the seeds that have a
-        value, and the number of these seeds if other seeds lack it. Bands of underfit or failed cells are
-        hatched.
+        A figure with one band for each run, seeds in order. The colour goes from white for the metric's
+        lowest value to dark blue for its highest value. For an accuracy, these values are 0 and 1. A square
+        shows the mean over the seeds that have a value. If some seeds lack a value, the square also shows the
+        number of seeds with a value. Bands of underfit or failed runs are hatched.
 
     Raises:
-        ValueError: If there is no cell, the cells differ in another field, or the metric is unknown or absent
-            from all cells.
+        ValueError: If there are no runs, the runs differ in another field, the metric is unknown, or all runs
+            lack the metric.
 
     Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
     """
@@ -143,20 +143,20 @@ def number_map(
 
 
 def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Draw the stable rank of the first layer's W_Q in every cell, together with the phase.
+    """Draw the stable rank of the first layer's W_Q in every run, together with the phase.
 
     Args:
-        cells: one or more cells, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
-        y: the vertical field; None for one row.
+        y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one bubble for each cell, seeds side by side. The size shows the phase by behaviour, and
-        the colour the stable rank, 1 (all neurons share one direction) or more; a cross means underfit. A
-        square shows its mean rank.
+        A figure with one bubble for each run, seeds side by side. The size shows the behavioural phase, and a
+        cross means underfit. The colour shows the stable rank, which is at least 1. At 1, all neurons share
+        one direction. A square shows its mean stable rank.
 
     Raises:
-        ValueError: If there is no cell, the cells differ in another field, or no cell has a stable rank.
+        ValueError: If there are no runs, the runs differ in another field, or all runs lack a stable rank.
 
     Source: the stable rank over gamma and weight decay of arXiv 2501.08537.
     """
@@ -308,7 +308,7 @@ def _no_points(**options: object) -> dict[str, Any]:
 
 
 class Map(NamedTuple):
-    """One kind of map."""
+    """A type of map on the page."""
 
     name: str
     """The name for programs."""
@@ -319,9 +319,10 @@ class Map(NamedTuple):
 
 
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
-    """Return all maps of a page on these cells, in order: phase, the tasks' metrics, and three more.
+    """Return all maps of a page on these runs, in their order on the page.
 
-    The map of train accuracy is included if a run is underfit, the map of courses if the tasks have no OOD.
+    The map of train accuracy is included if a run is underfit. The map of courses is included if the tasks do
+    not have OOD inputs.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 

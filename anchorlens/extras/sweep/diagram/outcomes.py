@@ -23,7 +23,10 @@ MOST_LINES = 3
 
 @dataclass(frozen=True)
 class Category:
-    """An outcome of a cell. The outcomes of a map differ in symbol or hatch, so no reader needs colour."""
+    """An outcome of a run.
+
+    The outcomes of a map differ in symbol or hatch, so that a map is readable without colours.
+    """
 
     name: str
     """The name in the legend."""
@@ -82,7 +85,7 @@ AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 
 
 def trouble(cell: Cell) -> Category | None:
-    """Return why a cell's numbers do not describe a model that has fit its data; None if they do."""
+    """Return the category of a failed, missing or underfit run, or None for any other run."""
     if cell.status in TROUBLES:
         return FAILED
     if cell.phase is None:
@@ -91,7 +94,7 @@ def trouble(cell: Cell) -> Category | None:
 
 
 def outcome(cell: Cell) -> Category:
-    """Return the outcome of a cell by behaviour: one of `OUTCOMES`."""
+    """Return the behavioural outcome of a run, which is one of `OUTCOMES`."""
     problem, phase = trouble(cell), cell.phase
     if problem is not None or phase is None:
         return problem or MISSING
@@ -102,11 +105,14 @@ def outcome(cell: Cell) -> Category:
 
 
 def course(cell: Cell) -> Category:
-    """Return the course of a cell of a task without OOD, by the steps at which it fit and generalised.
+    """Return the course of a run, by the steps at which it fits and generalises.
 
-    In comprehension, held-out accuracy passes 0.90 for good less than 1,000 steps after train accuracy; in
-    grokking later; in memorisation never. In confusion, train accuracy never passes. A log counts as absent
-    if the final accuracies are above 0.90 and no line of the log is.
+    Courses are for tasks without OOD inputs.
+
+    In comprehension, held-out accuracy passes 0.90 for good less than 1,000 steps after train accuracy. In
+    grokking, held-out accuracy passes later than in comprehension. In memorisation, only train accuracy
+    passes, and in confusion, train accuracy does not pass. If a final accuracy is at least 0.90 but its step
+    is missing, the run counts as a run without a log.
     """
     problem, numbers = trouble(cell), cell.numbers
     if problem in (FAILED, MISSING):
@@ -123,21 +129,21 @@ def course(cell: Cell) -> Category:
 
 
 def agreement(cell: Cell) -> Category:
-    """Return whether behaviour and the probes assign the same phase to a cell: one of `AGREEMENTS`."""
+    """Return the agreement of a run's behavioural and probe verdicts, which is one of `AGREEMENTS`."""
     same_phase = {True: AGREE, False: DISAGREE, None: NO_COMPARISON}
     return trouble(cell) or same_phase[cell.numbers["agreement"]]
 
 
 def measured(cell: Cell, number: str) -> float | None:
-    """Return a number of a cell; None if the cell lacks it, is not trained, failed or diverged."""
+    """Return a measurement of a run, or None if the run lacks it, is not trained, failed or diverged."""
     return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
 
 
 def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> None:
-    """Check that a number of a cell can be drawn.
+    """Check that at least one run has a measurement that can be drawn.
 
     Raises:
-        ValueError: If no cell has the number; the message includes `why` if cells are trained.
+        ValueError: If no run has the measurement. The message includes `why` if some runs are trained.
     """
     if any(measured(cell, number) is not None for cell in cells):
         return
@@ -147,15 +153,16 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
 
 
 def vote(categories: Sequence[Category]) -> str:
-    """Write how far the seeds of a square agree.
+    """Describe the agreement of a square's seeds.
 
     Args:
         categories: the categories of the seeds, in order.
 
     Returns:
-        A text in plotly's markup. If all seeds agree, it has the symbol and the number of seeds, or only the
-        symbol without a phase; else each seed's symbol, or for many seeds each symbol with its count. The
-        text is empty if no seed is trained.
+        A text in plotly's markup. If all seeds agree on a phase, the text is the symbol and the number of
+        seeds. If all seeds agree on another outcome, the text is the symbol. If the seeds differ, the text
+        lists each seed's symbol, or each symbol with its count for many seeds. The text is empty if all seeds
+        are untrained.
 
     >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
     ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')
@@ -172,7 +179,9 @@ def vote(categories: Sequence[Category]) -> str:
 
 
 def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
-    """Write the mean of a number over the seeds of a square, with the number of seeds if some lack it.
+    """Format the mean of a measurement over a square's seeds.
+
+    If some seeds lack the measurement, the text includes the number of seeds that have it.
 
     >>> mean([], "ood")
     ''
@@ -185,11 +194,11 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """Return the text shown when the pointer is over a cell, in plotly's markup.
+    """Return the text under the pointer for a run, in plotly's markup.
 
     Args:
-        cell: a cell of a sweep.
-        fields: the configuration fields that identify the cell.
+        cell: a run of a sweep.
+        fields: the configuration fields that identify the run.
     """
     lines = [name_of_cell(cell, fields)]
     numbers = cell.numbers

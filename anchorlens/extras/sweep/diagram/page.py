@@ -54,18 +54,18 @@ class PageSlice:
 
     @cached_property
     def summary(self) -> Summary:
-        """The counts of the cells' outcomes."""
+        """The counts of the runs' outcomes."""
         return summary(self.layout)
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """The metrics that at least one cell has."""
+        """The metrics that at least one run has."""
         cells = self.layout.cells
         return [m for m in metrics_of(cells) if any(cell.numbers.get(m.name) is not None for cell in cells)]
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """The figure of each map, without the title, which the page has; or why the map has no figure."""
+        """A map from each map's name to its figure without a title, or to the reason for its absence."""
         figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:
@@ -80,7 +80,7 @@ class PageSlice:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the figures, ready for JSON, and the data of cells that all figures share, stored once."""
+        """The figures as JSON data, with the shared data of the runs stored once."""
         order = {cell.id: k for k, cell in enumerate(self.layout.cells)}
         boxes = {band.cell.id: [round(edge, 4) for edge in band.box] for band in self.layout.bands}
         return {
@@ -130,23 +130,23 @@ def write_diagram(
     reports: bool = False,
     progress: bool | float | None = None,
 ) -> None:
-    """Write the phase diagram of a sweep: one HTML page that needs no network.
+    """Write the phase diagram of a sweep, an HTML page that works offline.
 
     Args:
-        result: a result of `sweep` or `open_sweep`; it may be unfinished.
-        path: the path of the page, .html; an existing file is replaced.
+        result: a result of `sweep` or `open_sweep`, which may be unfinished.
+        path: the path of the page, ending in .html. An existing file is replaced.
         x: the horizontal field of the configurations. Default: the choice of `axes.choose_axes`.
         y: the vertical field.
-        reports: whether to also write the full report of every trained cell, with the pictures of the report
-            probes, into the folder `<name of the page>-reports` next to the page; each report takes seconds,
-            and existing reports are kept.
-        progress: the progress of the reports, as for `train`.
+        reports: whether to also write the full report of every trained run, with the pictures of the report
+            probes. The folder `<name of the page>-reports` next to the page contains the reports. Each report
+            takes seconds, and existing reports are kept.
+        progress: the display of the reports' progress, as for `train`.
 
     Raises:
-        ValueError: If there is no cell, a field is unknown, the suffix is another, the folder is missing, or
-            the path is not an ordinary file.
-        CheckpointError: If `reports` is true and a cell's checkpoint cannot be read.
-        OSError: If writing fails; an existing file is then unchanged.
+        ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does not
+            exist, or the path is not an ordinary file.
+        CheckpointError: If `reports` is true and a run's checkpoint cannot be read.
+        OSError: If writing fails. An existing file is then unchanged.
 
     Example:
         >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP
@@ -162,16 +162,16 @@ def write_diagram(
 def diagram_html(
     result: SweepResult, *, x: str | None = None, y: str | None = None, links: Mapping[str, str] | None = None
 ) -> str:
-    """Return the page that `write_diagram` writes.
+    """Return the HTML page that `write_diagram` writes.
 
     Args:
         result: a result of `sweep` or `open_sweep`.
         x: the horizontal field of the configurations.
         y: the vertical field.
-        links: the address of the full report of each cell that has a report, by the cell's id.
+        links: a map from the id of a run to the address of its full report.
 
     Raises:
-        ValueError: If there is no cell, or a field is unknown.
+        ValueError: If the sweep is empty, or a field is unknown.
     """
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
@@ -235,7 +235,7 @@ def _curve_traces(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gzipped(text: str) -> str:
-    """Compress a text to Base64, which the page unpacks with the browser's `DecompressionStream`."""
+    """Compress a text to gzip in Base64, which the browser's `DecompressionStream` unpacks."""
     data = text.encode(errors="replace")
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
 

@@ -23,7 +23,7 @@ MOST_MAPS = 4
 
 @dataclass(frozen=True, eq=False)
 class TextMap:
-    """The phases of cells that differ only in two axes and the seed."""
+    """The phases of runs that differ only in two axes and the seed."""
 
     title: str
     """The values that distinguish this map from other maps; empty if there is only one map."""
@@ -36,10 +36,10 @@ class TextMap:
 
 
 def text_maps(result: SweepResult) -> list[TextMap]:
-    """Return a map for each slice of a sweep, with the axes of the page.
+    """Return a map for each slice of a sweep, with the axes of the phase diagram.
 
     Args:
-        result: a sweep of one or more cells.
+        result: a sweep of one or more runs.
     """
     x, y = choose_axes(result.cells)
     maps = []

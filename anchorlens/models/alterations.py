@@ -28,10 +28,10 @@ _NOTHING = object()
 def unaltered(name: str, *models: object) -> Iterator[None]:
     """Restore everything that the block alters, and raise an error that names the alteration.
 
-    The function compares the weights, buffers, modules, hooks and other attributes of the models. It also
-    compares global settings, which are the gradient mode, torch's defaults and the seeds of random numbers.
-    Gradients of weights and the random state after unseeded draws are restored without an error. The function
-    needs memory for a copy of the models.
+    The function compares the weights, buffers, modules, hooks and other attributes of the models. The
+    function also compares global settings, which are the gradient mode, torch's defaults and the seeds of
+    random numbers. Gradients of weights and the random state after unseeded draws are restored without an
+    error. The function needs memory for a copy of the models.
 
     Args:
         name: the name of the function that is called in the block.

@@ -22,7 +22,7 @@ def choose_device(name: str | torch.device) -> torch.device:
 
     `auto` means CUDA if CUDA is available, and otherwise the CPU.
 
-    `mps` gives a warning, because we could not test anchorlens on such a device.
+    `mps` gives a warning, because we could not test anchorlens on MPS.
 
     Raises:
         ValueError: If the device is not available.

@@ -31,9 +31,9 @@ def build_model(
     """Build a HookedTransformer of one of the variants with a gamma-scaled initialisation.
 
     Every hook point of an ordinary HookedTransformer block exists and affects the logits. The weights depend
-    only on `config` and `seed`, not on the device. A change of gamma only changes the scale of each weight
-    matrix. The function does not read or change the global random state. In `postnorm`, every bias that the
-    paper's equations lack is zero and frozen.
+    only on `config` and `seed`, not on the device. With the same seed, a change of gamma changes only the
+    scale of each weight matrix. The function does not read or change the global random state. In `postnorm`,
+    every bias that the paper's equations lack is zero and frozen.
 
     Args:
         config: the shape, variant and gamma.
@@ -91,8 +91,8 @@ def model_with(
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
     """Build the HookedTransformer that a HookedTransformerConfig describes, of any architecture.
 
-    The function does not load a file or set a seed. It ignores the fields for the origin, initialisation,
-    device and tokenizer of the model.
+    The function does not load a file or set a seed. The function ignores fields for the origin,
+    initialisation, device and tokenizer of the model.
 
     Args:
         cfg: the fields of a HookedTransformerConfig. The function ignores unknown fields.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 EMBED = "hook_embed"
-"""The token embeddings without position embeddings, [batch, pos, d_model]; not in a layer."""
+"""The token embeddings without position embeddings, [batch, pos, d_model], which are not in a layer."""
 RESID_PRE = "hook_resid_pre"
 """The input of a block, [batch, pos, d_model]."""
 ATTN_OUT = "hook_attn_out"
@@ -129,7 +129,7 @@ def after_attention(
     """Return the residual stream of the last position between a layer's attention and its MLP.
 
     Raises:
-        ValueError: If attention and MLP run in parallel, because this location then does not exist.
+        ValueError: If attention and MLP run in parallel, because the location between them does not exist.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -305,7 +305,7 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
     """Remove one expert from a router.
 
     The function sets the expert's weight to 0 after the softmax, and divides the other weights by their sum.
-    This has the same effect as a router logit of minus infinity. The router then sends the removed expert's
+    The removal has the same effect as a router logit of minus infinity. The router sends the removed expert's
     tokens to the next best expert, with the new weight of the next best expert.
 
     Args:
@@ -336,11 +336,11 @@ def assert_live(
 ) -> None:
     """Check on a small batch that editing a hook point changes the model's logits.
 
-    The function sets the attention pattern of all layers to zero. `hook_z` must then be zero in every layer,
-    and the logits must differ. The function also moves all attention to the first position. `hook_z` must
-    then be equal at all positions. For other hook points, the function shifts the activations of one layer at
-    a time, and the logits must differ each time. TransformerBridge's native models, for example, do not
-    compute with the pattern that their hook shows.
+    For the attention pattern, the function first sets the pattern of all layers to zero. With a zero pattern,
+    `hook_z` must be zero in every layer, and the logits must differ. The function also moves all attention to
+    the first position. With this pattern, `hook_z` must be equal at all positions. For other hook points, the
+    function shifts the activations of one layer at a time, and the logits must differ each time.
+    TransformerBridge's native models, for example, do not compute with the pattern that their hook shows.
 
     Args:
         model: any HookedTransformer or TransformerBridge.

@@ -43,9 +43,10 @@ def sleeping_threads() -> dict[str, str]:
 def keep_freed_memory() -> None:
     """Let glibc keep up to 64 MiB of freed memory in this process, and reuse it for blocks below 32 MiB.
 
-    By default, glibc returns freed memory to the system until the process has used large blocks. Each batch
-    of a model then costs page faults. The limits here are the largest values that glibc itself chooses.
-    Limits in the environment (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take precedence.
+    By default, glibc returns freed memory to the system until the process has used large blocks. Without
+    higher limits, each batch of a model causes page faults. The limits here are the largest values that glibc
+    itself chooses. Limits in the environment (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take
+    precedence.
     """
     chosen = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys()
     if sys.platform == "linux" and not chosen:

@@ -34,24 +34,24 @@ class Member:
     """One run in training."""
 
     run: RunConfig
-    """Its configuration."""
+    """The configuration of the run."""
     data: Batch
-    """Its training set."""
+    """The training set of the run."""
     folder: RunFolder | None
-    """Its folder; None if nothing is written."""
+    """The folder of the run, or None if no files are written."""
     start: Checkpoint | None = None
-    """The checkpoint it starts from; None if initial weights are drawn."""
+    """The checkpoint that the run starts from, or None if initial weights are drawn."""
     state: Mapping[str, torch.Tensor] | None = None
-    """The saved state it resumes from."""
+    """The saved state that the run resumes from."""
     place: int = 0
-    """Its index among the runs that are trained together."""
+    """The index of the run among the runs that are trained together."""
     step: int = 0
-    """Updates made so far."""
+    """The number of updates made so far."""
     log: list[dict[str, Any]] = field(default_factory=list)
     good: tuple[int, torch.Tensor] | None = None
     """The last step known to have had a finite loss and gradient, and the weights there (a stack's row)."""
     result: TrainResult | None = None
-    """Its result, once it has ended."""
+    """The result of the run, or None before its end."""
 
     def checkpoint(
         self, weights: Mapping[str, torch.Tensor], step: int, metrics: Mapping[str, Any]

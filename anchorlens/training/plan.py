@@ -62,15 +62,15 @@ class Cost:
     """The cost of one update of one model."""
 
     parameters: int
-    """Trained parameters."""
+    """The number of trained parameters."""
     flops: int
-    """Floating-point operations of the matrix products, forward and backward, as they are executed."""
+    """The floating-point operations of the matrix products in the forward and backward pass."""
     state_bytes: int
-    """Weights, gradients, optimizer moments and copies."""
+    """The memory of weights, gradients, optimizer moments and copies."""
     data_bytes: int
-    """The training set, as far as it is held in memory, and its order."""
+    """The memory of the training set and its order."""
     activation_bytes: int
-    """Activations that the forward pass keeps for the backward pass, and temporary gradients."""
+    """The memory of activations that the forward pass keeps, and of temporary gradients."""
 
     @property
     def bytes(self) -> int:
@@ -84,25 +84,26 @@ class Plan(Record):
     """The estimated cost of a training."""
 
     device: str
-    """The device it would run on."""
+    """The device of the training."""
     n_models: int
-    """Models to train."""
+    """The number of models to train."""
     at_once: int
-    """Models trained at the same time: members of one stack on CUDA, processes on the CPU."""
+    """The number of models trained at the same time, in one stack on CUDA or in processes on the CPU."""
     steps: int
-    """Updates of each model."""
+    """The number of updates of each model."""
     cost: Cost
-    """The cost of one update of one model (of the first, where models differ)."""
+    """The cost of one update of the first model."""
     memory_bytes: int
-    """Memory of all models that are trained at the same time."""
+    """The memory of all models that are trained at the same time, in bytes."""
     available_bytes: int
-    """Memory that is free now."""
+    """The free memory, in bytes."""
     seconds_per_update: float | None
-    """Measured time of one update of all models trained at the same time; None if they do not fit."""
+    """The measured seconds of one update of all models trained at the same time, or None if memory is too
+    small."""
     seconds: float | None
-    """Estimated time of the whole training, evaluations included, if nothing else uses the machine."""
+    """The estimated seconds of the training with its evaluations, if nothing else uses the machine."""
     on_the_way: Mapping[str, str] = field(default_factory=dict)
-    """Field of the recipe (of the first run) -> the change it makes during training, in words."""
+    """A map from fields of the first run's recipe to the changes that they make during training, in words."""
 
 
 def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:
@@ -155,8 +156,8 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
 
     Args:
         runs: the runs, which may differ in all fields.
-        starts: whether to check the checkpoints that the runs start from. Ended runs do not need these
-            checkpoints.
+        starts: whether to check the checkpoints that the runs start from. Ended runs do not need the
+            checkpoints that they start from.
 
     Raises:
         ValueError: If an item is not a RunConfig, or a model is too small for its task or lacks a part that

@@ -26,7 +26,7 @@ Status = Literal["finished", "stopped early", "diverged"]
 class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not a fault of the program
     """The loss or its gradient became NaN or infinite.
 
-    The message tells the user which file has the last good weights.
+    The message gives the location of the last good weights.
     """
 
 
@@ -43,20 +43,21 @@ class TrainResult:
     """A trained model with the measurements made during its training."""
 
     checkpoint: Checkpoint
-    """Its weights and configurations, for `save_checkpoint`."""
+    """The weights and configurations of the model, for `save_checkpoint`."""
     behaviour: Evaluation
-    """Metrics and phase of these weights; for two anchors an `AnchorEvaluation`."""
+    """The metrics and the phase of the model, which are an `AnchorEvaluation` for two anchors."""
     log: Sequence[Mapping[str, Any]]
-    """Log lines: `step`, `loss` (nats, of the last batch), `lr`, `grad_norm` (before clipping),
-    `weight_norm`, `seconds`; every `eval_every` steps also the task's metrics: of the two-anchor task
-    `train_accuracy`, `id_accuracy` and `ood_accuracy` (0..1, one noise draw)."""
+    """The log lines with `step`, `loss` (of the last batch, in nats), `lr`, `grad_norm` (before clipping),
+    `weight_norm` and `seconds`. Every `eval_every` steps, a line also has the task's metrics. For the
+    two-anchor task, the metrics are `train_accuracy`, `id_accuracy` and `ood_accuracy` (0..1, one noise
+    draw)."""
     status: Status
-    """`finished`, `stopped early`, or `diverged` (then the weights are the last that are known to be
-    good)."""
+    """The status, which is `finished`, `stopped early` or `diverged`. A diverged result has the last good
+    weights."""
     out: Path | None
-    """The run's folder, if it has one."""
+    """The folder of the run, or None for a run without files."""
     message: str | None = None
-    """What went wrong with a diverged run, and what to try."""
+    """The reason for a divergence with advice, or None for other runs."""
 
     @cached_property
     def model(self) -> HookedTransformer:

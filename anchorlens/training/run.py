@@ -60,11 +60,11 @@ def train(
         model_config: the shape and gamma of the model. Default: the `quick` preset, fitted to the task.
         train_config: the recipe. Default: the `quick` preset.
         out: a new or empty folder for the log, checkpoints and the state to resume from. Default: no files.
-        resume: whether to continue the run in `out`, if `out` contains a run. A configuration that is None is
-            then read from `out`. On the CPU with the same number of threads, a resumed run and an
-            uninterrupted run have bit-equal final weights.
+        resume: whether to continue the run in `out`. If `out` contains a run, a configuration that is None is
+            read from `out`. On the CPU with the same number of threads, a resumed run and an uninterrupted
+            run have bit-equal final weights.
         progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
-            every 5 s. A number sets the seconds between these lines. False shows nothing.
+            every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the function that is called with each line of the log, or a logger from
             `anchorlens.training.logging`. A line is a dict of `step`, `epoch` (the passes over the data so
             far, a float), and the entries of `TrainResult.log`. A value is a number, or None if the task
@@ -75,8 +75,7 @@ def train(
 
     Raises:
         ValueError: If configurations are invalid or contradictory, or `out` contains other files.
-        TrainingDiverged: If the loss became NaN or infinite. `out/ckpt.pt` then contains the last good
-            weights.
+        TrainingDiverged: If the loss became NaN or infinite. The last good weights are in `out/ckpt.pt`.
         OnLogError: If `on_log` raised an error, which is the cause of this error. The function saves the
             state first, so that you can resume the run.
         CheckpointError: If the state to resume from is damaged.
@@ -139,7 +138,7 @@ def train_many(
         workers: the number of processes on the CPU. None means one process for each core, or for `threads`
             cores if the runs set this field. With 1, this process trains one run after another.
         progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
-            every 5 s. A number sets the seconds between these lines. False shows nothing.
+            every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the same argument as for `train`. Each dict also has `run`, the index of its run in `runs`.
             The function or logger is always called in this process and thread.
 

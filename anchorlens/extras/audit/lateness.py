@@ -75,8 +75,8 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 
     The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. A
     mapping that is fit after the fence, or never, takes longer than the spread of the fit steps explains. The
-    fence does not need the truth, and is valid if fewer than a quarter of the mappings are late. The exact
-    step of a fit is unknown between two evaluations, so Q1 is at most the evaluation before Q3.
+    fence does not depend on the truth, and is valid if fewer than a quarter of the mappings are late. The
+    exact step of a fit is unknown between two evaluations, so Q1 is at most the evaluation before Q3.
 
     Args:
         steps: the fit steps of one run, which are infinite for mappings that are never fit.
@@ -118,16 +118,19 @@ class Score(Record):
     n_violating: int
     """The number of mappings (or groups) that violate the rule."""
     auc: float | None
-    """The area under the ROC curve, 0..1: the probability that a violating mapping is later than an obeying
-    one. Ties count one half, and chance is 0.5. `None` if all or no mappings violate the rule."""
+    """The area under the ROC curve, 0..1 (chance 0.5), which is the probability that a violating mapping is
+    later than an obeying mapping. Ties count one half. The AUC is `None` if all or none of the mappings
+    violate the rule."""
     auc_error: float | None
-    """The standard error of the AUC (Hanley and McNeil) for independent mappings; 0 at an AUC of 1."""
+    """The standard error of the AUC (Hanley and McNeil) for independent mappings, which is 0 at an AUC of
+    1."""
     n_flagged: int
     """The number of mappings (or groups) flagged."""
     precision: float | None
-    """The fraction of the flagged mappings that violate the rule, 0..1; `None` if none is flagged."""
+    """The fraction of the flagged mappings that violate the rule, 0..1, or `None` without flagged
+    mappings."""
     recall: float | None
-    """The fraction of the violating mappings that are flagged, 0..1; `None` if none violates the rule."""
+    """The fraction of the violating mappings that are flagged, 0..1, or `None` without violating mappings."""
 
 
 def score(

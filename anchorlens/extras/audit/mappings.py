@@ -44,7 +44,8 @@ class Mappings:
     """Whether each mapping violates the composition rule: the truth, used for scoring only. `None` if
     unknown."""
     task: AnchorTask
-    """The task that presents the mappings as sequences; its tokens may differ from the dataset's numbers."""
+    """The task that presents the mappings as sequences, whose tokens may differ from the dataset's
+    numbers."""
     trials: Trials
     """Every trained (chain, key, position) in the tokens of `task`, sorted by mapping."""
     first_trial: Int[np.ndarray, " mapping"]

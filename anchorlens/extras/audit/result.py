@@ -31,7 +31,7 @@ FEW = 0.2
 POWER = 0.75
 """The least AUC of planted wrong mappings at which an audit is informative."""
 SCHEMA_VERSION = 1
-"""The version of `to_dict`; it grows by one when a key changes its meaning or is removed."""
+"""The version of `to_dict`, which grows by one if a key changes its meaning or is removed."""
 
 
 @documented
@@ -42,7 +42,7 @@ class ControlModel:
     wrong: Bool[np.ndarray, " mapping"]
     """Whether each mapping got a wrong target in this model alone."""
     right: Float[np.ndarray, "evaluation mapping"]
-    """The probability of the target that this model was trained on, 0..1, mean over the draws."""
+    """The probability of the target that this model was trained on, 0..1, averaged over the draws."""
 
     def __repr__(self) -> str:
         return f"ControlModel({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
@@ -60,7 +60,7 @@ class Audit:
     mappings: Mappings
     """The mappings of the dataset."""
     right: Float[np.ndarray, "seed evaluation mapping"]
-    """The probability of the trained target, 0..1, mean over the draws; the raw measurement."""
+    """The probability of the trained target, 0..1, averaged over the draws, which is the raw measurement."""
     evaluation_steps: tuple[int, ...]
     """The steps at which all mappings were evaluated, ascending."""
     seeds: tuple[int, ...]
@@ -74,7 +74,7 @@ class Audit:
     fit: float = FIT
     """The probability of the trained target from which a mapping counts as fit, 0..1."""
     planted: ControlModel | None = None
-    """The model that measures what the audit can find; `None` if the dataset is too small for planting."""
+    """The model that measures the audit's power, or `None` if the dataset is too small for planting."""
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
@@ -133,7 +133,7 @@ class Audit:
     def too_few_steps(self) -> bool:
         """Whether a model never fits at least a fifth of the mappings, or a fence cannot be reached.
 
-        In this case, late mappings may only be slow to learn, and training needs more steps.
+        If training is too short, late mappings may only be slow to learn.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
@@ -157,7 +157,7 @@ class Audit:
     def too_few_to_tell(self) -> bool:
         """Whether the AUC of planted wrong mappings is below 0.75 (chance 0.5).
 
-        In this case, missing flags are not evidence of a clean dataset.
+        Below 0.75, missing flags are not evidence of a clean dataset.
         """
         return self.power is not None and self.power.auc is not None and self.power.auc < POWER
 
@@ -302,7 +302,7 @@ class Audit:
         Raises:
             ValueError: If the path does not end in .csv, the folder does not exist, or the path is not an
                 ordinary file.
-            OSError: If writing fails. An existing file is then unchanged.
+            OSError: If writing fails, which leaves an existing file unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")

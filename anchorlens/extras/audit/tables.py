@@ -13,9 +13,9 @@ from anchorlens.show.tables import Table
 from anchorlens.texts import safe_text
 
 MOST_GROUPS = 8
-"""The largest number of groups listed, the latest groups first; --json and --out give all."""
+"""The largest number of listed groups, the latest groups first. `--json` and `--out` give all groups."""
 MOST_SUSPECTS = 20
-"""The largest number of flagged mappings described in words, the latest mappings first."""
+"""The largest number of flagged mappings that are described in words, the latest mappings first."""
 
 
 def overview(audit: Audit) -> str:

@@ -28,7 +28,7 @@ CONCEPTS = ("shape", "size", "colour")
 WORDS = {"shape": ("circle", "triangle"), "size": ("large", "small"), "colour": ("red", "blue")}
 """A map from each concept to the words for 0 and 1."""
 TRAINED = ("000", "100", "001", "111")
-"""The tuples with images in the training set; "small" occurs only with a triangle, and only with blue."""
+"""The tuples with images in the training set. "Small" occurs only with a triangle, and only with blue."""
 TUPLES = tuple("".join(digits) for digits in itertools.product("01", repeat=3))
 UNSEEN = tuple(name for name in TUPLES if name not in TRAINED)
 """The tuples that are never trained: 010, 011, 101, 110."""
@@ -37,7 +37,7 @@ SMALL_CIRCLES = ("010", "011")
 
 COLOURS = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 RADII = (0.6, 0.3)
-"""The radii of a large and a small circle; half the side of the image is 1."""
+"""The radii of a large and a small circle, in half sides of the image."""
 N_CHANNELS = 3
 """The channels of an image: red, green and blue."""
 N_CONDITIONS = 6
@@ -59,7 +59,8 @@ class Images:
     pixels: Float[Tensor, "image 3 y x"]
     """The red, green and blue values, 0..1."""
     conditions: Float[Tensor, "image 6"]
-    """The conditions that a model reads: shape (two numbers, one of which is 1), size, and colour (three)."""
+    """The conditions that a model reads, which are two numbers for shape, one for size and three for
+    colour."""
     tuples: Int[np.ndarray, "image 3"]
     """The shape, size and colour, each 0 or 1."""
 

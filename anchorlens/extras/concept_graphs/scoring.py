@@ -38,9 +38,9 @@ MUST_KNOW = 0.99
 N_TRAINED, N_HELD_OUT = 4_500, 500
 """The numbers of images on which the classifier is trained and tested."""
 FILL = 0.71
-"""The fraction of its bounding box from which a shape is a circle. A circle fills pi / 4, a triangle half.
-Pixels at the edges count by the covered fraction: drawn small triangles in images of 24 pixels fill 0.57 to
-0.66, circles 0.76 and more."""
+"""The fraction of its bounding box from which a shape is a circle. A circle fills pi / 4, and a triangle
+fills one half. Pixels at the edges count by the covered fraction. In images of 24 pixels, drawn small
+triangles fill 0.57 to 0.66, and circles fill at least 0.76."""
 _GROUND = 0.3
 """The fraction of full ink below which a pixel belongs to the background."""
 _LEAST_INK = 0.2

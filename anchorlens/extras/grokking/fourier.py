@@ -80,13 +80,14 @@ class Fourier(ProbeResult):
     n_pairs: int
     """The number of measured pairs: all pairs with an answer. Multiplication and division exclude 0."""
     explained: float | None
-    """The share of the variance of centred logits that the five key frequencies explain, 0..1: 1 in a model
-    that computes with them alone, below 0.001 at a random start. `None` if the logits do not vary."""
+    """The fraction of the centred logits' variance that the five key frequencies explain, 0..1. The fraction
+    is 1 in a model that computes with five frequencies alone, and below 0.001 in an untrained model. It is
+    `None` if the logits do not vary."""
     frequencies: float | None
     """The effective number of frequencies, >= 1: 1 / sum of squares of `shares`, scaled to sum to 1."""
     answer_share: float | None
-    """The share of the variance of centred logits between the classes of pairs with equal answers, 0..1. It
-    needs no frequencies, and is at least `explained`."""
+    """The fraction of the centred logits' variance between classes of pairs with equal answers, 0..1. The
+    fraction is at least `explained`."""
     restricted_loss: float | None
     """The mean cross-entropy over the pairs of the key frequencies alone, in nats."""
     excluded_loss: float | None
@@ -94,19 +95,20 @@ class Fourier(ProbeResult):
     loss: float
     """The mean cross-entropy over the pairs, in nats, among the answers that the operation has."""
     distance_irrelevance: float | None
-    """The independence of the correct answer's logit from the difference a - b, 0..1: 0 in an exact pizza, 1
-    in an exact clock. The mean over differences of its standard deviation over sums, divided by that of
-    all."""
+    """The independence of the correct answer's logit from the difference a - b, 0..1. The reading is 0 in an
+    exact pizza and 1 in an exact clock. It is the standard deviation of the logit over sums, averaged over
+    differences and divided by the standard deviation over all pairs."""
     gradient_symmetry: float | None
     """The mean cosine, -1..1, of the gradients of a logit with respect to the embeddings of a and of b, over
-    random triples (a, b, c). 1 in an exact pizza. `None` if the operation does not commute."""
+    random triples (a, b, c). The reading is 1 in an exact pizza, and `None` if the operation does not
+    commute."""
     embedding_gini: float | None
-    """The Gini coefficient of the embedding's power over frequencies, 0..1; near 1 for a few frequencies."""
+    """The Gini coefficient of the embedding's power over frequencies, 0..1, near 1 for a few frequencies."""
     shares: np.ndarray | None
-    """[frequency] The share of the variance of centred logits that frequency 1, 2, ... explains, 0..1."""
+    """[frequency] The fraction of the centred logits' variance that frequency 1, 2, ... explains, 0..1."""
     key_frequencies: tuple[int, ...]
-    """The five frequencies with the largest shares, ascending; in terms of exponents for multiplication and
-    division."""
+    """The five frequencies with the largest shares, ascending. For multiplication and division, the
+    frequencies refer to exponents."""
     embedding_power: np.ndarray | None
     """[frequency] The squared length of the embedding's components at each frequency."""
     right_logits: np.ndarray | None

@@ -42,7 +42,7 @@ class Run(NamedTuple):
     weights: Mapping[str, Tensor]
     """The last weights, by the names and in the orientation of the file."""
     config: Mapping[str, Any]
-    """The configuration of the run; empty if it has none."""
+    """The configuration of the run, which may be empty."""
     along: tuple[tuple[int, str, Any], ...]
     """The step, name and content of each entry of the trajectory, in the order of the file."""
     content: Mapping[str, Any]

@@ -52,7 +52,7 @@ class SplitTask(TaskConfig):
     asks_all_of_train: ClassVar[bool] = False
     """Whether every training example is evaluated for the pictures, instead of a sample."""
     chance: Any = 0.0
-    """The accuracy of random answers; 0 if it is small."""
+    """The accuracy of random answers, or 0 if this accuracy is small."""
 
     def sequences(self, examples: Any, /) -> TokenBatch:
         """Convert examples to sequences with targets."""
@@ -238,7 +238,7 @@ class SplitTask(TaskConfig):
         }
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the most sequences on which `evaluate` (`measure` if `quickly`) runs a model."""
+        """Return the largest number of sequences for `evaluate`, or for `measure` if `quickly` is true."""
         sizes = {name: len(examples) for name, examples in self.splits.items()}
         if quickly:
             return sum(min(self.quickly, size) for size in sizes.values())

@@ -38,10 +38,12 @@ class CellContent(_File):
     loss: float | None
     """The loss of the last logged batch, in nats."""
     passed_at: Annotated[Mapping[Name, Count | None], limits(max_length=10)] = field(default_factory=dict)
-    """The step from which on each accuracy (`train`, `id`, `ood`) passes its threshold of the phases; None if
-    it does not pass at the last evaluation. Empty for a task without phases."""
+    """The step from which on each accuracy (`train`, `id`, `ood`) passes the threshold of its phase. The step
+    is None if the accuracy does not pass at the last evaluation. The map is empty for a task without
+    phases."""
     probes: Annotated[Mapping[ReadingName, float | None], limits(max_length=200)]
-    """The value of each `probe.reading` that needs no forward pass; None if the value is not defined."""
+    """The value of each `probe.reading` that does not need a forward pass, or None if the value is not
+    defined."""
     verdict: Verdict
     """The verdict on the last checkpoint."""
 

@@ -29,10 +29,10 @@ diagram = table("diagram")
 """Write the diagram of a result, at a path."""
 
 CellStatus = Literal["finished", "stopped early", "diverged", "failed", "damaged", "missing"]
-"""The statuses of a cell. The first three are statuses of a run; `failed`: training raises an error;
-`damaged`: the stored files cannot be read; `missing`: the cell is not trained yet."""
+"""The statuses of a run. The first three are results of training. `failed` means that training raises an
+error, `damaged` that the stored files cannot be read, and `missing` that the run is not trained yet."""
 TROUBLES = ("failed", "damaged", "diverged")
-"""The statuses of cells without a usable model."""
+"""The statuses of runs without a usable model."""
 
 
 def cell_id(run: RunConfig) -> str:
@@ -74,17 +74,18 @@ class Cell:
     run: RunConfig
     """The task, the model and the recipe."""
     status: CellStatus = "missing"
-    """The status of the cell."""
+    """The status of the run."""
     path: Path | None = None
-    """The folder of the run, as `train` writes it, with an added `cell.json`; None until the cell is done."""
+    """The folder of the run, as `train` writes it, with an added `cell.json`. None until the run is
+    trained."""
     packed: bytes = field(default=b"", repr=False)
-    """The compressed `cell.json` of a finished cell; thousands of cells then take little memory."""
+    """The compressed `cell.json` of a finished run, so that thousands of runs take little memory."""
     error: str | None = None
-    """The reason why the cell failed, diverged or cannot be read, in one line."""
+    """The reason why the run failed, diverged or cannot be read, in one line."""
     details: str | None = field(default=None, repr=False)
-    """The traceback of a failed cell."""
+    """The traceback of a failed run."""
     stored_as: str | None = field(default=None, repr=False)
-    """The id of the cell in the folder from which it was read; None for a cell without a folder."""
+    """The id of the run in the folder from which it was read, or None for a run without a folder."""
 
     @cached_property
     def id(self) -> str:
@@ -212,7 +213,7 @@ class SweepResult:
     out: Path
     """The folder of the sweep."""
     cells: tuple[Cell, ...]
-    """The cells, in the order in which they were requested."""
+    """The runs, in the order in which they were requested."""
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(self.cells)
@@ -263,7 +264,7 @@ class SweepResult:
         Raises:
             ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does
                 not exist, or the path is not an ordinary file.
-            OSError: If writing fails. An existing file is then unchanged.
+            OSError: If writing fails, which leaves an existing file unchanged.
         """
         diagram(self, path, **options)
 
@@ -276,7 +277,7 @@ class SweepResult:
         Raises:
             ValueError: If the suffix is not .csv or .parquet, the folder does not exist, the sweep is empty,
                 or the path is not an ordinary file.
-            OSError: If writing fails. An existing file is then unchanged.
+            OSError: If writing fails, which leaves an existing file unchanged.
         """
         from anchorlens.extras.sweep import write_table
 

@@ -19,7 +19,7 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
     Raises:
         ValueError: If the suffix is not .csv or .parquet, the folder does not exist, there are no runs, or
             the path is not an ordinary file.
-        OSError: If writing fails. An existing file is then unchanged.
+        OSError: If writing fails, which leaves an existing file unchanged.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP

@@ -170,8 +170,8 @@ class SweepFolder:
 
         Args:
             cells: the runs with their ids.
-            any_size: whether to read files of any total size, and files behind links out of the folder. Both
-                are safe for your own sweep.
+            any_size: whether to read files of any total size, and files behind links out of the folder. Use
+                `any_size` only for your own sweep.
 
         Raises:
             CheckpointError: If the total size of the files is too large.

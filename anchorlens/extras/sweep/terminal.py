@@ -17,9 +17,9 @@ from anchorlens.training.progress import duration
 from anchorlens.training.recipes.run_config import RunConfig
 
 SCHEMA_VERSION = 1
-"""The version of the JSON object; it increases by one when a key changes its meaning or is removed."""
+"""The version of the JSON object, which grows by one if a key changes its meaning or is removed."""
 MOST_ROWS = 12
-"""The largest number of failed cells shown; --cells and --json show all cells."""
+"""The largest number of failed runs that are shown. `--cells` and `--json` show all runs."""
 
 
 def overview(runs: Sequence[RunConfig]) -> str:

@@ -59,7 +59,7 @@ class HookedTransformerConfig(TransformerLensConfig):
     """The configuration of a HookedTransformer, with the fields of TransformerLens 3.9's class.
 
     A field for a feature that this model lacks accepts only its default. The class therefore refuses every
-    configuration of TransformerLens 3.9 that needs such a feature.
+    configuration of TransformerLens 3.9 that needs a missing feature.
 
     Raises:
         ValueError: If a field sets a feature that the model lacks, or fields contradict each other.

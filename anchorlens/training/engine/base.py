@@ -51,7 +51,7 @@ class Update(NamedTuple):
     grad_norm: float
     """Global gradient norm before clipping."""
     failed_at: int | None
-    """The step whose update was skipped because loss or gradient was not finite; None if there is none."""
+    """The step whose update was skipped because the loss or the gradient was not finite, or None."""
 
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:

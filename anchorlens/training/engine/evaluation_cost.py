@@ -40,9 +40,9 @@ class AskingCost:
     """An estimate of memory and operations, with an error of up to a factor of two or three."""
 
     bytes: float
-    """Memory at its peak: weights, tables, sequences, activations."""
+    """The peak memory of weights, tables, sequences and activations."""
     operations: float
-    """Floating-point operations of the matrix products; other work is counted by the time it takes."""
+    """The floating-point operations of the matrix products. Other work counts by its time."""
 
 
 def check_cost(

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class FunctionalEngine(Engine):
     """An engine that trains models with the loss that their task defines.
 
-    The loss gets the model as a function, a batch of the training set and a random generator. A transformer
-    is a function from tokens to logits at every position. The seed and the step determine the random
-    generator, so that resuming a run does not change its draws.
+    The arguments of the loss are the model as a function, a batch of the training set and a random generator.
+    A transformer is a function from tokens to logits at every position. The seed and the step determine the
+    random generator, so that resuming a run does not change its draws.
     """
 
     captures = False

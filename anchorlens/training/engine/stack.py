@@ -23,9 +23,9 @@ class Stack(Engine):
 
     The engine skips computation that the loss does not need.
 
-    It computes the last layer and the unembedding only from the first scored position on. If lengths differ
-    much, the engine skips positions after the end of a sequence on the CPU. On CUDA, the engine computes
-    these positions, because a captured graph needs fixed shapes.
+    For example, the engine computes the last layer and the unembedding only from the first scored position
+    on. If lengths differ much, the engine skips positions after the end of a sequence on the CPU. On CUDA,
+    the engine computes all positions, because a captured graph needs fixed shapes.
     """
 
     def _place_data(self, sets: Sequence[Any]) -> None:

@@ -115,7 +115,7 @@ class Transformer(FlatLayout):
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return initial parameters by HookedTransformer's names, given only by `config` and `seed`."""
+        """Return initial parameters by HookedTransformer's names, as a function of `config` and `seed`."""
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:

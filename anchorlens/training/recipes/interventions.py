@@ -66,13 +66,14 @@ class Window(NamedTuple):
     """A part of the run, and the value of a field in this part."""
 
     first: float
-    """Start of the window as a fraction of the run, 0..1."""
+    """The start of the window as a fraction of the run, 0..1."""
     end: float
-    """End of the window as a fraction of the run, above `first`, at most 1."""
+    """The end of the window as a fraction of the run, above `first` and at most 1."""
     value: float
-    """Value at its first update."""
+    """The value at the first update of the window."""
     last: float
-    """Value at its last update; between the two the value changes linearly."""
+    """The value at the last update of the window. Between first and last update, the value changes
+    linearly."""
 
     def steps(self, total: int) -> range:
         """Return the indices of the window's updates in a run of `total` updates."""
@@ -108,9 +109,9 @@ class WindowedValue(NamedTuple):
     """A field's value at every update of a run."""
 
     base: float | None
-    """The value outside the windows; None for the field's default."""
+    """The value outside the windows, or None for the field's default."""
     windows: tuple[Window, ...]
-    """Windows in order, without overlap."""
+    """The windows in order, without overlap."""
 
     @property
     def largest(self) -> float:
@@ -130,7 +131,7 @@ class SingleChange(NamedTuple):
     value: float
     """The factor, or the relative size of the noise."""
     step: int
-    """Number of updates made before it."""
+    """The number of updates made before the intervention."""
 
     def __str__(self) -> str:
         return f"{self.matrices}={_short(self.value)}@{self.step}"
@@ -140,13 +141,13 @@ class WindowedChange(NamedTuple):
     """An intervention on weight matrices in a window of the run."""
 
     kind: str
-    """For a penalty one of `PENALTIES`, else empty."""
+    """The kind of a penalty from `PENALTIES`, or an empty text for other interventions."""
     matrices: str
-    """As in `SingleChange`; in `freeze` also `biases`."""
+    """The matrices as in `SingleChange`, or `biases` in `freeze`."""
     window: Window
-    """The window; its value is the penalty's weight or the rank, and 1 for `freeze`."""
+    """The window, whose value is the penalty's weight or the rank, or 1 for `freeze`."""
     has_value: bool
-    """Whether it is written with a value."""
+    """Whether the text of the intervention has a value."""
 
     def __str__(self) -> str:
         first, end, value, _ = map(_short, self.window)

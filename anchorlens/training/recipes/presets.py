@@ -41,8 +41,8 @@ PRESETS: dict[str, Parts] = {
     },
     "phase3": {"model": {"gamma": 0.7}, "train": {"steps": 1000}},
 }
-"""Preset -> the fields it changes. Other fields have their defaults, which are the `quick` preset's
-values. A task may bring presets of its own."""
+"""A map from presets to the fields that they change. The defaults of all fields are the values of the `quick`
+preset. A task may define further presets."""
 
 
 def presets() -> dict[str, Parts]:

@@ -29,9 +29,10 @@ LOSS_LINES = 5
 def learning_rate(config: TrainConfig, step: int) -> float:
     """Return the learning rate at the update from `step` to `step + 1`.
 
-    During the warm-up, the learning rate grows linearly from lr_start_factor * lr to lr. The rate then falls
-    along half a cosine or a straight line to lr_end_factor * lr at the last step. The half cosine is the
-    recipe of arXiv 2405.05409 and 2501.08537. A window with another lr scales the rate by that lr.
+    During the warm-up, the learning rate grows linearly from lr_start_factor * lr to lr. After the warm-up,
+    the rate falls along half a cosine or a straight line to lr_end_factor * lr at the last step. The half
+    cosine is the recipe of arXiv 2405.05409 and 2501.08537. In a window with another lr, the rate is
+    proportional to the window's lr.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]

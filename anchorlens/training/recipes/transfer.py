@@ -14,9 +14,9 @@ class WidthTransfer(NamedTuple):
     """The gamma and learning rate at the new width."""
 
     gamma: float
-    """Initialization rate: weight std = d_in^-gamma."""
+    """The initialisation rate, with a weight std of d_in^-gamma."""
     lr: float
-    """Peak learning rate."""
+    """The peak learning rate."""
 
 
 @checked_arguments()
@@ -31,7 +31,7 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTr
         lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
 
     A gamma of 1/2 therefore stays 1/2 at every width. The conversion is our own rule of thumb, and
-    docs/replication/widths.md reports a test of it on two widths.
+    docs/replication/widths.md reports a test of the rule on two widths.
 
     Args:
         gamma: the initialisation rate at `from_width`.

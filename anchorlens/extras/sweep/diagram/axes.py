@@ -36,7 +36,7 @@ class Axis:
     name: str
     """The field of the configurations."""
     values: tuple[Any, ...]
-    """The values, ascending; at least one."""
+    """One or more values, ascending."""
     title: str
     """The title of the axis."""
 
@@ -59,9 +59,9 @@ class Slice:
     """The runs of one map, which differ only in x, y and the seed."""
 
     label: str
-    """The values that distinguish this slice from other slices; empty if there is only one slice."""
+    """The values that distinguish this slice from other slices, or an empty text for a single slice."""
     cells: tuple[Cell, ...]
-    """The cells in the order of the sweep."""
+    """The runs in the order of the sweep."""
 
 
 def value_label(value: object) -> str:

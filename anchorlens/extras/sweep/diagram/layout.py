@@ -21,13 +21,13 @@ class Band(NamedTuple):
     """The part of a square for one run, where the distance of neighbouring squares is 1."""
 
     cell: Cell
-    """The cell, a run of one seed."""
+    """The run."""
     left: float
-    """The left edge; the middle of the first column is 0."""
+    """The left edge, where 0 is the middle of the first column."""
     width: float
     """The width, at most `FILLED`."""
     bottom: float
-    """The lower edge; the middle of the lowest row is 0."""
+    """The lower edge, where 0 is the middle of the lowest row."""
 
     @property
     def centre(self) -> float:
@@ -48,7 +48,7 @@ class Square(NamedTuple):
     row: int
     """The row index from below, from 0."""
     cells: tuple[Cell, ...]
-    """The cells in the order of their seeds."""
+    """The runs in the order of their seeds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class Layout:
     x: Axis
     """The field along the horizontal axis."""
     y: Axis | None
-    """The field along the vertical axis; None for one row."""
+    """The field along the vertical axis, or None for one row."""
     squares: tuple[Square, ...]
-    """The squares with at least one cell, row by row from below."""
+    """The squares with at least one run, row by row from below."""
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
@@ -129,15 +129,15 @@ class Summary:
     """The counts of a map's outcomes, and how often seeds and verdicts agree."""
 
     outcomes: Mapping[Category, int]
-    """The number of cells with each outcome that occurs, in the order of `OUTCOMES`."""
+    """The number of runs with each outcome, in the order of `OUTCOMES`."""
     n_voting: int
     """The number of squares with two or more trained seeds and with a phase or a solution."""
     n_unanimous: int
     """The number of these squares whose trained seeds all have the same phase or solution."""
     n_compared: int
-    """The number of cells to which behaviour and the probes both assign a phase."""
+    """The number of runs to which behaviour and the probes both assign a phase."""
     n_agreeing: int
-    """The number of cells to which both assign the same phase."""
+    """The number of runs to which behaviour and the probes assign the same phase."""
 
     @property
     def words(self) -> str:

@@ -313,7 +313,7 @@ class Map(NamedTuple):
     name: str
     """The name for programs."""
     draw: Callable[[Layout], dict[str, Any]]
-    """The function from the layout to the figure; a ValueError says why a map cannot be drawn."""
+    """The function from the layout to the figure. A ValueError gives the reason why a map cannot be drawn."""
     caption: Caption
     """The heading, and how to read the map."""
 

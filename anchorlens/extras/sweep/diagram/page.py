@@ -46,9 +46,9 @@ class PageSlice:
     """One slice on the page."""
 
     label: str
-    """The values that the cells share; empty if there is only one slice."""
+    """The values that the runs share, or an empty text for a single slice."""
     layout: Layout
-    """The layout of the cells."""
+    """The layout of the runs."""
     maps: Sequence[Map]
     """The maps of the page."""
 
@@ -99,7 +99,7 @@ class PageSlice:
 
 
 MOST_POINTS = 1000
-"""The largest number of points of a training curve; a longer curve is thinned, and its last point is kept."""
+"""The largest number of points of a training curve. A longer curve is thinned, and its last point is kept."""
 _DIGITS = 3
 """The number of significant digits in a training curve."""
 _LEVEL = 6
@@ -146,7 +146,7 @@ def write_diagram(
         ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does not
             exist, or the path is not an ordinary file.
         CheckpointError: If `reports` is true and a run's checkpoint cannot be read.
-        OSError: If writing fails. An existing file is then unchanged.
+        OSError: If writing fails, which leaves an existing file unchanged.
 
     Example:
         >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP

@@ -26,13 +26,13 @@ class TextMap:
     """The phases of runs that differ only in two axes and the seed."""
 
     title: str
-    """The values that distinguish this map from other maps; empty if there is only one map."""
+    """The values that distinguish this map from other maps, or an empty text for a single map."""
     corner: str
     """The fields of both axes: `weight_decay / gamma`."""
     columns: tuple[str, ...]
     """The labels of the columns."""
     rows: tuple[tuple[str, list[list[Category]]], ...]
-    """The label of each row, and for each column the outcomes of the cells in the order of the seeds."""
+    """The label of each row, and for each column the outcomes of the runs in the order of the seeds."""
 
 
 def text_maps(result: SweepResult) -> list[TextMap]:

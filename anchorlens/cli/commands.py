@@ -19,8 +19,8 @@ from anchorlens.plugins import entry_points
 
 app = typer.Typer(
     cls=BoundedGroup,
-    help="Test whether a transformer learnt the rules or memorised the answers. Phase 1 memorises, Phase "
-    "2 generalises in distribution, Phase 3 composes the rules.",
+    help="Test whether a transformer learnt the rules or memorised the answers. Models "
+    "memorise (Phase 1), generalise in distribution (Phase 2) or compose (Phase 3).",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h", EVERYTHING]},

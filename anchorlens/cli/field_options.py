@@ -83,7 +83,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     """Make the options, by name, of the task's kind and all fields of tasks, models and TrainConfig."""
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (default)", *others])
-    text = f"Task: {kinds}. --task NAME --help shows its options."
+    text = f"Name of the task: {kinds}. --task NAME --help shows its options."
     option = typer.Option("--task", metavar="NAME", help=text, show_default=False)
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}
@@ -125,7 +125,7 @@ def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entr
     if axes and "|" not in value:
         value = "VALUES"
     elif name in _SEVERAL:
-        text += " May be given more than once."
+        text += " You can repeat this option."
     if isinstance(default, bool):
         default = f"{default}".lower() if axes else flags[not default]
     is_plain = isinstance(default, int | float | str) and default != ""

@@ -225,7 +225,7 @@ def _in_short(
                 yield from _lines(entries[name], width)
     yield ""
     yield from wrapped(
-        f"{EVERYTHING} shows {len(entries) - len(shown)} more options, and the details of these.", width
+        f"{EVERYTHING} shows {len(entries) - len(shown)} more options, with all details.", width
     )
 
 

@@ -27,7 +27,7 @@ def evaluate_command(
     checkpoint: shared.Checkpoint,
     as_json: shared.AsJson = False,
     n_noise: Annotated[
-        int | None, typer.Option(help="Noise draws for every pair, key and position. Default: 8.")
+        int | None, typer.Option(help="Number of noise draws for every pair, key and position. Default: 8.")
     ] = None,
     seed: shared.NoiseSeed = 0,
     device: shared.Device = "auto",
@@ -70,10 +70,10 @@ def probe_command(
     name: Annotated[str | None, typer.Argument(help="Name of a probe. --list prints all names.")] = None,
     checkpoints: shared.CheckpointsUnlessList = None,
     list_probes: Annotated[
-        bool, typer.Option("--list", help="Print the probes and what they measure.")
+        bool, typer.Option("--list", help="Print the name and the description of each probe.")
     ] = False,
     options: Annotated[
-        str, typer.Option(metavar="JSON", help='Options of the probe, for example {"layer": 1}.')
+        str, typer.Option(metavar="JSON", help='Options of the probe as JSON, for example {"layer": 1}.')
     ] = "{}",
     as_json: shared.AsJson = False,
     plot: shared.Plot = None,
@@ -81,12 +81,12 @@ def probe_command(
         bool,
         typer.Option(
             "--along",
-            help="Measure every checkpoint of the given runs (folders or files), and report readings by "
-            "step.",
+            help="Measure every checkpoint of the given runs, and report the readings by step. A run is a "
+            "folder or a file.",
         ),
     ] = False,
     table: Annotated[
-        Path | None, shared.path_option("With --along: write the readings as .csv or .parquet.")
+        Path | None, shared.path_option("Needs --along. Write the readings as a .csv or .parquet table.")
     ] = None,
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
@@ -94,8 +94,8 @@ def probe_command(
     initial: Annotated[
         Path | None,
         shared.path_option(
-            "For training_regime: a checkpoint of the same model at the start of its run. Default: the "
-            "start is drawn again from the seed."
+            "Checkpoint of the same model at the start of its run, for the probe training_regime. Default: "
+            "initial weights drawn again from the seed."
         ),
     ] = None,
     device: shared.Device = "auto",
@@ -103,9 +103,10 @@ def probe_command(
 ) -> None:
     """Run one probe on a model, and plot its result.
 
-    Some probes use only the weights: q_condensation, embedding_pca, stable_rank, training_regime. They accept
-    any HookedTransformer: give its state dict, and its HookedTransformerConfig as --config. With tokens in
-    --options, attention_patterns and activation_patching also accept any HookedTransformer.
+    The probes q_condensation, embedding_pca, stable_rank and training_regime use only the weights. With a
+    HookedTransformerConfig as --config, these four probes accept the state dict of any HookedTransformer.
+    With tokens in --options, the probes attention_patterns and activation_patching accept any
+    HookedTransformer.
 
     Examples:
         anchorlens probe information_flow runs/a/ckpt.pt --plot flow.html

@@ -20,12 +20,12 @@ def file_option(help: str) -> Any:
 
 Checkpoint = Annotated[
     Path,
-    typer.Argument(help="A checkpoint in any format that classify accepts.", readable=False),
+    typer.Argument(help="Checkpoint in any format that `classify` accepts.", readable=False),
 ]
 CheckpointsUnlessList = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="A checkpoint in any format that classify accepts. With --along: folders of runs.",
+        help="Checkpoint in any format that `classify` accepts. With --along, folders of runs.",
         readable=False,
     ),
 ]
@@ -38,10 +38,10 @@ Device = Annotated[
     ),
 ]
 NoiseSeed = Annotated[int, typer.Option(help="Seed of the noise in the test inputs.")]
-Plot = Annotated[Path | None, path_option("Also write the picture: .html, .png, .svg or .pdf.")]
+Plot = Annotated[Path | None, path_option("Also write the picture to a .html, .png, .svg or .pdf file.")]
 _OF_YOUR_OWN = (
-    "Python file with your own {}, in addition to the shipped ones. The file is run. May be given more than "
-    "once."
+    "Python file with your own {0}, in addition to the shipped {0}. The command executes the Python "
+    "file. You can repeat this option."
 )
 OwnProbes = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("probes"), "--probes")]
 OwnTasks = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("tasks"), "--tasks")]
@@ -52,8 +52,8 @@ ConfigOfBare = Annotated[
 TrainData = Annotated[
     Path | None,
     file_option(
-        "Training data of checkpoints without their own: tokens and targets in a .pt, "
-        ".safetensors, .npz or .csv file."
+        "Training data for checkpoints that do not describe their training data. The .pt, .safetensors, .npz "
+        "or .csv file holds tokens and targets."
     ),
 ]
 TaskFiles = Annotated[
@@ -61,7 +61,7 @@ TaskFiles = Annotated[
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Files of the task: the files of text, or the folder of cogs. Paths in a checkpoint are "
-        "never opened. May be given more than once.",
+        help="Text files of the task `text`, or folder of the task `cogs`. The command never opens paths "
+        "that a checkpoint names. You can repeat this option.",
     ),
 ]

@@ -40,14 +40,14 @@ def train_command(
     ] = None,
     out: Annotated[Path | None, path_option("Folder of the run, for its log and checkpoints.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the run in --out, or start it if the folder has no run.")
+        bool, typer.Option("--resume", help="Resume the run in the folder, or start a run if none exists.")
     ] = False,
     tensorboard: Annotated[
-        Path | None, path_option("Folder for a TensorBoard log as well (extra logging).")
+        Path | None, path_option("Folder for an additional TensorBoard log, which needs the extra `logging`.")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print parameters, bytes, steps, FLOPs and time; train nothing."),
+        typer.Option("--dry-run", help="Print parameters, bytes, steps, FLOPs and time without training."),
     ] = False,
     as_json: AsJson = False,
     tasks: OwnTasks = None,
@@ -55,8 +55,8 @@ def train_command(
 ) -> None:
     """Train a model on a task, and evaluate it.
 
-    Flags override the TOML file, and the file overrides the preset. With --from CHECKPOINT, the task, model
-    and recipe come from that checkpoint; flags and the file change single fields.
+    Options override the TOML file, and the TOML file overrides the preset. With --from CHECKPOINT, the task,
+    model and recipe come from the checkpoint. Options and the TOML file then change single fields.
 
     Examples:
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a

@@ -29,9 +29,9 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints to classify: a .pt or .safetensors file; the folder of a run, of the "
-            "papers' released code or of a Hugging Face GPT-2; the ckpt.pt of a nanoGPT; or a bare state "
-            "dict with --config.",
+            help="Checkpoints to classify. A file is a .pt or .safetensors file, or the ckpt.pt of a "
+            "nanoGPT. A folder is a run, the papers' released code or a Hugging Face GPT-2. A bare state "
+            "dict also needs a configuration file.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],
@@ -39,17 +39,17 @@ def classify_command(
     train_data: shared.TrainData = None,
     data: shared.TaskFiles = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line and checkpoint.")
+        bool, typer.Option("--json", help="Print one JSON object per checkpoint, each on its own line.")
     ] = False,
     report: Annotated[
         Path | None,
-        shared.path_option("Write one HTML page about all checkpoints, which works offline."),
+        shared.path_option("Write one HTML page about all checkpoints. The page works offline."),
     ] = None,
     summary: Annotated[
         Path | None,
         shared.path_option(
-            "Write one A4 page per checkpoint as .pdf, or a single checkpoint as .svg or .png. Needs "
-            "matplotlib (extra export)."
+            "Write one A4 page per checkpoint to a .pdf file, or the page of one checkpoint to a .svg or "
+            ".png file. The option needs matplotlib (extra `export`)."
         ),
     ] = None,
     own: shared.OwnProbes = None,
@@ -60,15 +60,16 @@ def classify_command(
     ] = False,
     thorough: Annotated[
         bool,
-        typer.Option("--thorough", help="Take the costly readings even if they cannot change the phase."),
+        typer.Option("--thorough", help="Measure the costly readings even if they cannot change the phase."),
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
     """Assign a phase to a model, by its answers and by its internals.
 
-    Phase 1 memorises, Phase 2 generalises in distribution, Phase 3 composes the rules. For any other task,
-    or training data without a task (--train-data), the verdict is memorised or learnt a rule. If one
-    checkpoint cannot be read, the others are still classified, and the exit code is 3.
+    A model in Phase 1 memorises, a model in Phase 2 generalises in distribution, and a model in Phase 3
+    composes the rules. For any other task, or training data without a task, the verdict is "memorised" or
+    "learnt a rule". If a checkpoint is unreadable, the command classifies the other checkpoints and exits
+    with code 3.
 
     Examples:
         anchorlens classify runs/a --report report.html
@@ -141,16 +142,16 @@ def demo_command(
     train: Annotated[
         bool,
         typer.Option(
-            "--train", help="Train the four models first (minutes) instead of using the shipped models."
+            "--train", help="Train the four models for several minutes instead of using the shipped models."
         ),
     ] = False,
-    out: Annotated[Path, shared.path_option("Folder for the report, and for the runs of --train.")] = Path(
+    out: Annotated[Path, shared.path_option("Folder for the report and for trained models.")] = Path(
         "runs/demo"
     ),
 ) -> None:
     """Classify four shipped models, one of each phase.
 
-    Print the verdicts, and write a report with every picture into --out.
+    Print the verdicts, and write a report with every picture.
 
     Examples:
         anchorlens demo

@@ -70,74 +70,76 @@ def sizes(config: Any) -> str:
 @documented
 @dataclass(frozen=True)
 class ModelConfig(Config):
-    """Shape, variant and initialisation of a HookedTransformer; the defaults are the `quick` preset.
+    """The shape, variant and initialisation of a HookedTransformer.
 
-    Variants (the block equations of the papers):
+    The defaults are the `quick` preset. The variants follow the block equations of the papers:
 
-    - `gpt2`: pre-norm and a final LayerNorm, GELU, biases.
-    - `postnorm`: LN(x + attn), LN(x + mlp), no final LayerNorm, ReLU, a bias at the unembedding only.
-    - `released`: LayerNorm on the query input only (keys and values read the raw residual), LayerNorm
-      before the MLP, final LayerNorm, exact GELU, biases.
-    - `plain`: x + attn, then + mlp, without any LayerNorm; ReLU, biases.
+    - `gpt2` has LayerNorm before each sublayer, a final LayerNorm, GELU and biases.
+    - `postnorm` computes LN(x + attn) and LN(x + mlp). The variant has ReLU, no final LayerNorm, and a bias
+      at the unembedding only.
+    - `released` has LayerNorm on the query input, before the MLP and at the end. Keys and values read the raw
+      residual. The variant has exact GELU and biases.
+    - `plain` adds attn and then mlp to x without any LayerNorm. The variant has ReLU and biases.
 
-    With `num_experts` the MLP of every block, in any variant, is TransformerLens' mixture of experts: a
-    router W_gate, and experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router
-    sends a token to the experts of its largest softmax weights, and their outputs are multiplied by those
-    weights. These are not renormalised (`norm_topk_prob` is false), because a router that picks one expert
-    would then have no gradient.
+    With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router W_gate selects
+    experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router sends a token to
+    the experts with the largest softmax weights and multiplies their outputs by these weights. The weights
+    are not renormalised (`norm_topk_prob` is false), because a router that picks one expert would then have
+    no gradient.
 
     Raises:
-        ValueError: If a value is invalid; the message gives the rule and the value.
+        ValueError: If a value is invalid. The message gives the rule and the value.
 
     Source: arXiv 2405.05409 and 2501.08537 (`postnorm`, `gpt2`), the authors' released code (`released`),
     arXiv 2301.05217 (`plain`, the network of modular addition).
     """
 
     variant: Variant = "gpt2"
-    """Architecture."""
+    """Variant of the architecture."""
     n_layers: int = number(2, minimum=1, maximum=10_000)
-    """Transformer blocks."""
+    """Number of transformer blocks."""
     n_heads: int = number(1, **_SIZE)
-    """Attention heads in a block."""
+    """Number of attention heads in a block."""
     d_model: int = number(128, **_SIZE)
     """Width of the residual stream."""
     d_head: int = number(64, **_SIZE)
     """Width of a head."""
     d_mlp: int = number(256, **_SIZE)
-    """Neurons of an MLP's hidden layer."""
+    """Number of neurons in an MLP's hidden layer."""
     d_vocab: int = number(201, minimum=1, limit=100_000_000)
-    """Size of the vocabulary of inputs, which answers share unless d_vocab_out is set (201 in the released
-    code)."""
+    """Vocabulary size of the inputs (201 in the released code). Answers share this vocabulary unless
+    d_vocab_out is set."""
     d_vocab_out: int | None = number(None, minimum=1, limit=100_000_000)
-    """Size of the vocabulary of answers. Unset: d_vocab."""
+    """Vocabulary size of the answers. Default: d_vocab."""
     n_ctx: int = number(9, **_SIZE)
-    """Longest sequence, in tokens."""
+    """Length of the longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
-    """Activation of the MLPs. gelu is the exact one, gelu_new the tanh form of GPT-2. Unset: the variant's
-    own."""
+    """Activation function of the MLPs. The function gelu is exact, and gelu_new is the tanh form of GPT-2.
+    Default: the activation function of the variant."""
     gamma: float | None = number(0.7, **GAMMA_RANGE)
-    """Initialisation rate: a larger gamma makes smaller weights. Their std is d_in^-gamma. None for a model
-    from elsewhere whose gamma is not known: the model can be measured, but its weights cannot be redrawn."""
+    """Initialisation rate, for which larger values make smaller initial weights. The standard deviation of
+    the weights is d_in^-gamma. If gamma is not known (None), you can measure the model but not redraw its
+    weights."""
     gamma_embedding: float | None = number(None, **GAMMA_RANGE)
-    """Gamma of the token and position embedding and of the unembedding. Unset: gamma."""
+    """Gamma of the token embedding, the position embedding and the unembedding. Default: gamma."""
     gamma_qk: float | None = number(None, **GAMMA_RANGE)
-    """Gamma of W_Q and W_K. Unset: gamma."""
+    """Gamma of W_Q and W_K. Default: gamma."""
     gamma_vo: float | None = number(None, **GAMMA_RANGE)
-    """Gamma of W_V and W_O. Unset: gamma."""
+    """Gamma of W_V and W_O. Default: gamma."""
     gamma_mlp: float | None = number(None, **GAMMA_RANGE)
-    """Gamma of W_in and W_out, and of the router of a mixture. Unset: gamma."""
+    """Gamma of W_in, W_out and the router of a mixture of experts. Default: gamma."""
     num_experts: int | None = number(None, minimum=2, maximum=_MOST_EXPERTS)
-    """Experts in each block, for a mixture of experts. Unset: an ordinary MLP."""
+    """Number of experts in each block of a mixture of experts. Default: an ordinary MLP."""
     experts_per_token: int | None = number(None, minimum=1, maximum=2)
-    """Number of experts per token, 1 or 2. Unset: 1."""
+    """Number of experts per token, 1 or 2. Default: 1."""
     gamma_experts: str | None = None
-    """Gamma of each expert, separated by spaces (0.3 0.9 for two). Unset: gamma_mlp."""
+    """Gammas of the experts, separated by spaces, such as 0.3 0.9 for two experts. Default: gamma_mlp."""
     init_distribution: Literal["normal", "uniform"] = "normal"
-    """Distribution of the initial weights. normal: N(0, std = d_in^-gamma). uniform:
-    U(-d_in^-gamma, +d_in^-gamma)."""
+    """Distribution of the initial weights. With normal, the weights have mean 0 and standard deviation
+    d_in^-gamma. With uniform, the weights range from -d_in^-gamma to +d_in^-gamma."""
     scale_residual_writers: bool | None = None
-    """Whether to divide W_O and W_out by sqrt(2 n_layers). Unset: the variant's own (released alone
-    divides)."""
+    """Whether to divide W_O and W_out by sqrt(2 n_layers). Default: only the variant `released` divides W_O
+    and W_out."""
 
     def __post_init__(self) -> None:
         """Check every field, and the sizes together."""

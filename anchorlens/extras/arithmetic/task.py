@@ -75,14 +75,15 @@ class AdditionTask(SplitTask):
         "number",
         {"modular": "sums modulo a number are the task 'modular': kind = 'modular' (--task modular)"},
     )
-    """The format of a sum. `number`: a token for each number, `a + b =` and one answer token. `digits`: a
-    token for each digit, `42+57=99` and an end mark. `reversed`: like `digits`, with the last digit of the
-    answer first."""
+    """The format of a sum. With `number`, each number is one token, as in `a + b =` with one answer token.
+    With `digits`, each digit is one token, as in `42+57=99` with an end mark. With `reversed`, the format is
+    `digits`, but the answer starts with its last digit."""
     largest: int = number(99, minimum=1, maximum=_LARGEST)
-    """The largest operand; the smallest is 0."""
+    """The largest operand. The smallest operand is 0."""
     split: Literal["square", "random"] = "square"
-    """The pairs that are never trained. `square`: the pairs of a square (OOD). `random`: random pairs, as a
-    control; these pairs are part of the held-out pairs, and there is no OOD."""
+    """The choice of the pairs that are never trained. With `square`, the pairs in a square of operands are
+    held out as OOD. With `random`, random pairs join the other held-out pairs as a control, and no pair is
+    OOD."""
     square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
     """The smallest operand of the OOD square."""
     square_max: int = number(
@@ -92,7 +93,7 @@ class AdditionTask(SplitTask):
     random_share: float = number(0.3, above=0, maximum=0.9)
     """The proportion of all pairs that the random split holds out."""
     n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
-    """The number of the other pairs that are held out of training (ID)."""
+    """The number of further pairs that are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)
     """The seed of the held-out pairs and of the random split."""
 

@@ -24,7 +24,7 @@ def audit_command(
     dataset: Annotated[
         Path | None,
         typer.Argument(
-            help="A .csv file with columns key, a1, a2, ..., target (and violates, if known), or a "
+            help="A .csv file with the columns key, a1, a2, ..., target and optionally violates, or a "
             ".toml file with a table task. Default: the papers' task, whose mappings are all correct.",
             readable=False,
         ),
@@ -32,17 +32,17 @@ def audit_command(
     gamma: Annotated[
         float | None, typer.Option(help="Initialisation rate. Default: 0.8, which makes small weights.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps. Default: 1000.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of optimizer steps. Default: 1000.")] = None,
     n_samples: Annotated[
-        int | None, typer.Option(help="Training sequences to draw from the dataset.")
+        int | None, typer.Option(help="Number of training sequences to draw from the dataset.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of models to train, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of models to train, one for each seed from 0 on.")] = 3,
     fit: Annotated[
         float | None,
-        typer.Option(help="Least probability of the target at which a mapping counts as fit. Default: 0.5."),
+        typer.Option(help="Smallest target probability at which a mapping counts as fit. Default: 0.5."),
     ] = None,
     top: Annotated[
-        int, typer.Option(help="Number of mappings to list, in order from the last fit.", min=0)
+        int, typer.Option(help="Number of mappings to list, starting with the last mapping to be fit.", min=0)
     ] = 20,
     out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
     plot: Plot = None,
@@ -52,9 +52,9 @@ def audit_command(
 ) -> None:
     """Find the wrong mappings of a dataset.
 
-    Models with small initial weights learn the rule first and exceptions last. A mapping that is fit late
-    probably breaks the rule or is noise. If the dataset marks the wrong mappings, the ranking is compared
-    with these marks.
+    A model with small initial weights learns the rule first and the exceptions last. A mapping that the
+    models fit late probably breaks the rule or is noise. If the dataset marks the wrong mappings, the audit
+    compares its ranking with these marks.
 
     Examples:
         anchorlens audit noisy.csv --out audits/a

@@ -21,14 +21,14 @@ from anchorlens.texts import safe_text
 def benchmark_command(
     probe: Annotated[
         str,
-        typer.Argument(help="Python file with your own probe (the file is run), or name of a shipped probe."),
+        typer.Argument(help="Python file to execute with your own probe, or name of a shipped probe."),
     ],
     name: Annotated[
         str | None,
-        typer.Option("--probe", metavar="NAME", help="Name of the probe, if the file has several."),
+        typer.Option("--probe", metavar="NAME", help="Name of the probe, if the file has several probes."),
     ] = None,
     first: Annotated[
-        int | None, typer.Option(help="Use only the first N models, balanced across the kinds.")
+        int | None, typer.Option(help="Number of models, balanced across kinds of model. Default: all.")
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
@@ -36,9 +36,10 @@ def benchmark_command(
 ) -> None:
     """Score your own probe on 60 models whose solution is known.
 
-    A probe is a function (model, task) whose return annotation is float, a mapping from names to numbers, or
-    a ProbeResult. Each of its readings is scored on four questions by the AUC, next to the readings of the
-    verdict and WeightWatcher's alpha. Building the models takes seconds; the probe then runs sixty times.
+    A probe is a function of (model, task). The return annotation of a probe is float, a mapping from names to
+    numbers, or a ProbeResult. The command scores each reading of the probe on four questions by the AUC, next
+    to the verdict's readings and WeightWatcher's alpha. The command builds the models in seconds and then
+    runs the probe sixty times.
 
     Examples:
         anchorlens benchmark my_probe.py

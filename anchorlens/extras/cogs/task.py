@@ -67,11 +67,12 @@ class CogsTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     data: str = dataclasses.field(default="", compare=False)
-    """The folder with train.tsv, dev.tsv, test.tsv and gen.tsv of COGS (or .gz). If empty, the files are
-    downloaded once into the user's cache. The path is made absolute."""
+    """The folder with the COGS files train.tsv, dev.tsv, test.tsv and gen.tsv, which may be gzipped (.gz).
+    Without a folder, anchorlens downloads the files once into the user's cache. The task stores the absolute
+    path."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
-    it."""
+    """Whether every sequence begins with the token `<bos>`. Models from other projects may be trained without
+    this token."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -71,15 +71,16 @@ class ConceptGraphsTask(TaskConfig):
     n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)
-    """The width and height of an image in pixels, a multiple of 4. Below 20 the masks cannot distinguish some
-    small triangles from circles."""
+    """The width and height of an image in pixels, a multiple of 4. Below 20 pixels, the rule on masks cannot
+    distinguish some small triangles from circles."""
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
-    """The number of steps T from an image to noise, and back (500 in the released code)."""
+    """The number of diffusion steps from an image to noise, called T (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
-    """The largest shift: the centre is drawn from U(-shift, shift), in half sides. Published: 0."""
+    """The largest shift of a shape's centre, in half sides of the image. Each centre is drawn uniformly from
+    -shift to shift. The published value is 0."""
     centred: bool = True
-    """Whether the network sees pixels as -1..1, instead of 0..1. It learns faster with -1..1; the published
-    value is 0..1."""
+    """Whether pixel values range from -1 to 1, instead of from 0 to 1. The network learns faster with the
+    range -1 to 1. The published range is 0 to 1."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -20,19 +20,19 @@ def control_command(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a run, or a checkpoint with its training configuration.", readable=False
+            help="Folder of a run, or a checkpoint that stores its training configuration.", readable=False
         ),
     ],
     out: Annotated[
-        Path | None, path_option("Folder of the attempts. Finished attempts in it are not trained again.")
+        Path | None, path_option("Folder of the attempts. The command skips finished attempts in the folder.")
     ] = None,
     minutes: Annotated[float, typer.Option(help="Total time budget in minutes.")] = 20.0,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Try every attempt that the time allows, even after one reached Phase 3."),
+        typer.Option("--all", help="Try all attempts that time allows, even if an attempt reaches Phase 3."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the attempts in order; train nothing.")
+        bool, typer.Option("--dry-run", help="Print the attempts in order without training.")
     ] = False,
     as_json: AsJson = False,
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
@@ -49,10 +49,11 @@ def control_command(
 ) -> None:
     """Try interventions that may take a run from Phase 1 or 2 to Phase 3.
 
-    Some attempts start from the run's checkpoint and rescale, decay or penalise its weights. Others retrain
-    from scratch with a larger gamma or decay. Cheap and promising attempts come first, and the search ends
-    when one reaches Phase 3. One half of the OOD test inputs selects the best attempt, and the other half
-    measures it. The same command again resumes.
+    Some attempts start from the run's checkpoint and rescale, decay or penalise its weights. Other attempts
+    retrain the model from scratch with a larger gamma or weight decay. Cheap and promising attempts come
+    first, and the search ends when an attempt reaches Phase 3. The command selects the best attempt on one
+    half of the OOD test inputs and measures this attempt on the other half. Run the same command again to
+    resume the search.
 
     Examples:
         anchorlens control runs/a --out runs/controlled

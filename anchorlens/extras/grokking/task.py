@@ -112,22 +112,23 @@ class ModularTask(TaskConfig):
     presets = PRESETS
 
     modulus: int = number(59, minimum=2, maximum=_LARGEST)
-    """The modulus p: numbers and answers are 0..p-1. For a table it is the number of rows."""
+    """The modulus p. Numbers and answers range from 0 to p-1. For a table, p is the number of rows."""
     operation: Operation = "add"
-    """The operation that gives the answer: add, subtract, multiply, divide (p a prime, b not 0), x2xyy2
-    (a^2 + ab + b^2), x3xy (a^3 + ab), each modulo p. permutations: the product in the symmetric group, for p
-    6, 24 or 120. random: a random answer for each pair, as a control. table: see `table`."""
+    """The operation that gives the answer. The operations add, subtract, multiply, divide, x2xyy2 (a^2 + ab +
+    b^2) and x3xy (a^3 + ab) are modulo p. For divide, p is a prime and b is not 0. The operation permutations
+    is the product in the symmetric group, for p 6, 24 or 120. The operation random gives each pair a random
+    answer, as a control. The operation table reads the answers from `table`."""
     tokens: Layout = "a b ="
-    """The tokens that a model reads: `a b =`, `a op b =`, or `a b` alone. With `B` the second number has
-    separate tokens, p..2p-1."""
+    """The layout of the tokens that a model reads. In a layout with `B`, the second number has separate
+    tokens, from p to 2p-1."""
     trained_share: float = number(0.4, above=0, maximum=0.99)
-    """The fraction of all pairs that is trained, at random."""
+    """The fraction of all pairs that is drawn at random for training."""
     split_seed: int = number(0, minimum=0)
-    """The seed of the trained pairs, and of random answers."""
+    """The seed of the trained pairs and of random answers."""
     table: str | None = None
-    """The table for the operation `table`: p rows of p numbers 0..p-1, such as the Cayley table of a group,
-    with `;` or a line break between rows: `0 1;1 0`. On the command line, `--table "$(cat rows.txt)"` gives a
-    file."""
+    """The table for the operation `table`, such as the Cayley table of a group. The table has p rows of p
+    numbers from 0 to p-1. Separate the rows by `;` or a line break, as in `0 1;1 0`. On the command line,
+    read the table from a file with `--table "$(cat rows.txt)"`."""
 
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""

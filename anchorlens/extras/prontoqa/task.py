@@ -82,28 +82,32 @@ class PrOntoQATask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     ontology: Literal["official", "balanced"] = "balanced"
-    """The concepts of a question. `official`: one chain, and a concept that misleads, as published.
-    `balanced`: two chains of the same height with opposite statements, so that only reachability decides."""
+    """The kind of ontology in a question. An `official` ontology has one chain and a concept that misleads,
+    as published. A `balanced` ontology has two chains of the same height with opposite statements, so that
+    only reachability decides."""
     order: Order = "random"
-    """The order of the rules of an official ontology. `postorder`: from the entity to the root. `preorder`:
-    from the root to the entity. Rules of a balanced ontology are always in random order."""
+    """The order of the rules in an official ontology. With `postorder`, the rules go from the entity to the
+    root. With `preorder`, the rules go from the root to the entity. Rules of a balanced ontology are always
+    in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """The largest number of steps in a training deduction. OOD needs up to 5 (official) or 4 (balanced)."""
+    """The largest number of steps in a training deduction. OOD questions need up to 5 steps (official) or 4
+    steps (balanced)."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
     """The smallest number of steps in a training deduction."""
     loss_on: Literal["label", "sequence"] = "label"
-    """The scored words in training: the answer alone, or every word of the prompt too."""
+    """The words in the training loss, either the answer alone (`label`) or also the prompt (`sequence`)."""
     says: Literal["label", "deduction"] = "label"
-    """The answer of the model. `label`: `true` or `false`. `deduction`: first the deduction, as the chain of
-    thought of the published samples (`rex is a wumpus . each wumpus is shy . rex is shy . true`). A deduction
-    is correct only if every word is, so a shortcut to the label is not enough."""
+    """The form of the model's answer. With `label`, the answer is `true` or `false`. With `deduction`, the
+    answer first gives the deduction, as in the chain of thought of the published samples. An example is `rex
+    is a wumpus . each wumpus is shy . rex is shy . true`. A deduction is correct only if every word is
+    correct, so a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
-    """The number of fresh questions in each test, equally many for each number of steps."""
+    """The number of fresh questions in each test, with equally many questions for each number of steps."""
     split_seed: int = number(0, minimum=0)
     """The seed of the tests. A training question that is also in a test is drawn again."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
-    it."""
+    """Whether every sequence begins with the token `<bos>`. Models from other projects may be trained without
+    this token."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -80,16 +80,16 @@ class ScanTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
-    """The commands that are never trained (OOD). `turn_left` and `jump`: all commands with these words,
-    except the bare command, whose copies are a tenth of the training examples. `simple`: a random fifth of
-    all commands, as a control."""
+    """The commands that are never trained (OOD). With `turn_left` or `jump`, all commands with these words
+    are held out, except the bare command. Copies of the bare command are a tenth of the training examples.
+    With `simple`, a random fifth of all commands is held out as a control."""
     n_held_out: int = number(1000, minimum=1, maximum=5000)
-    """The number of the other commands that are held out of training (ID)."""
+    """The number of further commands that are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)
-    """The seed of the held-out commands, and of the simple split."""
+    """The seed of the held-out commands and of the `simple` split."""
     bos: bool = True
-    """Whether every sequence begins with the token `<bos>`. Models from elsewhere may be trained without
-    it."""
+    """Whether every sequence begins with the token `<bos>`. Models from other projects may be trained without
+    this token."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

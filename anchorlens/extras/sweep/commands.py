@@ -43,15 +43,15 @@ def sweep_command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, path_option("Folder of the sweep. Finished runs in it are not trained again.")
+        Path | None, path_option("Folder of the sweep. The command skips finished runs in the folder.")
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
             metavar="ENGINE",
-            help="Engine that trains the runs: serial, local, slurm, or a Dask cluster. local uses all "
-            "cores or GPUs. A cluster is given by tls://HOST:PORT, tcp://HOST:PORT or its scheduler file. "
-            "Default: local if Dask is installed (extra [cluster]), else serial.",
+            help="Engine that trains the runs: serial, local, slurm, or a Dask cluster. The engine local "
+            "uses all cores or all GPUs. Name a Dask cluster by tls://HOST:PORT, tcp://HOST:PORT or its "
+            "scheduler file. Default: local if Dask is installed (extra `cluster`), else serial.",
         ),
     ] = None,
     workers: Annotated[
@@ -61,7 +61,7 @@ def sweep_command(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="List the runs and print their estimated time and memory; train nothing."
+            "--dry-run", help="List the runs with their estimated time and memory, without training."
         ),
     ] = False,
     tasks: OwnTasks = None,
@@ -69,12 +69,12 @@ def sweep_command(
 ) -> None:
     """Train a model for every combination of values.
 
-    An option takes one value, several (--weight-decay 0,0.01,1), a range with both ends (--gamma
-    0.3:0.8:0.05), or integers without the end (--seed 0:3 is 0, 1, 2). The same command again resumes a
-    stopped sweep.
+    An option takes one value or a list of values, such as 0,0.01,1. A range such as 0.3:0.8:0.05 has a step
+    of 0.05 and includes both ends. An integer range such as 0:3 stands for 0, 1 and 2. Run the same command
+    again to resume a stopped sweep.
 
-    Flags override the TOML file, and the file overrides the preset. The folder of a run appears when the run
-    is finished. If a sweep is killed, only the unfinished runs are lost.
+    Options override the TOML file, and the TOML file overrides the preset. The folder of a run appears when
+    the run is finished. If a sweep is killed, only the unfinished runs are lost.
 
     Examples:
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
@@ -132,7 +132,7 @@ def status_command(
 ) -> None:
     """Show the progress of a sweep and the phases of its runs.
 
-    You can use it while the sweep runs.
+    You can use this command while the sweep runs.
 
     Examples:
         anchorlens status sweeps/a
@@ -161,17 +161,17 @@ def diagram_command(
             metavar="FIELD", help="Field on the vertical axis. Default: weight_decay, if it varies."
         ),
     ] = None,
-    table: Annotated[Path | None, path_option("Also write a table of all runs: .csv or .parquet.")] = None,
+    table: Annotated[Path | None, path_option("Also write a table of all runs (.csv or .parquet).")] = None,
     reports: Annotated[
         bool,
         typer.Option(
-            "--reports", help="Also write the full report of every run. A report takes seconds and megabytes."
+            "--reports", help="Also write the full report of every run, which takes seconds and megabytes."
         ),
     ] = False,
     data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
-    """Draw the phase diagram of a sweep: one page that needs no network. A click on a run opens its report.
+    """Draw the phase diagram of a sweep on one offline page. A click on a run opens the report of the run.
 
     Examples:
         anchorlens diagram sweeps/a

@@ -96,21 +96,21 @@ class TextTask(TaskConfig):
     d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
-    """The text to read. `code`: the standard library of the running Python. `text`: English prose, its
-    docstrings and help topics. `files`: the files in `data`. Default: `files` if `data` names files, else
-    `code`."""
+    """The text to read. The corpus `code` is the standard library of the running Python. The corpus `text` is
+    English prose from the docstrings and help topics of that library. The corpus `files` holds the files that
+    `data` names. Default: `files` if `data` names files, else `code`."""
     data: str = dataclasses.field(default="", compare=False)
-    """The paths of text files in UTF-8, separated as in PATH (by a colon, on Windows by a semicolon). A
-    folder stands for every file in it. The paths are made absolute."""
+    """The paths of text files in UTF-8, with a colon between paths (on Windows a semicolon). A folder stands
+    for all files in the folder. The task stores absolute paths."""
     version: str = ""
-    """The identity of the content: `Python 3.11.7`, or the number of files, their bytes, and a SHA-256 of
-    their names and contents. Default: computed from the content."""
+    """The identity of the content, such as `Python 3.11.7`. For files, the identity is the number of files,
+    the number of bytes, and a SHA-256 of names and contents. Default: computed from the content."""
     seq_len: int = number(256, minimum=2, maximum=65_536)
     """The number of bytes in a sequence."""
     held_out_share: float = number(0.05, minimum=0.001, maximum=0.5)
-    """The fraction of the bytes that is held out, in whole files."""
+    """The fraction of all bytes that is held out, in whole files."""
     split_seed: int = number(0, minimum=0)
-    """The seed of the choice of held-out files."""
+    """The seed that determines the held-out files."""
 
     def __post_init__(self) -> None:
         """Check every field, and set the corpus and its version."""

@@ -55,37 +55,43 @@ _MOST_DIGITS = 12
 @documented
 @dataclass(frozen=True)
 class CompositeFunction(TaskConfig):
-    """A composite function, what is trained of it, and its sequences; `AnchorTask` adds the evaluation."""
+    """A composite function, its trained part and its sequences. `AnchorTask` adds the evaluation."""
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
-    """The function of each anchor token. An int is a shift, a mapping is a table, and a callable takes one
-    int."""
+    """The function of each anchor token. An integer is a shift, and a mapping is a table of results. A
+    callable takes one integer."""
     chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
-    """Anchors per sequence, >= 2 (2 in the papers)."""
+    """Number of anchors per sequence, at least 2 (2 in the papers)."""
     key_min: int = number(20, minimum=0, limit=_LARGEST_KEY)
     """Smallest number token."""
     key_max: int = number(99, minimum=lambda task: task.key_min, limit=_LARGEST_KEY)
     """Largest number token (inclusive)."""
     seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
-    """Tokens per sequence, n in the papers."""
+    """Number of tokens per sequence, called n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
-    """Which pairs are never trained. `reasoning`: both orders of the two largest anchors (2501.08537).
-    `conflict`: one order; the other is trained on a target that is not the composition (2405.05409)."""
+    """The rule for the anchor pairs that are never trained. With `reasoning`, both orders of the two largest
+    anchors are held out (arXiv 2501.08537). With `conflict`, one order is held out, and the other order is
+    trained on a target that is not the composition (arXiv 2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity, 0..6. This many groups of pairs get a wrong but symmetric shift, and every pair
-    is trained. Unset: the targets of the regime."""
+    """Reasoning complexity, from 0 to 6. The complexity is the number of groups of pairs with a wrong but
+    symmetric shift. If `complexity` is set, every pair is trained. Default: the targets of the regime."""
     unseen_pairs: Sequence[Pair] | None = None
-    """Pairs left out of training. Unset: those of the regime; `ood_pairs` has them either way."""
+    """Pairs that are held out of training. Default: the held-out pairs of the regime. The property
+    `ood_pairs` lists all held-out pairs."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
-    """Pairs trained on another function of the key than the composition. An int is a total shift. They are
-    added to those of the regime; `trained_overrides` has all of them."""
+    """Pairs that are trained on another function of the key than the composition. An integer is a total
+    shift. The given overrides are added to the overrides of the regime. The property `trained_overrides`
+    lists all overrides."""
     split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
-    """m: training has key x at position i only if x mod m != i mod m. Unset: m is seq_len."""
+    """Modulus m of the split. A training sequence has key x at position i only if x mod m and i mod m differ.
+    Default: seq_len."""
     noise_obeys_split: bool = False
-    """Whether noise tokens also obey the split, as in 2501.08537. In the released code only the key does."""
+    """Whether noise tokens also obey the split, as in arXiv 2501.08537. In the released code, only the key
+    obeys the split."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """Number of trained (key, pair) with a random answer. It holds at every position of the key. They are
-    the same in every run; those of a smaller number are a subset of those of a larger one."""
+    """Number of exceptions. An exception is a combination of a key and a trained pair that gets a random
+    answer, at every position of the key. Every run has the same exceptions, and a smaller set is part of
+    every larger set."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

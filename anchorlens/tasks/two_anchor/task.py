@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class AnchorTask(CompositeFunction):
-    """The papers' task, a two-anchor composite function; the defaults are the papers' values.
+    """The papers' task, a two-anchor composite function.
 
-    A task is immutable and holds data only: callables are tabulated when it is made, so that it can
-    be saved, compared and sent to another process. `dataclasses.replace` makes a variation of it.
+    The defaults are the papers' values. A task is immutable and holds data only, so that you can save a task,
+    compare tasks and send a task to another process. Callables become tables when the task is made. Use
+    `dataclasses.replace` to make a variation of a task.
 
     Raises:
-        ValueError: an invalid value; the message says what was expected, what came and what to do.
+        ValueError: If a value is invalid. The message gives the rule, the value and the remedy.
 
     Example:
         >>> task = AnchorTask()
@@ -64,7 +65,7 @@ class AnchorTask(CompositeFunction):
     sampling = MappingProxyType({"n_noise": 2, "max_trials": QUICK_TRIALS, "max_train": QUICK_TRAIN})
 
     def __post_init__(self) -> None:
-        """Check every field, and leave out the metrics of exceptions if there are none."""
+        """Check every field, and omit the metrics of exceptions if the task has no exceptions."""
         super().__post_init__()
         if not self.n_exceptions:
             measured = tuple(metric for metric in type(self).metrics if metric not in OF_EXCEPTIONS)
@@ -72,7 +73,7 @@ class AnchorTask(CompositeFunction):
 
     @property
     def held_out(self) -> str:
-        """What is left out of training, in words."""
+        """The description of the pairs and positions that are held out of training."""
         return description.held_out(self)
 
     def describe(self) -> str:
@@ -86,7 +87,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.checked_training_set(training_set, self)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """Return the target of each sequence, including exceptions; -1 if the sequence asks no question."""
+        """Return the target of each sequence, including exceptions; -1 for a sequence without a target."""
         from anchorlens.tasks.two_anchor import overlap
 
         return overlap.targets_of(tokens, self)
@@ -94,33 +95,34 @@ class AnchorTask(CompositeFunction):
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> AnchorEvaluation:
-        """Measure what a model answers, as `anchorlens.evaluate` does, which describes the arguments.
+        """Measure the accuracies of a model. `anchorlens.evaluate` calls this method.
 
         Args:
-            model: gives the logits.
-            training_set: the sequences it was trained on; a large set can be drawn on demand
+            model: the model, which returns logits.
+            training_set: the sequences that trained the model. A large set can be drawn on demand
                 (`Checkpoint.lazy_training_set()`).
-            seed: seed of the noise, and of the random choices below.
-            **options: `n_noise` (8), noise draws for every held-out and unseen (pair, key, position), >= 2
-                unless the task has no noise. `max_train` (4096), largest number of training sequences, >= 1;
-                a larger set is sampled at random. `max_trials` (20,000), largest number of (pair, key,
-                position) per split, >= 2; a larger split is sampled at random, and the standard
-                errors grow. The papers' splits have 6,972, 868 and 1,120. `batch_size` (1024), largest number
-                of sequences per forward pass; it is smaller where activations take more than 256 MB. `half`
-                (None for all), 0 or 1: unseen pairs are evaluated at even (0) or odd (1) keys only.
+            seed: the seed of the noise, and of the random choices below.
+            **options: The option `n_noise` (8) is the number of noise draws for every held-out or unseen
+                combination of pair, key and position. It is at least 2 unless the task has no noise.
+                The option `max_train` (4096) is the largest number of training sequences, at least 1.
+                The option `max_trials` (20,000) is the largest number of combinations per split, at least 2.
+                The papers' splits have 6,972, 868 and 1,120 combinations. A larger set or split is sampled at
+                random, and the standard errors grow. The option `batch_size` (1024) is the largest number of
+                sequences per forward pass, and is reduced if activations take more than 256 MB. With `half`
+                0 or 1, unseen pairs are evaluated at even (0) or odd (1) keys only. Default: all keys.
         """
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Measure train, ID and OOD accuracy from one noise draw, by their names in a log."""
+        """Measure train, ID and OOD accuracy from one noise draw, under their names in a log."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the most sequences that `evaluate` (`measure` if `quickly`) runs for `n_train` samples."""
+        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly`."""
         most = QUICK_TRIALS if quickly else MAX_TRIALS
         n_trained, n_id, n_ood = (min(most, self.n_trials(split)) for split in ("train", "id", "ood"))
         n_exceptions = min(most, len(self.exception_trials))
@@ -129,7 +131,7 @@ class AnchorTask(CompositeFunction):
         return min(MAX_TRAIN, n_train) + 2 * n_trained + N_NOISE * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Return the bytes of the tables of trials, the largest split, and the sequences drawn at a time."""
+        """Return the bytes for the tables of trials, the largest split, and the sequences drawn at once."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
         tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), MAX_TRIALS)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

@@ -40,79 +40,82 @@ _WARMUP_STEPS = 100
 @documented
 @dataclass(frozen=True)
 class TrainConfig(Config):
-    """The recipe: data, optimizer, weight decay, clipping, learning rate schedule, and logging.
+    """The recipe of a run: data, optimizer, weight decay, clipping, learning rate schedule, and logging.
 
-    The defaults are the `quick` preset. Durations are in steps or in epochs, never both; an epoch is
+    The defaults are the `quick` preset. A duration is in steps or in epochs, but not in both. An epoch is
     n_samples // batch_size steps over a fresh permutation of the training set.
 
     Raises:
-        ValueError: an unusable value; the message says what was expected and what was given.
+        ValueError: If a value is invalid. The message gives the rule and the value.
 
-    Source: the training recipe of arXiv 2405.05409 and 2501.08537.
+    Source: The training recipe of arXiv 2405.05409 and 2501.08537.
     """
 
     seed: int = number(0, minimum=0)
-    """Seed of initial weights, training data, their order and noise. The four are independent streams."""
+    """Seed of the initial weights, the training data, their order and the noise. Weights, data, order and
+    noise have independent random streams."""
     n_samples: int = number(100_000, minimum=1, maximum=_MOST_SAMPLES)
-    """Number of training sequences. They are drawn once."""
+    """Number of training sequences, which are drawn once."""
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
-    """Sequences in each step."""
+    """Number of sequences in each optimizer step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Optimizer steps. Unset: the steps of `epochs`, or 1500 if epochs is unset too."""
+    """Number of optimizer steps. Default: the steps of `epochs`, or 1500 without `epochs`."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Passes over the training set, instead of steps."""
+    """Number of passes over the training set, as an alternative to `steps`."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
-    """Peak learning rate. It may change in windows of the run: 0.001 0.25:0.5=0.002 is 0.002 in the second
-    quarter."""
+    """Peak learning rate. The rate may change in windows of the run. For example, `0.001 0.25:0.5=0.002` is
+    0.002 in the second quarter."""
     lr_start_factor: float = number(0.0, **_FRACTION)
-    """Learning rate before warm-up, as a fraction of the peak."""
+    """Learning rate before the warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
     """Learning rate at the last step, as a fraction of the peak."""
     lr_decay: Literal["cosine", "linear"] = "cosine"
-    """Shape of the decay after the warm-up: half a cosine, or a straight line."""
+    """Shape of the learning rate decay after the warm-up, either half a cosine or a straight line."""
     warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
-    """Steps of linear warm-up. Unset: set by warmup_epochs, or 100 if warmup_epochs is unset too. A run
-    shorter than its warm-up never reaches the peak."""
+    """Number of steps of linear warm-up. Default: the steps of `warmup_epochs`, or 100 without
+    `warmup_epochs`. A run shorter than its warm-up never reaches the peak learning rate."""
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
-    """Epochs of linear warm-up, instead of warmup_steps."""
+    """Number of epochs of linear warm-up, as an alternative to `warmup_steps`."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
-    """Weight decay of every parameter. It is decoupled unless optimizer is adam. It may change in windows of
-    the run: 0.01 0.25:0.5=1.0 is 1.0 in the second quarter, 0 0.5:1=1.0..0.1 goes from 1.0 to 0.1 in the
-    last half."""
+    """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimizer is
+    adam. The decay may change in windows of the run. For example, `0.01 0.25:0.5=1.0` is 1.0 in the second
+    quarter, and `0 0.5:1=1.0..0.1` goes from 1.0 to 0.1 in the last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_E, W_pos and W_U. Unset: weight_decay."""
+    """Weight decay of W_E, W_pos and W_U. Default: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_Q and W_K. Unset: weight_decay."""
+    """Weight decay of W_Q and W_K. Default: weight_decay."""
     weight_decay_vo: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_V and W_O. Unset: weight_decay."""
+    """Weight decay of W_V and W_O. Default: weight_decay."""
     weight_decay_mlp: float | str | None = number(None, minimum=0, limit=1e100)
-    """Weight decay of W_in and W_out. Unset: weight_decay."""
+    """Weight decay of W_in and W_out. Default: weight_decay."""
     start: str | None = field(default=None, compare=False)
-    """An anchorlens checkpoint that supplies the initial weights. For the folder of a run its last
-    checkpoint is taken. The path is made absolute. Optimizer moments start at zero, and the schedule
-    at its beginning. Unset: weights are drawn."""
+    """An anchorlens checkpoint that supplies the initial weights. The folder of a run stands for the last
+    checkpoint of the run. The recipe stores the absolute path. Optimizer moments start at zero, and the
+    schedule starts at its beginning. Default: initial weights that the seed determines."""
     start_sha256: str | None = None
-    """The SHA-256 of that file, 64 hexadecimal digits. It is set when a run is created; remove
-    it if you change `start`. A stored recipe must hold it."""
+    """SHA-256 of the file `start`, as 64 hexadecimal digits. A new run stores the SHA-256. Remove the SHA-256
+    if you change `start`. A stored recipe must hold the SHA-256."""
     rescale: str | None = None
-    """Multiply weight matrices by a factor before an update. all=0.5@0, or qk=2@300 mlp=0.5@300; parts are
-    embedding, qk, vo, mlp and all. Optimizer moments stay."""
+    """Multiply weight matrices by a factor before an update. For example, `all=0.5@0` halves all matrices
+    before update 0, and `qk=2@300 mlp=0.5@300` rescales two parts before update 300. The parts are embedding,
+    qk, vo, mlp and all. Optimizer moments do not change."""
     weight_noise: str | None = None
-    """Add Gaussian noise to weight matrices before an update. W_Q=0.5@300: its standard deviation is half
-    the root mean square of the matrix's entries. The seed determines the noise."""
+    """Add Gaussian noise to weight matrices before an update. With `W_Q=0.5@300`, the standard deviation of
+    the noise is half the root mean square of the matrix's entries. The seed determines the noise."""
     penalty: str | None = None
-    """Add a penalty to the loss. nuclear:qk=0.001 is 0.001 times the sum of the nuclear norms of all W_Q and
-    W_K (of every head). stable_rank:W_Q=0.01@0.25:0.5 penalises the stable rank in the second quarter of
-    the run."""
+    """Add a penalty to the loss. For example, `nuclear:qk=0.001` adds 0.001 times the sum of the nuclear
+    norms of every head's W_Q and W_K. With `stable_rank:W_Q=0.01@0.25:0.5`, the run penalises the stable rank
+    in its second quarter."""
     max_rank: str | None = None
-    """Largest rank of weight matrices. W_Q=2@0:0.5: after each update of the first half, W_Q of every head
-    is replaced by the nearest matrix of rank 2 (truncated SVD)."""
+    """Largest rank of weight matrices. With `W_Q=2@0:0.5`, every W_Q becomes the nearest matrix of rank 2
+    (truncated SVD) after each update of the first half."""
     freeze: str | None = None
-    """Parameters that no update changes. W_Q, or qk@0.5:1 for the second half only; biases stands for all
-    biases."""
+    """Parameters that no update changes. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K
+    in the second half only. The name biases stands for all biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """adamw decouples weight decay from the gradient. adam adds it to the gradient (plain L2). muon updates
-    the matrices of qk, vo and mlp by their orthogonalised momentum, and everything else as adamw does."""
+    """Optimizer of the run. The optimizer adamw decouples weight decay from the gradient, and adam adds
+    weight decay to the gradient (plain L2). The optimizer muon updates the matrices of qk, vo and mlp by
+    their orthogonalised momentum. Other parameters follow adamw."""
     beta1: float = number(0.9, **_BETA)
     """Adam's first beta, and Muon's momentum."""
     beta2: float = number(0.999, **_BETA)
@@ -120,31 +123,35 @@ class TrainConfig(Config):
     eps: float = number(1e-8, above=0, limit=1e100)
     """Adam's epsilon."""
     clip_norm: float = number(1.0, minimum=0)
-    """Largest global gradient norm; larger gradients are scaled down to it. 0: no clipping."""
+    """Largest global norm of the gradient. Gradients with a larger norm are scaled down to this norm. With 0,
+    gradients are not clipped."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Stop if no accuracy changed by more than 0.01 over this many evaluations in a row, and train accuracy
-    was >= 0.99 in all of them. Unset: train to the end."""
+    """Number of consecutive evaluations without change after which training stops. An accuracy change of more
+    than 0.01 or a training accuracy below 0.99 prevents the stop. Default: no early stopping."""
     stop_at_loss: float | None = number(None, above=0)
-    """Stop at the first log line at which the mean loss of the last five lines is at most this, in nats.
-    Unset: train to the end."""
+    """Loss at which training stops, in nats. Training stops when the mean loss of the last five log lines is
+    at most `stop_at_loss`. Default: no stop."""
     device: str = "auto"
     """Device to train on: auto (CUDA if available), cpu, cuda or cuda:N."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of weights and arithmetic."""
     matmul: Literal["float32", "tf32", "bf16"] = "float32"
-    """Precision of the matrix products of a float32 run. tf32 (CUDA only) and bf16 (operands and results
-    rounded to bfloat16) are faster where the hardware supports them, and less precise."""
+    """Precision of the matrix products of a float32 run. The precision tf32 needs CUDA, and bf16 rounds
+    operands and results to bfloat16. The precisions tf32 and bf16 are faster than float32 on hardware that
+    supports them, but less precise."""
     threads: int | None = number(None, minimum=1, maximum=1024)
-    """CPU threads while training. Unset: torch's own choice, or 1 if several runs are trained in parallel.
+    """Number of CPU threads in training. Default: torch's own choice, or 1 if several runs train in parallel.
     Results are bit-equal only for the same number of threads."""
     log_every: int = number(10, minimum=1, limit=_MOST_STEPS)
-    """Steps between log lines."""
+    """Number of steps between log lines."""
     eval_every: int = number(100, minimum=1, limit=_MOST_STEPS)
-    """Steps between evaluations."""
+    """Number of steps between evaluations."""
     n_checkpoints: int = number(10, minimum=0, limit=10_000)
-    """Checkpoints along the run: step 0, and this many log-spaced from step 1 to the last. 0 keeps none."""
+    """Number of log-spaced checkpoints from step 1 to the last step, in addition to step 0. With 0, the run
+    stores only its final checkpoint."""
     state_every_seconds: float = number(30.0, minimum=0, limit=1e9)
-    """Seconds between saves of the state that --resume continues from. 0 saves it at every step."""
+    """Number of seconds between saves of the state from which a run resumes. With 0, the run saves the state
+    at every step."""
 
     def __post_init__(self) -> None:
         """Check every field, and the fields together."""

@@ -31,15 +31,16 @@ class UNetConfig(Config):
     n_channels: int = number(3, minimum=1, maximum=64)
     """The number of channels of an image."""
     n_feat: int = number(16, minimum=8, maximum=4096)
-    """The number of channels at the finer scale, a multiple of 8. The coarser scale has twice as many."""
+    """The number of channels at the finer scale, a multiple of 8. The coarser scale has twice as many
+    channels."""
     gamma: float = number(0.5, **GAMMA_RANGE)
-    """The initialisation rate: weights and biases are U(-b, b) with b = fan_in^-gamma. PyTorch's default is
-    0.5."""
+    """The initialisation rate, for which larger values make smaller initial weights. Weights and biases are
+    drawn from U(-b, b) with b = fan_in^-gamma. PyTorch's default is 0.5."""
     gamma_scope: Literal["all", "second_layers"] = "all"
-    """The weights to which gamma applies. `all`: every convolution, transposed convolution and MLP.
-    `second_layers`: the second layer of each MLP; the others have gamma 0.5. A first layer with one input
-    (size, time) has b = 1 at any gamma, so with `all` its strength relative to the others changes with
-    gamma."""
+    """The weights to which gamma applies. With `all`, gamma applies to every convolution, transposed
+    convolution and MLP. With `second_layers`, gamma applies to the second layer of each MLP, and the other
+    weights have gamma 0.5. A first layer with one input (size or time) has b = 1 at any gamma. With `all`,
+    the relative strength of these first layers therefore changes with gamma."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -1,9 +1,16 @@
-"""The command line: `anchorlens train`, `sweep`, `classify` and the rest.
+"""The command line, with `anchorlens train`, `sweep`, `classify` and other commands.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 internal error, a run that failed or
-output that cannot be written, 2 usage, 3 a checkpoint or file of data that cannot be read, 4 undecided
-(`classify --strict`), 130 interrupted, 141 stdout closed by its reader. Slow imports are made only when
-needed, and nothing is imported before Ctrl-C is caught.
+Commands print results on stdout and everything else on stderr. The exit codes are:
+
+- 0 for success
+- 1 for an internal error, a run that failed, or output that cannot be written
+- 2 for a usage error
+- 3 for a checkpoint or data file that cannot be read
+- 4 for an undecided phase (`classify --strict`)
+- 130 for an interruption
+- 141 if the reader closed stdout
+
+Commands make slow imports only when needed. The program catches Ctrl-C before any import.
 """
 
 import lazy_loader

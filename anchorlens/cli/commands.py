@@ -1,4 +1,4 @@
-"""`app`: the commands of `anchorlens` and of installed packages, in the order of the help."""
+"""The object `app`, with the commands of `anchorlens` and of installed packages, in the order of the help."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
     "Train many and compare them": {},
     OTHERS: {},
 }
-"""The commands by name of each group, by title, in the order of the help."""
+"""The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
 for _point in entry_points("anchorlens.commands"):
     with contextlib.suppress(Exception):  # `usage` says what is wrong when the command is called

@@ -1,4 +1,4 @@
-"""The exit codes of the command line, and errors in one line."""
+"""The exit codes of the command line, and the output of errors on one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import WorkerKilled
 
 LONGEST = 1200
-"""The largest number of characters of an error, which may quote text of any length."""
+"""The largest number of characters of an error. An error may quote a text of any length."""
 MEMORY = (
     "there is not enough memory; take a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
@@ -24,24 +24,24 @@ EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print an error in one line, and exit with this code."""
+    """Print an error on one line, and exit with a code."""
     complain(message)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
-    """Print a message on stderr at once, in one printable line."""
+    """Print a message on stderr as one printable line, and flush stderr."""
     # not with click, which writes UTF-8 whatever the stream's encoding
     print(safe_text(message, LONGEST), file=sys.stderr, flush=True)
 
 
 def complain(message: str) -> None:
-    """Print an error on stderr, in one printable line."""
+    """Print an error on stderr as one printable line."""
     say(f"anchorlens: {message}")
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Convert errors of the user, the disk and memory to one line and an exit code."""
+    """Make a command exit with one line and a code after errors of the user, the disk or memory."""
 
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""The options of `train` and `sweep`: one for every field, with the field's docstring as help."""
+"""The options of `train` and `sweep`, with one option for every field and the field's docstring as help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 _SEVERAL = ("data",)
-"""The fields with several paths; their option takes one path and may be given more than once."""
+"""The fields with several paths. The option of each field takes one path, and the user may repeat the
+option."""
 _PATHS = (*_SEVERAL, "start")
 _TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
@@ -34,12 +35,12 @@ _TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 def with_field_options(
     command: Callable[..., None], *, axes: bool = False, short: Mapping[str, str] | None = None
 ) -> Callable[..., None]:
-    """Give a command that takes `**fields` one option for every field.
+    """Give a command that takes `**fields` an option for every field.
 
     Args:
         command: the command, whose other parameters remain options and arguments.
         axes: whether an option takes several values as text, instead of one value of the field's type.
-        short: the other names of options -> the fields.
+        short: the fields by the other names of their options.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
@@ -80,7 +81,7 @@ def _names(parameter: inspect.Parameter) -> list[str]:
 
 
 def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) -> dict[str, Any]:
-    """Make the options, by name, of the task's kind and all fields of tasks, models and TrainConfig."""
+    """Make the options of the task's kind and of all fields of tasks, models and TrainConfig, by name."""
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (default)", *others])
     text = f"Name of the task: {kinds}. --task NAME --help shows its options."
@@ -105,7 +106,10 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
 def _sections(
     axes: bool, options: Mapping[str, Any], tasks: Sequence[type[Task]] | None, base: Parts
 ) -> list[Section]:
-    """Collect the help of all fields of these tasks (None: all tasks), their models and TrainConfig."""
+    """Collect the help of all fields of these tasks, their models and TrainConfig.
+
+    None stands for all tasks.
+    """
     sections = []
     for part, cls in part_classes(tasks):
         kind = f" {getattr(cls, 'kind', '')}" if part == "task" else ""
@@ -116,7 +120,10 @@ def _sections(
 
 
 def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entry:
-    """Make the help of a field of one class; other classes with this option have separate texts."""
+    """Make the help of a field of one class.
+
+    Other classes with this option have separate texts.
+    """
     name = option.name
     types, default = field_types(cls)[name], vars(cls)["__dataclass_fields__"][name].default
     default = given.get(name, default)
@@ -133,7 +140,7 @@ def _entry(axes: bool, cls: type, option: Any, given: Mapping[str, Any]) -> Entr
 
 
 def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Combine the types of a field that two tasks or models share; named choices are united."""
+    """Combine the types of a field that two tasks or models share, including named choices."""
     if {*types} - {type(None)} == {*others} - {type(None)}:  # it may be optional in one of them
         return max(types, others, key=len)
     if all(typing.get_origin(kind) is Literal for kind in (*types, *others)):
@@ -143,19 +150,22 @@ def _either(types: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _option_type(types: tuple[Any, ...]) -> Any:
-    """Return the type of an option: the field's type if it is plain, else text (JSON, or a choice)."""
+    """Return the type of an option, which is the type of a plain field, or text for JSON or a choice."""
     kind, *others = (kind for kind in types if kind is not type(None))
     return kind if kind in (int, float, str, bool) and not others else str
 
 
 def _is_json(types: tuple[Any, ...]) -> bool:
-    """Check whether a field of these types is not plain and is therefore given as JSON."""
+    """Return whether a field of these types takes JSON, because the types are not plain."""
     is_choice = typing.get_origin(types[0]) is Literal
     return _option_type(types) is str and str not in types and not is_choice
 
 
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the values of the given options; parse JSON if a field needs it, and join paths."""
+    """Read the values of the given options.
+
+    The function parses JSON for a field that needs JSON, and joins paths.
+    """
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     values = {}
     for name, value in fields.items():

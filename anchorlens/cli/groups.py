@@ -1,4 +1,4 @@
-"""The group of the help that a command belongs to."""
+"""The group of each command in the main help."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 OTHERS = "Go further"
-"""The group of commands that do not name a group."""
+"""The title of the group for commands that do not name a group."""
 
 C = TypeVar("C", bound=Callable[..., object])
 
 
 def in_group(title: str) -> Callable[[C], C]:
-    """Put a command of a package under this title of the main help.
+    """Put a command of a package under a title of the main help.
 
     Args:
         title: the title of a group in the help, such as `Train many and compare them`.

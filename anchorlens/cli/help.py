@@ -1,6 +1,6 @@
-"""The help of commands: two examples, and each option with its meaning below its name.
+"""The help of commands, with two examples, and with each option above its meaning.
 
-`--help` shows the most important options of the chosen task in at most 60 lines; `--help-all` shows all
+`--help` shows the most important options of the chosen task in at most 60 lines. `--help-all` shows all
 options in full.
 """
 
@@ -39,8 +39,8 @@ _NEXT = (
     *("weight_decay", "batch_size", "n_layers", "n_heads", "d_model"),
     *("config", "retry_failed", "workers", "as_json", "tasks"),
 )
-"""The options that `--help` shows first, the options of any run, and the options that follow if they fit. The
-options of the task follow the first group, or the second group if no task is named."""
+"""The options that `--help` shows first, the options of any run, and the options that follow if the options
+fit. The options of the task follow the first group, or the second group if no task is named."""
 
 
 class Entry(NamedTuple):
@@ -51,14 +51,14 @@ class Entry(NamedTuple):
     flags: tuple[str, ...]
     """The flags, such as `--gamma`, or the name of an argument in capitals."""
     value: str
-    """The placeholder after the flag: NUMBER, a|b; empty for a flag without a value."""
+    """The placeholder after the flag, such as NUMBER or a|b. The text is empty for a flag without a value."""
     default: str
-    """The default in the form that the user types; empty if no default is shown."""
+    """The default in the form that the user types. The text is empty if the help shows no default."""
     text: str
     """The meaning of the option, in sentences."""
 
     def heading(self) -> str:
-        """Return the line above the meaning: flags, value and default."""
+        """Return the line above the meaning, with flags, value and default."""
         default = self.default and f"  (default {self.default})"
         return f"{', '.join(self.flags)} {self.value}".rstrip() + default
 
@@ -71,10 +71,10 @@ class Section(NamedTuple):
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help this module writes."""
+    """A command with the help of this module."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the words, because help depends on them, and parse the options."""
+        """Store the words after the command, on which the help depends, and parse the options."""
         ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
 
@@ -100,8 +100,9 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
 
     Args:
         command: the command that typer made.
-        tasks: the tasks whose fields are shown, for commands with an option for every field. None: all tasks.
-        base: the parts of a run -> the fields whose default differs from the usual default.
+        tasks: the tasks whose fields the help shows, for commands with an option for every field. None stands
+            for all tasks.
+        base: the fields whose default differs from the usual default, by the part of the run.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):
@@ -117,7 +118,7 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
 
 
 def usage(command: TyperCommand, path: str) -> str:
-    """Return the usage line of a command: its path, its arguments, and [OPTIONS]."""
+    """Return the usage line of a command, with its path, its arguments and [OPTIONS]."""
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     texts = [_argument(param) if param.required else f"[{_argument(param)}]" for param in arguments]
     return " ".join([path, *texts, "[OPTIONS]"])
@@ -131,7 +132,7 @@ def description(command: TyperCommand) -> tuple[list[str], list[str]]:
 
 
 def value_name(types: Sequence[Any]) -> str:
-    """Return the placeholder in help for a value of these types."""
+    """Return the placeholder in the help for a value of these types."""
     kinds = [kind for kind in types if kind is not type(None)]
     if len(kinds) == 1 and typing.get_origin(kinds[0]) is list:
         kinds = list(typing.get_args(kinds[0]))
@@ -144,7 +145,10 @@ def value_name(types: Sequence[Any]) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Wrap a text; a word, such as a path or flag, is broken only if it is longer than a line."""
+    """Wrap a text.
+
+    A word, such as a path or flag, is broken only if the word is longer than a line.
+    """
     later = indent if hanging is None else hanging
     return textwrap.wrap(
         text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
@@ -152,7 +156,7 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
 
 
 def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
-    """Return the lines of the main help: the purpose of each command, in the order of the groups."""
+    """Yield the lines of the main help, with the purpose of each command in the order of the groups."""
     yield from wrapped(f"Usage: {path} COMMAND [OPTIONS]", width)
     yield ""
     yield from wrapped(group.help, width)
@@ -193,7 +197,10 @@ def _in_full(command: TyperCommand, path: str, parts: Sequence[Section], width: 
 def _in_short(
     command: TyperCommand, path: str, parts: Sequence[Section], width: int, *, task_first: bool
 ) -> Iterator[str]:
-    """Return the full help if it fits into `MOST_LINES`; else first sentences of important options."""
+    """Yield the full help if the full help fits into `MOST_LINES`.
+
+    Otherwise yield the first sentences of important options.
+    """
     if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
         yield from _in_full(command, path, parts, width)
         return

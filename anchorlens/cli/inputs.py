@@ -1,4 +1,4 @@
-"""Read the inputs of commands: `--config`, `--data`, `--train-data`, and checkpoints."""
+"""Functions that read the inputs of commands, which are checkpoints and the files of options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
-    """Return the base configuration of a run: a preset, or by default that of the checkpoint `start`.
+    """Return the base configuration of a run, from a preset or by default from the checkpoint `start`.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
@@ -54,7 +54,7 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
 def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
     """Read task, model and recipe of the checkpoint that a run starts from.
 
-    The interventions and the start of the checkpoint are left out.
+    The function omits the interventions and the start of the checkpoint.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
@@ -71,7 +71,9 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
 
 
 def check_config(path: Path | None) -> None:
-    """Check that the file of `--config` can be read, so that the error does not name a checkpoint.
+    """Check that the file of `--config` can be read.
+
+    The error of this check does not name a checkpoint.
 
     Raises:
         ValueError: If the file cannot be read.
@@ -90,7 +92,7 @@ def _content(path: Path, called: str, advice: str = "") -> bytes:
 
 
 def unreadable_message(path: Path, error: Exception) -> str:
-    """Explain why a checkpoint was not read, in one line."""
+    """Return a line with the reason why a checkpoint was not read."""
     if isinstance(error, OSError):
         where = error.filename if isinstance(error.filename, str) else path
         return f"{safe_text(where)}: {safe_text(error.strerror or error)}"
@@ -99,7 +101,7 @@ def unreadable_message(path: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def reading_checkpoint(path: Path) -> Iterator[None]:
-    """Exit with the code of unreadable checkpoints if a file cannot be read in the context."""
+    """Make a context that exits with the code of unreadable checkpoints if a file cannot be read."""
     try:
         yield
     except OSError as error:
@@ -110,7 +112,7 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
     """Return the task with the new paths of its files.
 
     Raises:
-        ValueError: If the task has no files.
+        ValueError: If paths are given for a task without files.
     """
     if not data:
         return task
@@ -125,11 +127,13 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 def opened_input(
     path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
 ) -> Input:
-    """Open a checkpoint once for all uses; `data` gives the paths of its task's files.
+    """Open a checkpoint once for all uses.
+
+    The argument `data` contains the paths of the files of the task.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
-        ValueError: If its task has no files.
+        ValueError: If the task has no files, but paths are given.
     """
     from anchorlens.files.importers.inputs import resolve
 
@@ -145,15 +149,20 @@ class TrainingData:
     """The training data of `--train-data`, for checkpoints without training data."""
 
     def __init__(self, path: Path | None) -> None:
-        """Store the path; the file is read when the first checkpoint needs it."""
+        """Store the path of the file.
+
+        The first checkpoint that needs the training data reads the file.
+        """
         self._path, self._batch = path, None
 
     def of(self, given: Input, task: Task | None) -> TokenBatch | None:
-        """Return the data for a checkpoint; None if it has training data, or no file was given.
+        """Return the training data for a checkpoint.
+
+        The result is None if the checkpoint has training data, or if no file was given.
 
         Args:
             given: the checkpoint.
-            task: the task that the sequences must fit. None: any task.
+            task: the task that the sequences must fit. None stands for any task.
 
         Raises:
             CheckpointError: If the file cannot be read, or does not fit the task.
@@ -172,10 +181,10 @@ class TrainingData:
         return self._batch
 
     def check_use(self) -> None:
-        """Check that a checkpoint needed the data, after every checkpoint was read.
+        """Check that at least one checkpoint needed the data, after all checkpoints were read.
 
         Raises:
-            ValueError: If every checkpoint has training data.
+            ValueError: If every checkpoint has training data, so that the file is not needed.
         """
         if self._path is not None and self._batch is None:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C at any time: one line and exit code 130."""
+"""Functions that end the program with one line and exit code 130 after Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ INTERRUPTED = "interrupted; a run with --out continues with --resume, sweep and 
 
 
 def catch_interruptions() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt if it can be caught, and else end the program with one line.
+    """Make Ctrl-C raise KeyboardInterrupt, or end the program where no code can catch the exception.
 
-    During imports the exception might be caught by the imported module, and in a destructor Python only
-    prints it. In both cases the program ends at once; no data are lost, because files are written atomically.
-    A program that was told to ignore Ctrl-C (`nohup`, `&` in a script) keeps ignoring it.
+    During an import, the imported module might catch the exception. In a destructor, Python only prints the
+    exception. In both cases, the program prints one line and ends at once. No data are lost, because
+    anchorlens writes files atomically. A program that ignores Ctrl-C (`nohup`, `&` in a script) still ignores
+    Ctrl-C.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
@@ -32,13 +33,13 @@ def catch_interruptions() -> None:
 
 
 def let_go() -> None:
-    """Restore the default handler, so that Ctrl-C during the exit ends the program without a message."""
+    """Restore the default handler, with which Ctrl-C during the exit ends the program without a message."""
     if signal.getsignal(signal.SIGINT) is _interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def say_interrupted() -> None:
-    """Print the line directly to file descriptor 2, in case sys.stderr no longer works."""
+    """Print the line directly to file descriptor 2, because sys.stderr may no longer work."""
     try:  # noqa: SIM105 - contextlib is not imported yet, and must not be now
         os.write(2, f"anchorlens: {INTERRUPTED}\n".encode())
     except OSError:

@@ -1,4 +1,4 @@
-"""The output of a command: the picture of --plot, and JSON or readable text on stdout."""
+"""The output of a command, which is the plot of --plot, and JSON or readable text on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorlens.cli.errors import say
 def draw_and_print(
     result: Any, as_json: bool, plot: Path | None, print_for_people: Callable[[Any], object]
 ) -> None:
-    """Write the picture of a result if `plot` is given, and print the result as text or JSON."""
+    """Write the plot of a result if the path `plot` is given, and print the result as text or JSON."""
     if plot is not None:
         from anchorlens.show import figures
 

@@ -9,7 +9,10 @@ import typer
 
 
 def path_option(help: str, *names: str) -> Any:
-    """Make an option that takes a path; an unreadable path is reported when it is opened."""
+    """Make an option that takes a path.
+
+    The command reports an unreadable path when it opens the path.
+    """
     return typer.Option(*names, help=help, readable=False)
 
 

@@ -1,4 +1,4 @@
-"""The entry point: catch Ctrl-C and prepare the streams before slow imports."""
+"""The entry point, which catches Ctrl-C and prepares the streams before slow imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make standard streams safe to write to: closed streams, full disks, narrow encodings, a bad COLUMNS."""
+"""Safe standard streams, for closed streams, full disks, narrow encodings and an invalid COLUMNS."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""The replacements of characters that a stream cannot encode; other characters become escapes."""
+"""The replacements of characters that a stream cannot encode. Other characters become escapes."""
 _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
-"""The environment variables with a size -> the smallest size in which libraries can draw."""
+"""The smallest size in which libraries can draw, by the environment variable that contains the size."""
 
 
 class OutputLost(SystemExit):
-    """A write to stdout failed, which ends the program.
+    """The exit of the program after a write to stdout has failed.
 
-    The exit code is 141, without a message, if the reader closed stdout (as after SIGPIPE), else 1.
+    The exit code is 141, without a message, if the reader closed stdout, as after SIGPIPE. After any other
+    failure, the exit code is 1.
     """
 
     def __init__(self, error: OSError):
@@ -37,7 +38,7 @@ class _DescriptorFile(io.FileIO):
     ends_program = lost = False
 
     def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Write the data, or discard it once a write has failed."""
+        """Write the data, or discard the data once a write has failed."""
         if not self.lost:
             try:
                 return super().write(data)
@@ -51,8 +52,9 @@ class _DescriptorFile(io.FileIO):
 def prepare_streams() -> None:
     """Prepare the standard streams and the sizes in the environment so that writing is safe.
 
-    A closed stream becomes /dev/null. Characters that stdout or stderr cannot encode are replaced by plain
-    characters. A COLUMNS that is not a number or is less than 20 is removed.
+    A closed stream becomes /dev/null. The streams replace characters that they cannot encode with plain
+    characters. The function removes COLUMNS from the environment if its value is not a number or is less than
+    20.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)
@@ -64,7 +66,7 @@ def prepare_streams() -> None:
 
 
 def _open_closed() -> None:
-    """Open /dev/null for closed standard streams, so that no later file takes their number."""
+    """Open /dev/null for closed standard streams, so that no other file takes the number of a stream."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         try:
@@ -78,7 +80,7 @@ def _open_closed() -> None:
 
 
 def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
-    """Make a stream like the given stream, on a guarded descriptor."""
+    """Make a stream like the given stream, with a guarded descriptor."""
     if stream is None:
         number = os.open(os.devnull, os.O_WRONLY)
     else:

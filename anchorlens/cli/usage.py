@@ -1,4 +1,4 @@
-"""The group of commands: registers the tasks of `--tasks`, and shortens usage errors."""
+"""The group of commands, which registers the tasks of `--tasks` and shortens usage errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class BoundedGroup(TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        """Parse a command's options, and run it."""
+        """Parse the options of a command, and run the command."""
         with _bounded():
             return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before a command; without arguments, show the help."""
+        """Parse the options before a command, or show the help without arguments."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -43,7 +43,7 @@ class BoundedGroup(TyperGroup):
         formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command, and register the tasks of `--tasks`, whose fields become its options."""
+        """Find a command, and register the tasks of `--tasks`, whose fields become options of the command."""
         if args[0] not in self.commands and not args[0].startswith("-"):
             fail(_advice(args[0], list(self.commands)), EXIT_USAGE)
         name, command, rest = super().resolve_command(ctx, args)
@@ -65,7 +65,7 @@ class BoundedGroup(TyperGroup):
 
 
 def _advice(name: str, names: Sequence[str]) -> str:
-    """Return advice on an unknown command, which may fail to load, be missing, or be misspelled."""
+    """Return advice on an unknown command, which may be misspelled, missing, or fail to load."""
     if advice := what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:

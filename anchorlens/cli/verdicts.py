@@ -183,5 +183,5 @@ def demo_command(
 
 
 def _titled(verdict: Verdict, title: str) -> Verdict:
-    """Give the verdict a title that distinguishes it from the others."""
+    """Give the verdict a title that distinguishes this verdict from the others."""
     return dataclasses.replace(verdict, subject=dataclasses.replace(verdict.subject, name=title))

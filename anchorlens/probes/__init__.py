@@ -1,11 +1,15 @@
 """Probes, which measure and draw what a transformer computes.
 
-Each probe is a function of a model and, if needed, a task. It returns a frozen result with readings, raw
+Each probe is a function of a model and, if needed, a task. A probe returns a frozen result with readings, raw
 values, `.to_dict()` and `.plot()`. The model is a HookedTransformer, a Checkpoint, the result of `train`, or
-the path of a checkpoint or run; a checkpoint knows its task. `PROBES` holds the probes for every model,
-`OF_MIXTURES` the probes for mixtures of experts, `REPORT_PROBES` the probes that take seconds. `compare`
-shows one probe's results for several models next to each other. `own_probes` loads the probes of your own
-Python file.
+the path of a checkpoint or run. A checkpoint contains its task.
+
+- `PROBES` lists the probes for every model of a two-anchor task.
+- `OF_MIXTURES` lists the probes for mixtures of experts.
+- `REPORT_PROBES` lists the probes that take seconds.
+
+`compare` shows the results of one probe for several models next to each other. `own_probes` loads the probes
+of your own Python file.
 """
 
 from __future__ import annotations

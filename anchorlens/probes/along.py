@@ -1,4 +1,4 @@
-"""Probes along runs: the readings and accuracies at every checkpoint of training runs."""
+"""The readings of probes and the accuracies at every checkpoint of training runs."""
 
 from __future__ import annotations
 
@@ -43,22 +43,23 @@ if TYPE_CHECKING:
 
 RunPath = str | os.PathLike[str] | Opened
 Steps: TypeAlias = "Mapping[int, ModelInput] | Sequence[tuple[int, ModelInput]]"
-"""The models of one run by step; a model may be a path or a checkpoint."""
+"""The models of one run by step. A model may be a path or a checkpoint."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Along:
-    """The readings of probes at every checkpoint of runs."""
+    """The readings of probes at every checkpoint of training runs."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """A row for each run and checkpoint. `run` is the folder, and `group` has the fields in which the runs
-    differ, without the seed. The other columns are `seed`, `step`, the task's metrics by name (each from a
-    sample of test inputs), and `<probe>.<reading>` for every probe. An undefined value is `None`."""
+    """A row for each run and checkpoint. The column `run` contains the folder, and `group` the fields in
+    which the runs differ, without the seed. The other columns are `seed`, `step`, the metrics of the task and
+    `<probe>.<reading>` for every probe. A sample of test inputs gives each metric. An undefined value is
+    `None`."""
     metrics: tuple[str, ...]
-    """The names of the columns that are metrics."""
+    """The names of the columns that contain metrics."""
     readings: tuple[str, ...]
-    """The names of the columns that are readings: `<probe>.<reading>`."""
+    """The names `<probe>.<reading>` of the columns that contain readings."""
     options: Mapping[str, Any]
     """The options of the probe, as the caller gave them."""
 
@@ -75,9 +76,9 @@ class Along:
             path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
         Raises:
-            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
-                file.
-            OSError: If the write fails; an existing file is then unchanged.
+            ValueError: If the suffix is not `.csv` or `.parquet`, the folder is missing, or the path is not
+                an ordinary file.
+            OSError: If the write fails. An existing file is then unchanged.
         """
         write_rows(self.rows, path)
 
@@ -109,10 +110,12 @@ class Along:
         }
 
     def plot(self) -> go.Figure:
-        """Plot each reading in a row, and the metrics of the runs below; a line is a mean over seeds.
+        """Plot each reading in a row, and the metrics of the runs in the last row.
 
-        The band reaches from the smallest to the largest value over seeds. With several probes, only the
-        first reading of each is drawn.
+        Each line is a mean over seeds.
+
+        Each band reaches from the smallest to the largest value over seeds. With several probes, the plot
+        shows only the first reading of each probe.
         """
         return along_figure(self.readings, self.metrics, self.over_seeds)
 
@@ -139,24 +142,25 @@ def along(
     progress: bool | float | None = None,
     **options: object,
 ) -> Along:
-    """Apply probes to every checkpoint of runs, oldest first.
+    """Apply probes to every checkpoint of training runs, from the oldest to the newest checkpoint.
 
-    A run of `train` has its last checkpoint, and `n_checkpoints` during training (10 by default). Runs that
-    differ only in the seed form one group. A run of another library has the checkpoints in its file or
-    folder; a damaged checkpoint is left out with a warning.
+    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and its last checkpoint.
+    Runs that differ only in the seed form one group. A run of another library has the checkpoints in its file
+    or folder. If a checkpoint of another library is damaged, `along` omits the checkpoint with a warning.
 
     Args:
         runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
-            several checkpoints (the path, or the `Opened`). The models of one run may be a dict from steps to
-            models or a list of (step, model). A model is any input that a probe accepts.
+            several checkpoints. A run of another library is given as its path or as an `Opened`. You may also
+            give the models of one run, as a dict from steps to models or as a list of (step, model). A model
+            is any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of them.
-        task: the task of the runs with the paths of its files (`data`), for a task that needs files.
-            Default: the task of each checkpoint; models in memory then have no accuracies.
-        config: the configuration of bare weights given by path, as for `open_checkpoint`; for models with
-            steps and for another library's runs.
+        task: the task of the runs with the paths of its files (`data`), for a task that needs files. Default:
+            the task of each checkpoint. Models in memory have no accuracies without `task`.
+        config: the configuration of bare weights given by path, as for `open_checkpoint`. `along` uses
+            `config` for models with steps and for runs of another library.
         device: the device of the models: auto, cpu, cuda, cuda:N or mps.
         progress: the display of progress, as for `train`.
-        **options: the options of the probe; only for a single probe.
+        **options: the options of the probe. Options are allowed only for a single probe.
 
     Returns:
         The readings and the accuracies at every checkpoint.
@@ -165,8 +169,8 @@ def along(
         ValueError: If there is no run, a run has no checkpoints, or a checkpoint lacks its training
             configuration.
         ValueError: If options are given for several probes, a step or model is given twice, or a probe
-            refuses its input. The message of a probe starts with the file or the step.
-        CheckpointError: If one of the checkpoints is damaged.
+            refuses its input. If a probe refuses its input, the message starts with the file or the step.
+        CheckpointError: If a file or a checkpoint of `train` is damaged.
 
     Example:
         >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
@@ -215,9 +219,9 @@ class _Moment(NamedTuple):
     """A checkpoint to measure."""
 
     run: str
-    """The folder or file of its run."""
+    """The folder or file of the run."""
     step: int | None
-    """The step; `None` for the step that the checkpoint records."""
+    """The step. `None` stands for the step that the checkpoint records."""
     path: str
     """The name of the checkpoint in errors."""
     opened: Callable[[], Input]
@@ -281,7 +285,7 @@ def _at_step(given: Input, trajectory: Trajectory, step: int) -> Input:
 
 
 def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
-    """Return the models with their steps, the first step first, or `None` if runs are given.
+    """Return the models with their steps, in ascending order, or `None` if runs are given.
 
     Raises:
         ValueError: If a step is not a number, or a step or a model in memory is given twice.
@@ -329,7 +333,10 @@ def _folder(run: object) -> Path:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run of `train`, oldest first; the last two may have the same step."""
+    """Return the checkpoints of a run of `train`, oldest first.
+
+    The last two checkpoints may have the same step.
+    """
     with reading(folder):
         check_inside(folder, folder / "ckpt.pt")
     return [*trajectory_files(folder), *folder.glob("ckpt.pt")]
@@ -381,7 +388,7 @@ def _evaluated(given: Input, task: Task) -> Evaluation:
 
 
 def _groups(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return, for each row, the fields in which its run differs from other runs, as text (maybe empty)."""
+    """Return a text for each row with the fields in which the run of the row differs from other runs."""
     names = list(dict.fromkeys(name for of_run in fields for name in of_run))
     varying = [name for name in names if len({repr(of_run.get(name)) for of_run in fields}) > 1]
     return [

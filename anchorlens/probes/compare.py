@@ -1,4 +1,4 @@
-"""One probe's results for several models: next to each other on one scale, and averaged over seeds."""
+"""The results of one probe for several models, next to each other on one scale, and averaged over seeds."""
 
 from __future__ import annotations
 
@@ -44,24 +44,30 @@ class Comparison:
     results: tuple[ProbeResult, ...]
     """The probe's result for each model."""
     seeds: tuple[int | None, ...] = ()
-    """The seed of each model; `None` if the seed is unknown."""
+    """The seed of each model, or `None` if the seed is unknown."""
     recipes: tuple[str, ...] = ()
-    """The configuration of each model without its seed, as text; models of one recipe differ only in the
-    seed."""
+    """The recipe of each model, which is its configuration without the seed, as text. Models with the same
+    recipe differ only in the seed."""
 
     def plot(self) -> go.Figure:
-        """Plot the results next to each other, with shared colour scales and, if comparable, shared axes."""
+        """Plot the results next to each other, with shared colour scales.
+
+        The plots share their axes if the axes are comparable.
+        """
         share = self.results[0].comparable_axes
         title = in_words(self.results[0].probe)
         figures = [complete(result.plot(), title) for result in self.results]
         return side_by_side(figures, [plotly_text(label) for label in self.labels], share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return each result by its label, as JSON data."""
+        """Return the result of each model by the model's label, as JSON data."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a row for each model, indexed by label, with its recipe, its seed and the readings."""
+        """Return a DataFrame with a row for each model, which contains the recipe, the seed and the readings.
+
+        The index is the label of the model.
+        """
         import pandas
 
         known = {"recipe": self.recipes, "seed": pandas.array(self.seeds, dtype="Int64")}
@@ -71,17 +77,17 @@ class Comparison:
         )
 
     def over_seeds(self, level: float = 0.95) -> pandas.DataFrame:
-        """Return the mean and confidence interval over seeds of each recipe and reading, a row for each.
+        """Return a DataFrame with the mean and confidence interval over seeds of each recipe and reading.
 
         Args:
             level: the confidence level of the interval, above 0 and at most 1.
 
         Returns:
-            `n` (the number of values), `mean`, and the ends `low` and `high` of Student's t interval for the
-            mean. The ends are NaN if there are fewer than two values.
+            A row for each recipe and reading, with the number of values `n`, the mean `mean`, and the ends
+            `low` and `high` of Student's t interval for the mean. The ends are NaN for fewer than two values.
 
         Raises:
-            ValueError: If the level is out of range.
+            ValueError: If the level is not above 0 and at most 1.
         """
         import pandas
         from scipy.stats import t
@@ -118,23 +124,24 @@ def compare(
     """Apply one probe to several models.
 
     Args:
-        models: one or more models: HookedTransformers, Checkpoints, results of `train`, or paths. One model
-            is built at a time.
+        models: one or more HookedTransformers, Checkpoints, results of `train`, or paths. `compare` builds
+            one model at a time.
         probe: a probe or the name of a probe.
-        task: the task of the models in memory; a checkpoint knows its task.
+        task: the task of the models in memory. A checkpoint contains its task.
         config: the configuration of bare weights given by path, as for `open_checkpoint`.
-        labels: the label of each model. Default: the name of its file; for a model in memory, its gamma,
-            seed and step, or its name.
+        labels: the label of each model. The default label of a file is its name. The default label of a model
+            in memory consists of gamma, seed and step, or is the model's name.
         device: the device of models from checkpoints: auto, cpu, cuda, cuda:N or mps.
         options: the options of the probe.
 
     Returns:
-        The results. Their methods return the pictures next to each other, the content as JSON data or as a
-        DataFrame (`to_frame`), and means with intervals over seeds (`over_seeds`).
+        A `Comparison`. `plot` returns the pictures next to each other, `to_dict` the results as JSON data,
+        and `to_frame` the readings as a DataFrame. `over_seeds` returns means over seeds with confidence
+        intervals.
 
     Raises:
-        ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model (the
-            message starts with the label).
+        ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model. If the
+            probe refuses a model, the message starts with the model's label.
         CheckpointError: If a file cannot be read.
 
     Example:
@@ -195,7 +202,7 @@ def _recipe(given: Input, k: int) -> tuple[str, str]:
 
     Args:
         given: the model.
-        k: the index of the model. A model without a training configuration shares its recipe with no other.
+        k: the index of the model. A model without a training configuration has a recipe of its own.
     """
     checkpoint = given.checkpoint
     if checkpoint is None or checkpoint.train_config is None:

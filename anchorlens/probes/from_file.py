@@ -1,4 +1,4 @@
-"""Your own probes: loading them from Python files and installed packages, and their errors in one line."""
+"""Functions that load your own probes from Python files and packages, and describe their errors."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ WHAT_A_READING_IS = (
 def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult], ...]:
     """Run a Python file and return the probes that it defines.
 
-    A probe is a public function defined in the file (not imported into it) whose return annotation is a
-    subclass of `ProbeResult`. The file is run as a program, so name only a file that you would run.
-    Checkpoints are data: nothing in them is ever run.
+    A probe is a public function that the file defines, and not only imports. The return annotation of a probe
+    is a subclass of `ProbeResult`. `own_probes` runs the file as a program, so give only a file that you
+    would run. Checkpoints contain only data, and anchorlens never runs their content.
 
     Args:
-        path: the path of the file, .py. The file is run again at each call.
+        path: the path of the Python file (`.py`). Each call runs the file again.
 
     Returns:
-        The probes in the order of their definitions; at least one.
+        One or more probes, in the order of their definitions.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, raises an error (the message has the line), or
-            defines no probe.
+        ValueError: If the file is missing, has another suffix, raises an error or defines no probe. If the
+            file raises an error, the message contains the line.
 
     Example:
         >>> own_probes("my_probe.py")  # doctest: +SKIP
@@ -53,14 +53,15 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
 
 
 def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
-    """Run a Python file and return the functions that a benchmark can score: probes and readings.
+    """Run a Python file and return the probes and readings, which a benchmark can score.
 
     Args:
-        path: the path of the file, .py, as for `own_probes`.
+        path: the path of the Python file (`.py`), as for `own_probes`.
 
     Returns:
-        The public functions that the file defines, in the order of their definitions; at least one. Their
-        return annotation is a subclass of `ProbeResult`, `float`, or a mapping such as `dict[str, float]`.
+        One or more public functions that the file defines, in the order of their definitions. The return
+        annotation of each function is a subclass of `ProbeResult`, `float`, or a mapping such as `dict[str,
+        float]`.
 
     Raises:
         ValueError: If the file is invalid, as for `own_probes`.
@@ -74,12 +75,12 @@ def with_own(
 ) -> tuple[Callable[..., ProbeResult], ...]:
     """Return the shipped probes, followed by the probes of installed packages and of Python files.
 
-    A package adds a probe by an entry point of the group `anchorlens.probes`: `NAME = "MODULE:FUNCTION"`.
+    A package adds a probe with the entry point `NAME = "MODULE:FUNCTION"` in the group `anchorlens.probes`.
 
     Args:
-        paths: the paths of the files; see `own_probes`.
+        paths: the paths of the Python files, as for `own_probes`.
         shipped: the shipped probes to include. Default: all shipped probes. Your probes must not have the
-            name of any shipped probe, included or not.
+            name of any shipped probe, even if you do not include the shipped probe.
 
     Raises:
         ValueError: If a file defines no probes, a package's probe does not load, or two probes have the same
@@ -117,7 +118,7 @@ def _add(
 
 
 def first_sentence(probe: Callable[..., ProbeResult]) -> str:
-    """Return the first sentence of a probe's docstring, on one line; empty without a docstring.
+    """Return the first sentence of a probe's docstring, on one line, or an empty text without a docstring.
 
     >>> def entropy(model):
     ...     '''How evenly a head looks, e.g. at two
@@ -130,7 +131,10 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Describe an error of a probe in one line: the refusal, or the error type and line.
+    """Return one line about an error of a probe.
+
+    The line contains the message of a shipped probe that refuses its input. For every other error, it also
+    contains the line of code.
 
     Args:
         error: the error that the probe raised.

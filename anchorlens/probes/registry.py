@@ -1,4 +1,4 @@
-"""The lists of all probes in order, the look-up by name, and `apply`, which calls any probe."""
+"""The lists of all probes in order, the function that finds a probe by name, and `apply`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,17 @@ _CORE: tuple[Callable[..., ProbeResult], ...] = (
 
 if TYPE_CHECKING:
     PROBES: tuple[Callable[..., ProbeResult], ...]
-    """The probes for every model of a two-anchor task, in order: `for probe in PROBES: probe("ckpt.pt")`."""
+    """The probes for every model of a two-anchor task, in order. For example, `for probe in PROBES:
+    probe("ckpt.pt")` measures a checkpoint with every probe."""
     OF_MIXTURES: tuple[Callable[..., ProbeResult], ...]
-    """The probes for mixtures of experts only; a report shows them if a model is a mixture."""
+    """The probes for mixtures of experts only. A report shows these probes if a model is a mixture."""
     SHIPPED: tuple[Callable[..., ProbeResult], ...]
     """All shipped probes."""
     COSTLY: tuple[Callable[..., ProbeResult], ...]
-    """The probes that train models; each takes about half a minute. Other probes take seconds."""
+    """The probes that train models. Each of these probes takes about half a minute, and every other probe
+    takes seconds."""
     REPORT_PROBES: tuple[Callable[..., ProbeResult], ...]
-    """The probes that a report shows by default: all probes that are not costly."""
+    """The probes that a report shows by default, which are all probes that do not train models."""
 
 LISTS = ("PROBES", "OF_MIXTURES", "SHIPPED", "COSTLY", "REPORT_PROBES")
 """The names of the lists of shipped probes, which `__getattr__` creates at their first use."""
@@ -72,7 +74,10 @@ LISTS = ("PROBES", "OF_MIXTURES", "SHIPPED", "COSTLY", "REPORT_PROBES")
 
 @functools.cache
 def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
-    """Return the lists of shipped probes by name; core probes precede the probes of our own products."""
+    """Return the lists of shipped probes by name.
+
+    Core probes precede the probes of our own products.
+    """
     of_products = (probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens"))
     shipped = (*_CORE, *of_products)
     of_mixtures = tuple(probe for probe in shipped if getattr(probe, "of_mixtures", False))
@@ -91,7 +96,7 @@ def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
 
 
 def __getattr__(name: str) -> tuple[Callable[..., ProbeResult], ...]:
-    """Return a list of shipped probes; the list is built late, because products import this package."""
+    """Return a list of shipped probes, which is built late because products import this package."""
     if name not in LISTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _lists()[name]
@@ -107,7 +112,7 @@ def probe_named(
         probes: the probes to choose from. Default: the shipped probes.
 
     Raises:
-        ValueError: If the probe is unknown; the message lists the names.
+        ValueError: If the probe is unknown. The message lists the names.
     """
     by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():
@@ -126,7 +131,7 @@ OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 
 
 def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
-    """Check that probes are functions or names of shipped probes, and that their names are unique.
+    """Check that probes are functions or names of shipped probes with unique names, and return the functions.
 
     Raises:
         ValueError: If a probe is invalid, or two probes have the same name.
@@ -161,17 +166,17 @@ def apply(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> ProbeResult:
-    """Call a probe with a model, a checkpoint or a path, and with the task if needed.
+    """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs it.
 
-    The shipped probes accept the same inputs when you call them directly; your own functions need `apply`.
+    The shipped probes accept the same inputs when you call them directly. Your own functions need `apply`.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
-        model: the model to measure: a HookedTransformer, a Checkpoint, a result of `train`, or a path.
-        task: the task that the model was trained on, for a model without a checkpoint. Probes that read
-            weights alone take any HookedTransformer without a task.
-        initial: the model at the start of its run, for a probe that needs it. Default: the initial model
-            drawn again from the checkpoint's seed.
+        model: the model to measure, as a HookedTransformer, a Checkpoint, a result of `train`, or a path.
+        task: the task that the model was trained on, for a model without a checkpoint. A probe that uses only
+            weights accepts any HookedTransformer without a task.
+        initial: the model at the start of its run, for a probe that needs it. Default: the initial model,
+            which `apply` draws again from the checkpoint's seed.
         config: the configuration of bare weights given by path, as for `open_checkpoint`.
         options: the options of the probe.
 

@@ -1,4 +1,4 @@
-"""Display of results: notebook views, the report, the phase diagram, the terminal."""
+"""The display of results in notebook views, the report, the phase diagram and the terminal."""
 
 import lazy_loader
 

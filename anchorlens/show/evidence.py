@@ -1,4 +1,4 @@
-"""The table of evidence: where a reading lies among the phases, and which odds it changes."""
+"""The table of evidence, with the ranges of each reading by phase and the changes in odds."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ if TYPE_CHECKING:
     from anchorlens.verdict.verdict import ByProbes, Evidence
 
 LEAST_WIDTH = 1.5
-"""The smallest width of a band in percent, so that a range of one value is visible."""
+"""The smallest width of a band in percent, at which a range of one value is visible."""
 _LEAST, _MOST = 1.1, 1000.0
-"""Factors below the first number are omitted; factors from the second on are written as `1,000 or more`."""
+"""The limits of a factor. The table omits factors below the first limit. It writes factors from the second
+limit on as `1,000 or more`."""
 
 
 def odds_increases(evidence: Evidence) -> list[tuple[str, str]]:
-    """List the labels whose odds a reading raises, with the factor (`×3.1`), the largest factor first."""
+    """Return the labels whose odds a reading raises, with the factor (`×3.1`), the largest factor first."""
     return _changes("×", evidence.odds.items())
 
 
 def odds_decreases(evidence: Evidence) -> list[tuple[str, str]]:
-    """List the labels whose odds a reading lowers, with the factor (`÷3.1`), the largest factor first."""
+    """Return the labels whose odds a reading lowers, with the factor (`÷3.1`), the largest factor first."""
     return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
 
 
@@ -33,7 +34,7 @@ def _changes(sign: str, odds_in_nats: Iterable[tuple[str, float]]) -> list[tuple
 
 
 def _factor(nats: float) -> str:
-    """Return the factor by which odds change, as text; the text is empty below 1.1.
+    """Return the factor by which odds change as text, which is empty below 1.1.
 
     >>> _factor(math.log(12.3)), _factor(math.log(1.55)), _factor(0.01), _factor(20.0)
     ('12', '1.6', '', '1,000 or more')
@@ -47,7 +48,7 @@ def _factor(nats: float) -> str:
 
 
 def odds(nats: float) -> str:
-    """Write log-odds of yes (in nats) as odds in words.
+    """Return the log-odds of yes, in nats, as odds in words.
 
     >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
     ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
@@ -57,7 +58,7 @@ def odds(nats: float) -> str:
 
 
 def not_measured_in_words(by_probes: ByProbes) -> str:
-    """Name the probes that were not measured in a sentence; at least one."""
+    """Return a sentence with the names of the probes that were not measured, at least one."""
     probes, why = " and ".join(by_probes.not_measured), "because they cannot change the label"
     return f"Not measured, {why}: {probes}. The option thorough measures them too."
 
@@ -66,18 +67,19 @@ class RangeBar(NamedTuple):
     """The ranges of the phases on a common scale, and the value."""
 
     bands: dict[str, tuple[float, float]]
-    """The left end and the width of each phase's range, 0..100, by label, in the order of the phases."""
+    """The left end and the width of the range of each phase, from 0 to 100. The keys are the labels, in the
+    order of the phases."""
     value: float | None
-    """The position of the value, 0..100; None if there is no value."""
+    """The position of the value, from 0 to 100, or None if there is no value."""
     words: str
-    """The value and the ranges in words, for readers who do not see the drawing."""
+    """The value and the ranges in words, for readers who cannot see the plot."""
 
 
 def range_bar(evidence: Evidence) -> RangeBar:
-    """Put a reading's value and its ranges on one scale.
+    """Put the value of a reading and its ranges on one scale.
 
     Args:
-        evidence: the reading; values that are not finite count as absent.
+        evidence: the reading. A value that is not finite counts as absent.
 
     Example:
         >>> from anchorlens.verdict.verdict import Evidence
@@ -103,18 +105,21 @@ def range_bar(evidence: Evidence) -> RangeBar:
 
 
 def is_drawn(evidence: Evidence) -> bool:
-    """Return whether the ranges are drawn: ranges of phases are drawn, ranges of solutions are written."""
+    """Return whether a plot shows the ranges.
+
+    A plot shows the ranges of phases, and a text the ranges of solutions.
+    """
     return not evidence.ranges or any(label in evidence.ranges for label in LABELS)
 
 
 def ranges_in_words(evidence: Evidence) -> str:
-    """Write the ranges as text to follow a value: `; Phase 1 -0.05 to 0.02; ...`."""
+    """Return the ranges as text to follow a value, such as `; Phase 1 -0.05 to 0.02`."""
     ranges = _finite_ranges(evidence).items()
     return "".join(f"; {label} {start:.3g} to {end:.3g}" for label, (start, end) in ranges)
 
 
 def _finite_ranges(evidence: Evidence) -> dict[str, list[float]]:
-    """Return both ends of each range, ascending, by label, in the order of the phases."""
+    """Return both ends of each range in ascending order, by label in the order of the phases."""
     ordered = [*(label for label in LABELS if label in evidence.ranges), *evidence.ranges]
     labels = [label for label in dict.fromkeys(ordered) if all(map(math.isfinite, evidence.ranges[label]))]
     return {label: sorted(evidence.ranges[label]) for label in labels}

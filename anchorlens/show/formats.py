@@ -1,4 +1,4 @@
-"""Numbers, values and texts as every output writes them."""
+"""The formats of numbers, values and texts in every output."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from markupsafe import Markup, escape
 from anchorlens.texts import safe_text
 
 MOST_CHARACTERS = 240
-"""The largest number of characters of a text in a view; longer texts are cut at the end."""
+"""The largest number of characters of a text in a view. Views cut longer texts at the end."""
 _LEAST = 5e-4
 
 
 def number(value: float | None, spec: str = ".3g") -> str:
-    """Write a number in a table with a true minus sign; `none` for None, NaN and infinity; 0 below 0.0005.
+    """Return a number as text for a table.
+
+    The text has a true minus sign. None, NaN and infinity become `none`. A number whose size is below 0.0005
+    becomes 0.
 
     >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
     ('−0.123', 'none', 'none', '1.000', '0')
@@ -29,7 +32,7 @@ def number(value: float | None, spec: str = ".3g") -> str:
 
 
 def plain(value: object) -> str:
-    """Write a value of a configuration or of a probe as text.
+    """Return a value of a configuration or of a probe as text.
 
     >>> plain(1 / 15), plain(None), plain([3, 4]), plain(100_000), plain(1.0), plain({"1": 5})
     ('0.0666667', 'none', '[3, 4]', '100,000', '1', '{"1": 5}')
@@ -56,7 +59,7 @@ def ticks(text: str) -> Markup:
 
 
 def parts(name: str) -> list[str]:
-    """Split a name of a program at the points where a line may break.
+    """Split a name in a program at the points where a line may break.
 
     >>> parts("stable_rank.w_q")
     ['stable_', 'rank.', 'w_', 'q']
@@ -65,14 +68,14 @@ def parts(name: str) -> list[str]:
 
 
 def safe_lines(value: object) -> Any:
-    """Prepare a value for HTML: control characters of a text are escaped, except line breaks."""
+    """Prepare a value for HTML by escaping the control characters of a text except line breaks."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "\n".join(line if line.isprintable() else safe_text(line, None) for line in value.split("\n"))
 
 
 def short(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Cut a text at the end if it is too long for a view.
+    """Cut a text at the end if the text is too long for a view.
 
     >>> short("composition", 5)
     'comp…'

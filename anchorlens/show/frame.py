@@ -1,4 +1,4 @@
-"""The frame of every page: its styles, its scripts, and a security policy that allows nothing else."""
+"""The frame of every page, with styles, scripts, and a security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Script:
     name: str
     """The name of the script in the page."""
     text: Markup
-    """The source code, which contains no end of a script element. It is not escaped, since no part comes from
-    a model."""
+    """The source code, which does not contain the end of a script element. The source code is not escaped,
+    since no part of the code comes from a model."""
 
     @property
     def megabytes(self) -> str:
-        """The size of the script as text."""
+        """The size of the script in megabytes, as text."""
         return f"{len(self.text.encode()) / 1e6:.1f} MB"
 
     @property
@@ -54,13 +54,14 @@ def framed(
     heads: bool = False,
     **content: object,
 ) -> str:
-    """Return a whole page in the report's style, which loads nothing and runs only these scripts.
+    """Return a page in the style of the report, which loads nothing and runs only these scripts.
 
     Args:
-        template: the template, as for `rendered`; it extends `frame.html`.
-        scripts: the scripts of this page, in order; plotly.js and `plots.js` come before them.
-        styles: the style sheet of this page; the sheets of the report come before it.
-        heads: whether the page shows attention heads by circuitsvis.
+        template: the template, as for `rendered`, which extends `frame.html`.
+        scripts: the scripts of this page, in order. The page puts plotly.js and `plots.js` before these
+            scripts.
+        styles: the style sheet of this page. The page puts the style sheets of the report before this sheet.
+        heads: whether the page shows attention heads with circuitsvis.
         **content: the variables of the template.
     """
     libraries = [Script("plotly.js", Markup(source("Plotly")))]
@@ -79,19 +80,19 @@ def framed(
 
 
 def write_page(path: Path, html: str) -> None:
-    """Write a page atomically; characters of file names that UTF-8 cannot encode are replaced."""
+    """Write a page atomically, and replace characters of file names that UTF-8 cannot encode."""
     with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))
 
 
 @page.register
 def picture_page(figure: go.Figure, result: object = None) -> str:
-    """Return a picture as a separate page.
+    """Return a plot as a separate page.
 
     Args:
-        figure: the picture.
-        result: the result that the picture shows. The page adds the notebook view of the result and, for a
-            probe, how to read the picture. Default: the picture alone.
+        figure: the plot.
+        result: the result that the plot shows. The page adds the notebook view of the result and, for a
+            probe, instructions for reading the plot. Default: the plot alone.
     """
     drawn = complete(figure, "Picture")
     layout: Any = drawn["layout"]
@@ -109,7 +110,7 @@ def picture_page(figure: go.Figure, result: object = None) -> str:
 
 
 def _captions(result: object) -> list[str]:
-    """Return what a probe's picture shows about this model, and how to read the picture."""
+    """Return a sentence on what the plot of a probe shows about the model, and the caption of the plot."""
     from anchorlens.probes.shared.result import ProbeResult
 
     if not isinstance(result, ProbeResult):
@@ -121,9 +122,10 @@ def _captions(result: object) -> list[str]:
 
 
 def _policy(scripts: Sequence[Script]) -> str:
-    """Return the content security policy: it allows these scripts by their hashes, and images from memory.
+    """Return the content security policy of a page with these scripts.
 
-    It also allows inline styles, which plotly.js and circuitsvis set on elements, and nothing else.
+    The policy allows these scripts by their hashes, images from memory, and inline styles. plotly.js and
+    circuitsvis set inline styles on elements. The policy allows nothing else.
     """
     hashes = " ".join(f"'{script.digest}'" for script in scripts)
     return (

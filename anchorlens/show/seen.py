@@ -1,4 +1,4 @@
-"""One sentence on what a picture shows about this model, from the numbers of the result."""
+"""Sentences on what a plot shows about a model, from the values of the result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from anchorlens.show.formats import number
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 
 CLEAR, FAINT = 0.3, 0.1
-"""The bounds of a route score or a gap between cosines: clear from the first value on, absent below the
-second value."""
+"""The bounds of a route score or of a gap between cosines. A route or gap is clear from the first bound on,
+and absent below the second bound."""
 WAYS = {
     "inferential": "the key goes to each anchor, and each anchor to the last position",
     "symmetric": "the anchors go to the last position first, then the key",
@@ -28,7 +28,7 @@ WAYS = {
 
 @singledispatch
 def seen(result: ProbeResult) -> str:
-    """Write a sentence on what the picture of a result shows about this model. Default: the headline."""
+    """Return a sentence on what the plot of a result shows about the model. Default: the headline."""
     return result.headline()
 
 
@@ -117,7 +117,7 @@ def _(result: EmbeddingPCA) -> str:
 
 
 def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
-    """Write what the map of pairs shows: the lowest accuracy of the trained pairs, and the unseen pairs."""
+    """Return a sentence on the lowest accuracy of the trained pairs and the accuracy of unseen pairs."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
         if values := [pair.accuracy.value for pair in pairs if pair.split == split]:

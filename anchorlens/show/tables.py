@@ -1,4 +1,4 @@
-"""Tables for every output: the terminal prints them with `FittedTable`, HTML with the macro `table`."""
+"""The tables for every output, which are the terminal (`FittedTable`) and HTML (the macro `table`)."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ class TableCell(NamedTuple):
 
     text: str
     colour: str = ""
-    """The CSS colour of a dot before the text; a terminal shows no dot."""
+    """The CSS colour of a dot before the text. A terminal does not show the dot."""
     code: bool = False
     """Whether the text is a name in a program."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of texts; the first column names the row."""
+    """A table of texts, whose first column contains the names of the rows."""
 
     columns: Sequence[str | TableCell]
-    """The column headings; HTML capitalises headings of plain text, not the names of a `TableCell`."""
+    """The column headings. HTML capitalises headings of plain text, but not the text of a `TableCell`."""
     rows: Sequence[Sequence[str | TableCell]]
     """The rows from top to bottom."""
     title: str = ""
-    """The heading above the table; empty if the table has no heading."""
+    """The heading above the table, or an empty text without a heading."""
     numbers: Sequence[int] = ()
-    """The indices of number columns, which do not wrap; HTML aligns these columns to the right."""
+    """The indices of the columns of numbers, which do not wrap. HTML aligns these columns to the right."""
     strong: Sequence[bool] = ()
-    """Whether each row is emphasised; empty if no row is."""
+    """Whether each row is emphasised. The sequence is empty if no row is emphasised."""
     meanings: bool = False
-    """Whether the last column explains the first; HTML then shows it smaller, below the row's name."""
+    """Whether the last column explains the first column. HTML then shows the explanation in small type below
+    the name of the row."""
 
     def shortened(self, most: int) -> Table:
         """Return the table with texts of at most `most` characters."""
@@ -61,7 +62,7 @@ def text_of(item: str | TableCell) -> str:
 
 
 def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
-    """Return captions and tables of sample answers, if an evaluation has any."""
+    """Return the captions and tables of sample answers if an evaluation has sample answers."""
     columns = ("prompt", "split", "result", "expected", "answer")
     tables = []
     for spec in behaviour.figure_specs:
@@ -79,7 +80,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 
 
 def accuracy_table(behaviour: Evaluation) -> Table:
-    """Make a table with a row for every accuracy or other metric that was measured."""
+    """Make a table with a row for every measured accuracy or other metric."""
     rows = [
         (name, *_with_error(value), f"{value.n_sequences:,}", text) for name, value, text in behaviour.rows()
     ]
@@ -108,7 +109,7 @@ def _with_error(value: Accuracy) -> tuple[str, str]:
 
 
 def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy | None]]:
-    """Return for each first anchor the accuracy with each second anchor, in order; None for an absent pair.
+    """Return the accuracy of each pair by first anchor and second anchor, or None for an absent pair.
 
     The result is empty for longer chains, for more than `most` anchors, and for other tasks.
     """
@@ -120,7 +121,7 @@ def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy |
 
 
 def pair_grid(behaviour: Evaluation) -> Table | None:
-    """Make a table of the accuracy of every pair; None if `pair_rows` is empty next to other content."""
+    """Make a table of the accuracy of every pair if a table of all pairs fits next to other content."""
     found = pair_rows(behaviour, MOST_ANCHORS)
     if not found:
         return None
@@ -145,7 +146,8 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
     Args:
         verdicts: the verdicts on the models.
         names: the names of the models.
-        most: the largest number of metrics; the first metrics are kept. Default: all metrics for tables.
+        most: the largest number of metrics. The table keeps the first metrics. Default: all metrics for
+            tables.
     """
     declared = {metric.name: metric for verdict in verdicts for metric in verdict.behaviour.metrics}
     metrics = [metric for metric in declared.values() if metric.in_tables][:most]
@@ -173,7 +175,8 @@ def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = F
 
     Args:
         points: the points of the trajectory.
-        every_phase: whether the forecast lists the probability of every phase, not only of the likeliest.
+        every_phase: whether the forecast lists the probability of every phase, and not only of the most
+            probable phase.
     """
     rows = []
     for point in points:

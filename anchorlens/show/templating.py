@@ -1,7 +1,7 @@
-"""The templates are rendered to HTML: a fragment without a script for a notebook, or a whole page.
+"""The functions that render templates to HTML for notebooks and pages.
 
-Every string is escaped unless the package wrote it. A view loads nothing, takes its colours from the
-surrounding page, dark or light, and makes no slow computations.
+The templates escape every string that anchorlens did not write. A view is a fragment without a script for a
+notebook. It loads nothing, takes its colours from the surrounding page, and makes no slow computations.
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ def environment() -> Environment:
 
 
 def rendered(template: str | Path, **content: object) -> str:
-    """Render a template; characters that UTF-8 cannot encode are replaced.
+    """Render a template, and replace characters that UTF-8 cannot encode.
 
     Args:
         template: the name of a file in the folder `templates`, or the absolute path of a product's file.
-        **content: variables of the template.
+        **content: the variables of the template.
     """
     return environment().get_template(str(template)).render(**content).encode(errors="replace").decode()
 
 
 def sources(names: Sequence[str | Path]) -> Markup:
-    """Return the text of style sheets or scripts without escaping; the names are as for templates."""
+    """Return the text of style sheets or scripts without escaping.
+
+    The names have the same form as the names of templates.
+    """
     return Markup("".join(map(_source, names)))
 
 
@@ -58,11 +61,11 @@ def _source(name: str | Path) -> str:
 
 
 def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: object) -> str:
-    """Return an HTML fragment for a notebook: a `div` with its style.
+    """Return an HTML fragment for a notebook, which is a `div` with its style.
 
     Args:
-        template: the template, as for `rendered`; it extends `view.html`.
+        template: the template, as for `rendered`, which extends `view.html`.
         sheets: the style sheets of the fragment.
-        **content: variables of the template.
+        **content: the variables of the template.
     """
     return rendered(template, css=sources(sheets), **content)

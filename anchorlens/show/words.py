@@ -1,4 +1,4 @@
-"""The texts of pages on a verdict, and of each picture (the captions are in `templates/captions.toml`)."""
+"""The texts of the pages on a verdict and of each plot, with captions from `templates/captions.toml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Agreement(NamedTuple):
-    """Texts that state whether the probe and behavioural verdicts assign the same phase."""
+    """The texts that state whether the probe and behavioural verdicts assign the same phase."""
 
     sign: str
     """The sign between the two phases."""
@@ -29,49 +29,52 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
     False: Agreement("≠", "The probe and behavioural verdicts disagree", "NO"),
     None: Agreement("?", "The probe and behavioural verdicts are not compared", "-"),
 }
-"""The texts of each value of `Verdict.agreement`."""
+"""The texts for each value of `Verdict.agreement`."""
 
 
 def what_is_named(posterior: Posterior) -> str:
-    """Return what a verdict assigns: a `phase`, a `solution`, or a `label` if no phase is calibrated."""
+    """Return the word for what a verdict assigns, which is `phase`, `solution` or `label`."""
     if posterior.probabilities is None and getattr(posterior, "evidence", ()):
         return "label"
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
 
 
 def beside(verdict: Verdict) -> str:
-    """Write the note below the phase by the probes: the decoding verdict."""
+    """Return the note below the phase by the probes, which states the decoding verdict."""
     by_decoding = verdict.by_decoding
     decoded = by_decoding.in_words()
     return f"Decoding verdict: {by_decoding.phase.label} ({decoded})." if decoded else ""
 
 
 class Caption(NamedTuple):
-    """The texts of a picture."""
+    """The texts of a plot."""
 
     title: str
-    """The heading above the picture."""
+    """The heading above the plot."""
     how_to_read: str
-    """A few short sentences on what is plotted, what to look for, and what it means."""
+    """A few short sentences on what the plot shows, what to look for, and what the plot means."""
 
 
 UNCALIBRATED = "Readings; the weight readings below are not evidence for any phase"
 """The heading of the readings if no phase is calibrated."""
 NO_DOCSTRING = "This probe has no docstring; its first sentence would be shown here."
-"""The text on how to read the picture if a user's probe has no docstring."""
+"""The caption of the plot of your own probe without a docstring."""
 
 
 def captions_in(file: Path) -> dict[str, Caption]:
-    """Read the caption of each picture from a TOML file with a table for each picture."""
+    """Read the captions from a TOML file with a table for each plot."""
     texts = tomllib.loads(file.read_text(encoding="utf-8"))
     return {name: Caption(**texts) for name, texts in texts.items()}
 
 
 CAPTIONS = captions_in(TEMPLATES / "captions.toml")
-"""The caption of each picture of the report, by the probe's name; products add captions."""
+"""The caption of each plot of the report, by the name of the probe. Products add captions."""
 
 
 def caption_of(probe: str, result: object = None) -> Caption | None:
-    """Return the caption of a shipped probe's picture, the caption for tokens if no shifts are known."""
+    """Return the caption of a shipped probe's plot.
+
+    Without known shifts, the caption is the caption for tokens.
+    """
     of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
     return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

@@ -1,4 +1,4 @@
-"""The verdicts on a model's phase: the probe, behavioural and decoding verdicts."""
+"""The probe, behavioural and decoding verdicts on the phase of a model."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""The probe verdict without a calibrated phase: memorised, or learnt a rule, by `holdout`.
+"""The probe verdict `memorised` or `learnt a rule` by `holdout`, for tasks without a calibrated phase.
 
 `holdout` trains copies of the model further without a random tenth of the training data. The verdict uses
-only the training data and the weights, and no held-out data.
+only the training data and the weights. It does not use held-out data.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def by_holdout(
         model: a HookedTransformer, or a native TransformerBridge.
         task: a task without anchors.
         training_set: the training data of the model. Default: training data drawn by the task.
-        why_not: the reason why nothing is measured; `None` to measure.
+        why_not: the reason not to measure, or `None` to measure.
 
     Returns:
-        The verdict and the result of the probe (`None` if the probe did not measure). The label is
-        `memorised` or `learnt a rule`. Without a label, the verdict has the reason: the ratio lies between
-        the bounds, or the probe refuses its input. The verdict also lists readings of the weights, which
-        support no label.
+        The verdict and the result of the probe, which is `None` if the probe did not measure. The label of
+        the verdict is `memorised` or `learnt a rule`. The verdict has a reason instead of a label if the
+        ratio lies between the bounds, or if the probe refuses its input. The verdict also lists readings of
+        the weights, which are not evidence for a label.
     """
     if why_not is not None:
         return ByProbes(why_not, None, tuple(_of_weights(model, task))), None
@@ -70,7 +70,10 @@ def by_holdout(
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
-    """Return the label of a ratio: memorised up to 0.75, learnt a rule from 0.84, else undecided."""
+    """Return the label of a holdout ratio.
+
+    The label is `memorised` up to 0.75, `learnt a rule` from 0.84 on, and undecided between these bounds.
+    """
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
         why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
@@ -85,7 +88,10 @@ def phase_by_holdout(found: Holdout) -> Phase:
 
 
 def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
-    """Yield the readings of `holdout`; only the ratio after all updates determines the label."""
+    """Yield the readings of `holdout`.
+
+    Only the ratio after all updates determines the label.
+    """
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name == "holdout_ratio"
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))

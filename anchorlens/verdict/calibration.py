@@ -1,4 +1,4 @@
-"""The fitted part of the verdict, which `research/calibrate.py` fits and stores in one JSON file."""
+"""The fitted part of the verdicts, which `research/calibrate.py` fits and stores in one JSON file."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class OfRegime:
     by_probes: QuestionModel
     """The probe verdict, which uses only readings of trained pairs and weights."""
     by_decoding: QuestionModel
-    """The decoding verdict, which uses activations of unseen pairs; for generalisation, it uses the
-    readings of the probe verdict."""
+    """The decoding verdict, which uses activations of unseen pairs. For the question whether the model
+    generalises, the decoding verdict uses the readings of the probe verdict."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
 class Calibration(Record):
-    """The fitted values: the probe, decoding and early verdicts, and the calibration range."""
+    """The fitted probe, decoding and early verdicts, and the calibration range."""
 
     regimes: Mapping[Regime, OfRegime]
     """The verdicts of each regime, which assign a phase in `reasoning` and a solution in `conflict`."""
     early: Mapping[float, QuestionModel]
-    """The early verdict for checkpoints near each fraction of the run's steps, 0..1."""
+    """The early verdict for checkpoints near each fraction of the run's steps, from 0 to 1."""
     known: Mapping[str, Sequence[Any]]
-    """The [smallest, largest] value of each field of the calibration models or their tasks, or their
-    values."""
+    """The [smallest, largest] value, or the list of values, of each field of the calibration models and their
+    tasks."""
     provenance: Mapping[str, Any]
-    """The origin of the calibration: the command, the number of checkpoints and the versions."""
+    """The origin of the calibration, with the command, the number of checkpoints and the versions."""
 
     def of(self, task: AnchorTask) -> OfRegime:
         """Return the verdicts for models of a task."""
@@ -56,15 +56,16 @@ class Calibration(Record):
         """Describe the fields of a model and its task that are outside the calibration range.
 
         Args:
-            shape: the fields, as in `known`; missing fields count as inside.
+            shape: the fields of the model and its task, as in `known`. A missing field counts as inside the
+                range.
         """
         return [words for words, _ in self._distances(shape)]
 
     def distance(self, shape: Mapping[str, Any]) -> float:
-        """Compute the distance of a model and its task from the calibration models, >= 0.
+        """Compute the distance of a model and its task from the calibration models, at least 0.
 
-        The distance is a sum over fields. A number beyond the range by a factor r adds log2 r, and a value
-        that no calibration model has adds 1.
+        The distance is a sum over fields. A numeric field outside the range by a factor r adds log2 r to the
+        distance. Any other field adds 1 if no calibration model has its value.
         """
         return sum(distance for _, distance in self._distances(shape))
 
@@ -85,7 +86,10 @@ class Calibration(Record):
         return found
 
     def early_model(self, fraction: float) -> QuestionModel | None:
-        """Return the early verdict of the nearest fraction on a log scale, `None` beyond a factor of 2."""
+        """Return the early verdict of the fraction that is nearest on a log scale.
+
+        The result is `None` if the nearest fraction differs by more than a factor of 2.
+        """
         if not self.early or fraction <= 0:
             return None
         distance, nearest = min((abs(math.log(fraction / moment)), moment) for moment in self.early)

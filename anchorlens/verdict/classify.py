@@ -1,4 +1,4 @@
-"""`classify`: the verdicts on a model or checkpoint."""
+"""The function `classify`, which computes the verdicts on a model or checkpoint."""
 
 from __future__ import annotations
 
@@ -64,58 +64,63 @@ def classify(
 ) -> Verdict:
     """Classify a model as memorising (1), generalising in distribution (2) or composing rules (3).
 
-    The probe verdict uses trained pairs and weights, and no unseen pairs; it is calibrated on models
-    trained on a family of tasks. The behavioural verdict uses the answers, and is the definition. The
-    decoding verdict uses activations of unseen pairs, which almost contain the answer. If the training data
-    conflict with the composition, all three verdicts assign a solution instead of a phase.
+    - The probe verdict uses trained pairs and weights, and does not use unseen pairs. The probe verdict is
+      calibrated on models trained on a family of tasks.
+    - The behavioural verdict uses the answers of the model, and defines the phase.
+    - The decoding verdict uses activations of unseen pairs, which almost contain the answer.
+
+    If the training data conflict with the composition, all three verdicts assign a solution instead of a
+    phase.
 
     For every other task, and for training data without a task, the probe verdict is *memorised*, *learnt a
-    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of
-    the training data. It measures whether the copies still answer this tenth. The verdict needs no held-out
-    data. It does not show which rule the model learnt, or whether the rule holds outside the training data.
+    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
+    training data. The probe measures whether the copies still answer this tenth. This verdict does not need
+    held-out data. This verdict does not show which rule the model learnt, or whether the rule holds outside
+    the training data.
 
     Args:
-        model_or_checkpoint: a HookedTransformer; a `Checkpoint`; the result of `train`; or the path of a file
-            or folder, in any format of `anchorlens.files.importers`. A run's folder is classified with its
-            checkpoints along the run. A model in half precision is measured as float32, with a warning. A
-            list of models is classified one by one.
-        task: the task of a HookedTransformer. Default: the papers' two-anchor task, unless `training_set`
-            belongs to another task; `classify` then uses only these data. A checkpoint has a task; you may
-            give an equal task if its files have moved (`data`).
-        config: the configuration of a bare state dict, as for `open_checkpoint`: a TOML or JSON file or its
-            content, a ModelConfig, or a HookedTransformerConfig.
-        training_set: the training sequences of the model, as for `evaluate`: tokens [batch, seq_len] and
-            targets [batch], or [batch, seq_len] with -100 for unscored positions. The path of a file with
-            both is also valid. A checkpoint with a training configuration has a training set. If a sequence
-            trains an input that the task holds out, there is no phase, since ID or OOD accuracy is then
-            train accuracy. Without a training set, a warning states which inputs are assumed to be held
-            out. Train accuracy is then measured on a substitute (fresh noise, every training sum). A model
-            below 0.90 on the substitute has no behavioural phase, since it may have memorised.
-        device: the device of the measurements: auto, cpu, cuda, cuda:N or mps. A HookedTransformer stays on
-            its device.
+        model_or_checkpoint: a HookedTransformer, a `Checkpoint`, the result of `train`, or the path of a file
+            or folder in any format of `anchorlens.files.importers`. For the folder of a run, `classify` also
+            evaluates the checkpoints along the run. `classify` converts a model in half precision to float32,
+            with a warning. You may also give a list of models.
+        task: the task of a HookedTransformer. Default: the papers' two-anchor task. If `training_set` belongs
+            to another task, `classify` uses only the training data, without a task. A checkpoint contains its
+            task. If the files of the task have moved, you may give an equal task with new paths (`data`).
+        config: the configuration of a bare state dict, as for `open_checkpoint`. The configuration is a TOML
+            or JSON file or its content, a ModelConfig, or a HookedTransformerConfig.
+        training_set: the training sequences of the model, as for `evaluate`. The sequences are tokens [batch,
+            seq_len] with targets [batch], or with targets [batch, seq_len] and -100 for unscored positions.
+            You may also give the path of a file with tokens and targets. A checkpoint with a training
+            configuration has a training set. If a sequence trains an input that the task holds out, there is
+            no phase, since the ID or OOD accuracy would be a train accuracy. Without a training set, a
+            warning states which inputs `classify` assumes to be held out. `classify` then measures train
+            accuracy on a substitute, such as training inputs with fresh noise. If the accuracy on the
+            substitute is below 0.90, the model may have memorised, and there is no behavioural phase.
+        device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
+            remains on its device.
         seed: the seed of the noise in the evaluation.
-        even_underfit: whether to take readings also of a model that has not fit its training data. The
-            readings take seconds, and no phase is based on them.
+        even_underfit: whether to take readings of a model that has not fit its training data. These readings
+            take seconds and do not determine a phase.
         thorough: whether to measure `interchange` and `activation_patching` even if their readings cannot
             change the phase.
-        name: the name of the model in the verdict and its report; a list of names for several models.
+        name: the name of the model in the verdict and its report, or a list of names for several models.
             Default: the name of the file.
 
     Returns:
         The verdicts with readings and reasons, and the agreement of the probe and behavioural verdicts with
-        its explanation. A list of models returns a list of verdicts.
+        an explanation. For a list of models, `classify` returns a list of verdicts.
 
     Raises:
         ValueError: If the input is not a model or checkpoint, or the task or training set does not fit the
             model.
-        CheckpointError: If a file cannot be read completely and safely.
+        CheckpointError: If `classify` cannot read a file completely and safely.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> classify(build_model(ModelConfig(gamma=0.5)))
         Verdict(model: undecided: training data unknown; by the probes: undecided: at chance; 2 warnings)
 
-    Source: the phases of arXiv 2405.05409 and 2501.08537; the calibration is our own.
+    Source: The papers arXiv 2405.05409 and 2501.08537 introduce the phases. The calibration is ours.
     """
     training_set = given_training_data(training_set)
     given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
@@ -173,10 +178,10 @@ def classify(
 
 
 def _with_known_task(given: Input, training_set: object) -> Input:
-    """Return the input with a known task: the named task, the papers' task, or the training data alone.
+    """Return the input with a task, which is the named task, the papers' task, or the training data alone.
 
-    Training data belong to the papers' task if they have its shape and vocabulary, and at most a tenth of the
-    targets differ from its targets.
+    Training data belong to the papers' task if the data have the task's shape and vocabulary, and at most a
+    tenth of the targets differ from the task's targets.
 
     Raises:
         ValueError: If the training data are invalid, or are missing and the model does not fit the papers'
@@ -209,7 +214,7 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
     """Return the training set of a checkpoint, or the given training set if the checkpoint has none.
 
     Raises:
-        ValueError: If both exist.
+        ValueError: If the checkpoint has a training set and another training set is given.
     """
     if not checkpoint.knows_training_set:
         return given
@@ -224,7 +229,10 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
 def _course(
     behaviour: Evaluation, log: Sequence[Mapping[str, Any]], points: Iterable[TrajectoryPoint]
 ) -> str:
-    """Describe when a run of a task without OOD fit and generalised; empty without log and trajectory."""
+    """Return a sentence on when a run of a task without OOD fit its training data and generalised.
+
+    The text is empty without a log and a trajectory.
+    """
     metrics = {metric.name: metric for metric in behaviour.metrics}
     if has_phases(metrics.values()) or not has_labels(metrics.values()):
         return ""
@@ -239,7 +247,7 @@ def _course(
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
-    """Return the reason against taking readings as an undecided phase, or `None` without such a reason."""
+    """Return an undecided phase with the reason not to take readings, or `None` without a reason."""
     phase, at_chance = behaviour.phase, behaviour.at_chance
     if phase.cause in ("held-out questions were trained", "targets of another task"):
         return phase

@@ -1,4 +1,4 @@
-"""`evaluate`: measure the answers of a model or checkpoint."""
+"""The function `evaluate`, which measures the answers of a model or checkpoint."""
 
 from __future__ import annotations
 
@@ -40,45 +40,49 @@ def evaluate(
     seed: int = 0,
     **options: object,
 ) -> Any:
-    """Measure the accuracies of a model, and assign its phase by behaviour, which is the definition.
+    """Measure the accuracies of a model, and assign its behavioural phase.
 
     Args:
-        model: a HookedTransformer; a function of tokens [batch, pos] that returns logits [batch, pos,
-            d_vocab]; a Checkpoint; the result of `train`; or the path of a checkpoint or run. `evaluate` does
-            not change the training mode or device of a model. Logits may be an array of any library, the
-            `logits` of an object or dict, or part of a tuple such as (logits, loss). The logits of the last
-            position suffice if the task scores only this position. A list of models is measured one by one.
-        task: the task of the model. Default: the papers' two-anchor task. A checkpoint knows its task.
+        model: a HookedTransformer, a Checkpoint, the result of `train`, or the path of a checkpoint or run.
+            You may also give a function of tokens [batch, pos] that returns logits [batch, pos, d_vocab].
+            Logits may be an array of any library, the `logits` of an object or dict, or part of a tuple such
+            as (logits, loss). The logits of the last position are sufficient if the task scores only this
+            position. `evaluate` does not change the training mode or device of a model. You may also give a
+            list of models.
+        task: the task of the model. Default: the papers' two-anchor task. A checkpoint contains its task.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
-        training_set: the training sequences of the model, for the train accuracy: tokens [batch, seq_len] and
-            targets [batch], integers, as tensors, arrays or lists. You may also give the path of a file with
-            both, as for `--train-data`, or the result of `Checkpoint.training_set()`. A checkpoint with a
-            training configuration has a training set. Without a training set, train accuracy is measured on
-            fresh noise, on which a model that memorised a small training set fails.
-        device: the device of a checkpoint: auto, cpu, cuda, cuda:N or mps. A model stays on its device.
+        training_set: the training sequences of the model, for the train accuracy. The sequences are integer
+            tokens [batch, seq_len] and targets [batch], as tensors, arrays or lists. You may also give the
+            path of a file with tokens and targets, as for `--train-data`, or the result of
+            `Checkpoint.training_set()`. A checkpoint with a training configuration has a training set.
+            Without a training set, `evaluate` measures train accuracy on fresh noise. A model that memorised
+            a small training set fails on fresh noise.
+        device: the device of a checkpoint, which is auto, cpu, cuda, cuda:N or mps. A model in memory remains
+            on its device.
         seed: the random seed.
-        **options: the options of the task's method `evaluate`: `AnchorTask.evaluate` documents its `n_noise`,
-            `max_train`, `max_trials`, `batch_size` and `half`.
+        **options: the options of the method `evaluate` of the task. `AnchorTask.evaluate` documents the
+            options `n_noise`, `max_train`, `max_trials`, `batch_size` and `half`.
 
     Returns:
-        An `Evaluation`, or an AnchorEvaluation for an AnchorTask: accuracies (0..1) with standard errors, per
-        pair, deviations, commutativity and the phase. A list of models returns a list. A warning states each
-        assumption about missing information in a file.
+        An `Evaluation`, or an `AnchorEvaluation` for an AnchorTask. An `AnchorEvaluation` contains accuracies
+        from 0 to 1 with standard errors, also per pair, deviations, commutativity and the phase. For a list
+        of models, `evaluate` returns a list. A warning states each assumption about missing information in a
+        file.
 
     Raises:
         ValueError: If an option is invalid, or the training set has another shape or vocabulary than the
             task.
-        ValueError: If the vocabulary or context of the model is too small for the task, or the output lacks
-            logits for a target.
-        CheckpointError: If a file cannot be read completely and safely.
+        ValueError: If the vocabulary or context of the model is too small for the task, or the output does
+            not have logits for a target.
+        CheckpointError: If `evaluate` cannot read a file completely and safely.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
 
-    Source: inferential and symmetric accuracy of arXiv 2405.05409; ID, OOD and commutativity of arXiv
-    2501.08537.
+    Source: The paper arXiv 2405.05409 defines inferential and symmetric accuracy. The paper arXiv 2501.08537
+    defines ID accuracy, OOD accuracy and commutativity.
     """
     given: Any = resolve(
         model,  # pyright: ignore[reportArgumentType]
@@ -108,7 +112,7 @@ def evaluate(
 
 
 def noted(evaluation: object, notes: Sequence[str]) -> Any:
-    """Return an Evaluation with more notes, and any other result of a user's task unchanged."""
+    """Return an Evaluation with additional notes, or any other result of your own task unchanged."""
     if not notes or not isinstance(evaluation, Evaluation):
         return evaluation
     return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys((*evaluation.notes, *notes))))

@@ -1,4 +1,4 @@
-"""The explanation of an agreement or disagreement of the behavioural and probe verdicts."""
+"""The explanation of an agreement or disagreement between the behavioural and probe verdicts."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _DISAGREEMENT = {
 }
 """The explanation for each label by `holdout` if the behavioural verdict contradicts the label."""
 TIE = 2.0
-"""The ratio of probabilities below which the probe verdict cannot distinguish a phase from the runner-up.
-Of the calibration models below this ratio, six in ten have the more probable phase by behaviour."""
+"""The ratio of the two largest probabilities below which the probe verdict cannot distinguish two phases. Six
+in ten calibration models below this ratio have the more probable phase by behaviour."""
 OUTSIDE = "the model or its task is outside the calibration range, so the probe verdict is less reliable"
-"""The warning for a model with a phase by the probes."""
+"""The warning for a model outside the calibration range."""
 _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Return whether both verdicts assign the same phase or solution, and the explanation.
+    """Return whether both verdicts assign the same phase or solution, and an explanation.
 
-    The text states only measurements of this model: its phase by behaviour, the probabilities by the probes,
-    and readings that a verdict prints (`ByProbes.strongest`).
+    The explanation states only measurements of this model. It contains the phase by behaviour, the
+    probabilities by the probes, and the readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
-        The agreement and the text. The agreement is `None` if a verdict is undecided, or if the probe verdict
-        cannot distinguish the two most probable phases. The text then gives the reason.
+        The agreement and the explanation. The agreement is `None` if a verdict is undecided, or if the probe
+        verdict cannot distinguish the two most probable phases. An explanation without an agreement gives the
+        reason.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:
@@ -97,9 +98,10 @@ def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
 
 
 def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None, str]:
-    """Compare the label by `holdout` with the phase, or label, by behaviour.
+    """Compare the label by `holdout` with the phase or label by behaviour.
 
-    Phase 1 and `memorises` agree with `memorised`. Every other phase and label agrees with `learnt a rule`.
+    Phase 1 and the label `memorises` agree with `memorised`. Every other phase and label agrees with `learnt
+    a rule`.
     """
     label, told = inside.label, f"it {inside.gloss} ({inside.reason.partition(':')[0]})"
     if not behaviour.is_named:
@@ -113,7 +115,10 @@ def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None
 
 
 def _tied(by_probes: ByProbes) -> dict[Any, float]:
-    """Return the two most probable phases with their probabilities if indistinguishable, else no phases."""
+    """Return the two most probable phases with their probabilities if the verdict cannot distinguish them.
+
+    Otherwise the result is empty.
+    """
     ends = by_phase(by_probes.probabilities or {})
     likeliest = sorted(ends, key=lambda end: -ends[end])[:2]
     is_tie = len(likeliest) == 2 and ends[likeliest[0]] < TIE * ends[likeliest[1]]

@@ -1,4 +1,4 @@
-"""The early verdict: a forecast of a run's final phase from readings and answers of early checkpoints."""
+"""The early verdict, which forecasts the final phase of a run from early checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_POINTS = 40
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
     """Yield a point for every checkpoint in a run's folder, oldest first.
 
-    A task without labels, and a checkpoint with values that are not finite, have no points.
+    The function skips a task without labels and a checkpoint with values that are not finite.
 
     Raises:
         CheckpointError: If a checkpoint is damaged.
@@ -38,10 +38,10 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
 def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
     """Yield a point for at most `_MOST_POINTS` steps of another library's run.
 
-    A damaged checkpoint has no point.
+    The function skips a damaged checkpoint.
 
     Args:
-        steps: the steps and their checkpoints, ascending.
+        steps: the steps in ascending order, with their checkpoints.
     """
     chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
     for step in chosen:
@@ -56,10 +56,12 @@ def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[Trajectory
 
 
 def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
-    """Evaluate a checkpoint on a small sample, and forecast its phase; `None` if values are not finite.
+    """Evaluate a checkpoint on a small sample of test inputs, and forecast the final phase of its run.
+
+    The result is `None` if the values of the checkpoint are not finite.
 
     Raises:
-        ValueError: If the checkpoint has no training configuration, so the length of the run is unknown.
+        ValueError: If the checkpoint has no training configuration, so that the length of the run is unknown.
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(

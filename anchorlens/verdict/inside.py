@@ -1,11 +1,11 @@
-"""The verdicts from a model's activations and weights, by the probes and by decoding.
+"""The probe and decoding verdicts, which use the activations and weights of a model.
 
-The probe verdict uses only activations of trained pairs and weights, and no unseen pairs. Tasks without
-anchors have no calibrated phase; their probe verdict is whether the model memorised, by `holdout`. The
-decoding verdict uses activations of unseen pairs, which almost contain the answer, so it is not independent
-evidence. If the training data conflict with the composition, both verdicts assign a solution. Both verdicts
-need the accuracy on training sequences, to know whether the model fits them; neither verdict uses answers
-to unseen pairs.
+The probe verdict uses only weights and activations of trained pairs. For tasks without anchors, which have no
+calibrated phase, the probe verdict states whether the model memorised, by `holdout`. The decoding verdict
+uses activations of unseen pairs. These activations almost contain the answer, so the decoding verdict is not
+independent evidence. If the training data conflict with the composition, both verdicts assign a solution.
+Both verdicts need the accuracy on training sequences, which shows whether the model has fit its training
+data. Neither verdict uses answers to unseen pairs.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
-"""The number of each phase by label; "Phase 2" is the label if commutativity is undefined."""
+"""The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
 WHOLLY_FIT = 0.98
-"""The train accuracy from which a small margin on fresh noise means that a model does not generalise."""
+"""The smallest train accuracy at which a small margin on fresh noise shows that the model does not
+generalise."""
 _SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 _BEYOND_ALL = 1e9
-"""A value beyond the ends of every vote, which counts as the nearer end."""
+"""A value outside the range of every vote, which counts as the nearer end of the range."""
 SAYS_NOTHING = 0.05
-"""The smallest increase of the log-odds of a label, in nats, at which a reading has a vote."""
+"""The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
 
 
 class Inside(NamedTuple):
@@ -50,7 +51,7 @@ class Inside(NamedTuple):
     by_probes: ByProbes
     by_decoding: Posterior
     measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
-    """The results of the probes whose pictures show the evidence of the probe verdict."""
+    """The results of the probes whose plots show the evidence of the probe verdict."""
 
 
 def read_inside(
@@ -63,25 +64,25 @@ def read_inside(
     void: Phase | None = None,
     thorough: bool = False,
 ) -> Inside:
-    """Assign the phase (in `conflict` the solution) that the readings support, or memorisation.
+    """Assign the phase, solution or label that the readings support.
 
     Args:
         model: a HookedTransformer.
         task: the task of the model. The phases are calibrated on two-anchor tasks. For other tasks, `holdout`
             measures whether the model memorised its training data or learnt a rule.
         training_set: the training data, for a task without anchors. Default: training data drawn by the task.
-        train: the accuracy on the training data; below 0.90 there is no phase.
-        train_is_known: whether `train` was measured on the training data. Otherwise the phase assumes that
+        train: the accuracy on the training data. Below 0.90, there is no phase.
+        train_is_known: whether `train` was measured on the training data. With False, the phase assumes that
             the model has fit its training data.
-        void: the reason why the answers exclude every phase; no reading is then taken.
+        void: the reason why the answers exclude every phase. With a reason, the function takes no readings.
         thorough: whether to take the costly readings even if they cannot change the phase.
 
     Returns:
-        The most probable phase with the probability of each phase, or no phase with the reason. Reasons are
-        `void`, weights that are not finite, underfit, or too small probabilities. A task without anchors
-        has a label without probabilities (`by_holdout`). Readings are listed if they can be taken and
-        `void` is `None`. The probabilities are less extreme for a model or task outside the calibration
-        range.
+        The most probable phase with the probability of each phase, or no phase with a reason. The reason is
+        `void`, weights that are not finite, underfit, or too small probabilities. A task without anchors has
+        a label without probabilities (`by_holdout`). The verdict lists readings if the probes can take
+        readings and `void` is `None`. The probabilities are less extreme for a model or task outside the
+        calibration range.
     """
     underfit = None
     if train is not None and train_is_known and train.value < FIT_THRESHOLD:
@@ -134,7 +135,10 @@ def read_inside(
 
 
 def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
-    """Return the fields of a model and its task that the calibration range has; `None` if unknown."""
+    """Return the fields of a model and its task that the calibration range has.
+
+    The value of an unknown field is `None`.
+    """
     from anchorlens.models.variants import BLOCKS
 
     cfg, blocks = model.cfg, [*getattr(model, "blocks", ())]
@@ -161,13 +165,13 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
 
 
 def margin_is_of_training(train: float, values: Values) -> bool:
-    """Return whether unfinished training, and not Phase 1, may explain a small margin on trained pairs.
+    """Return whether unfinished training instead of Phase 1 may explain a small margin on trained pairs.
 
-    The margin on training sequences was not measured on the calibration models. However, nearly all
+    We did not measure the margin of the calibration models on training sequences. However, nearly all
     calibration models in Phase 1 have either fit their data completely or have a negative margin.
 
     Args:
-        train: the accuracy on training data, 0..1.
+        train: the accuracy on training data, from 0 to 1.
         values: the readings and their values.
     """
     margin = values.get("information_flow.margin")
@@ -180,7 +184,7 @@ def _nothing(phase: Phase) -> Inside:
 
 
 def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
-    """Return the contribution of each reading to the probe verdict, the largest first."""
+    """Return the contribution of each reading to the probe verdict, the largest contribution first."""
     found = []
     for reading in READINGS:
         if reading.sees == "unseen pairs" or reading.name not in values:
@@ -211,12 +215,12 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
     """Return whether the verdict assigns a phase that no values of the costly readings can change.
 
     The contribution of a reading to the log-odds is bounded, and the log-odds that assign one phase form a
-    convex set. It is therefore sufficient to try the extremes and the absence of the costly readings.
+    convex set. The function therefore tries only the extremes and the absence of the costly readings.
 
     Args:
         fitted: the model of the verdict.
         values: the readings and their values, except for the costly readings.
-        distance: the distance from the calibration models, >= 0.
+        distance: the distance from the calibration models, at least 0.
     """
     names = [
         name for name in COSTLY_READINGS if any(name in answer.votes for answer in fitted.questions.values())
@@ -230,7 +234,7 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
-    """Return the probability of each phase or solution, with both forms of Phase 2 added.
+    """Return the probability of each phase or solution, which adds both forms of Phase 2.
 
     >>> by_phase(dict(zip(LABELS, (0.0, 0.25, 0.5, 0.25))))
     {1: 0.0, 2: 0.75, 3: 0.25}
@@ -243,10 +247,10 @@ def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
 
 
 def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
-    """Return the most probable phase or solution, if its probability is at least `least`.
+    """Return the most probable phase or solution if its probability is at least `least`.
 
-    The probabilities of both forms of Phase 2 are added. Phase 2 is assigned with or without commutativity if
-    the fraction of one form is at least `least`.
+    The function adds the probabilities of both forms of Phase 2. The result states the commutativity of Phase
+    2 if the fraction of one form is at least `least`.
 
     >>> phase = likeliest_phase(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason

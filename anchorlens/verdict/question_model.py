@@ -1,9 +1,13 @@
-"""The fitted model of a verdict: yes-or-no questions, answered by logistic models of the readings.
+"""The fitted model of a verdict, with logistic models that answer yes-or-no questions from the readings.
 
-In `reasoning`, the answers determine the phase. Does the model generalise to held-out keys (else Phase 1)?
-Does the model compose (Phase 3)? Does the model give reversed pairs the same answer (Phase 2 with
-commutativity)? In `conflict`, the answers determine the solution. The first question of the early verdict
-is whether the run will reach a phase.
+In `reasoning`, the answers determine the phase.
+
+- Does the model generalise to held-out keys? If not, the phase is Phase 1.
+- Does the model compose? If it does, the phase is Phase 3.
+- Does the model give reversed pairs the same answer? If it does, the phase is Phase 2 with commutativity.
+
+In `conflict`, the answers determine the solution. The first question of the early verdict is whether the run
+will reach a phase.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ UNDECIDED = "undecided"
 """The label of a run that ends without a phase."""
 
 Ends = Mapping[str, tuple[tuple[Question, bool], ...]]
-"""The questions that lead to each label, with their answers."""
+"""The questions and answers that lead to each label."""
 ENDS: Ends = {
     LABELS[0]: (("comes to a phase", True), ("generalises", False)),
     LABELS[1]: (
@@ -49,31 +53,32 @@ ENDS: Ends = {
     LABELS[3]: (("comes to a phase", True), ("generalises", True), ("composes", True)),
     UNDECIDED: (("comes to a phase", False),),
 }
-"""The labels in `reasoning`."""
+"""The questions and answers that lead to each label in `reasoning`."""
 SOLUTIONS: Ends = {
     "inferential": (("inferential", True),),
     "symmetric": (("inferential", False), ("symmetric", True)),
     "mixed by position": (("inferential", False), ("symmetric", False), ("mixed by position", True)),
     "other": (("inferential", False), ("symmetric", False), ("mixed by position", False)),
 }
-"""The labels in `conflict`, in which a verdict assigns the solution."""
+"""The questions and answers that lead to each solution in `conflict`."""
 WHERE_ORDER_MATTERS: Ends = {
     LABELS[0]: (("generalises", False),),
     "Phase 2": (("generalises", True), ("composes", False)),
     LABELS[3]: (("generalises", True), ("composes", True)),
 }
-"""The labels in `reasoning` if the functions of two anchors do not commute; commutativity is undefined."""
+"""The questions and answers that lead to each label in `reasoning` if the functions of two anchors do not
+commute. Commutativity is undefined for these tasks."""
 
 Values = Mapping[str, float | None]
 
 
 def answered_now(label: str) -> dict[str, float]:
-    """Return the answers of a run's current phase by behaviour: 1 (yes) or 0 (no) for each question.
+    """Return the answer of a run's current phase by behaviour to each question, 1 (yes) or 0 (no).
 
     The early verdict uses these answers as additional readings.
 
     Args:
-        label: the label of the current phase; any other text counts as undecided.
+        label: the label of the current phase. Any other text counts as undecided.
 
     >>> answered_now("Phase 1")
     {'now comes to a phase': 1.0, 'now generalises': 0.0}
@@ -89,18 +94,20 @@ class Vote:
     """The log-odds of one question by one reading alone, and the weight of the reading."""
 
     slope: float
-    """The increase of the log-odds of yes per unit of the reading, in nats, with the sign `Reading.sign`."""
+    """The increase in the log-odds of yes per unit of the reading, in nats. Its sign is `Reading.sign`."""
     neutral: float
     """The value at which the reading leaves the odds of yes unchanged."""
     low: float
-    """The lower end of the middle 98% of the fitted checkpoints; smaller values count as this end."""
+    """The lower end of the range of the middle 98% of the fitted checkpoints. Smaller values count as this
+    end."""
     high: float
-    """The upper end of the middle 98%; larger values count as this end."""
+    """The upper end of the range of the middle 98% of the fitted checkpoints. Larger values count as this
+    end."""
     weight: float
-    """The weight of these log-odds in the sum over all readings, >= 0."""
+    """The weight of these log-odds in the sum over all readings, at least 0."""
 
     def log_odds(self, value: float | None) -> float:
-        """Return the log-odds of yes by this reading alone, in nats; 0 for a missing value.
+        """Return the log-odds of yes by this reading alone, in nats, or 0 for a missing value.
 
         >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
         >>> vote.log_odds(0.75), vote.log_odds(9.0), vote.log_odds(None)
@@ -114,17 +121,18 @@ class Vote:
 @documented
 @dataclass(frozen=True)
 class QuestionFit:
-    """The model of one question: log-odds of yes = intercept + weighted sum of each reading's log-odds."""
+    """The model of one question, which adds the intercept and the weighted log-odds of each reading."""
 
     intercept: float
     """The log-odds of yes without any reading, in nats."""
     votes: Mapping[str, Vote]
     """The vote of each reading."""
     widening: float = 1.0
-    """The divisor of the log-odds at a distance of 1, >= 1, fitted on held-out tasks and shapes."""
+    """The divisor of the log-odds at a distance of 1. The divisor is at least 1, and was fit on held-out
+    tasks and shapes."""
 
     def log_odds(self, values: Values, distance: float = 0.0) -> float:
-        """Return the log-odds of yes, in nats, which shrink with the distance from the calibration models."""
+        """Return the log-odds of yes in nats, which shrink with the distance from the calibration models."""
         return self._over(distance) * (
             self.intercept
             + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
@@ -144,18 +152,18 @@ class QuestionFit:
 @documented
 @dataclass(frozen=True)
 class QuestionModel(Record):
-    """One fitted verdict: a model of each question, and the ranges of the readings."""
+    """One fitted verdict, with a model of each question and the ranges of the readings."""
 
     questions: Mapping[Question, QuestionFit]
-    """The model of each question; a missing question counts as answered with yes."""
+    """The model of each question. The answer to a question without a model counts as yes."""
     ranges: Mapping[str, Mapping[str, tuple[float, float]]]
-    """The range of the middle 80% of the fitted checkpoints, for each reading and label."""
+    """The range of the middle 80% of the fitted checkpoints for each reading and label."""
     least_probability: float = 0.5
-    """The smallest probability at which a phase is assigned, 0.5..1."""
+    """The smallest probability at which a phase is assigned, from 0.5 to 1."""
 
     @property
     def ends(self) -> Ends:
-        """The questions that lead to each label: solutions if the model has their questions, else phases."""
+        """The questions and answers that lead to each label, which is a solution or a phase."""
         if "inferential" in self.questions:
             return SOLUTIONS
         return ENDS if "commutative" in self.questions else WHERE_ORDER_MATTERS
@@ -175,22 +183,22 @@ class QuestionModel(Record):
         return replace(self, questions=questions)
 
     def probabilities(self, values: Values, distance: float = 0.0) -> dict[str, float]:
-        """Return the probability of each label, 0..1, sum 1.
+        """Return the probability of each label, from 0 to 1, with the sum 1.
 
         Args:
-            values: the readings and their values; `None` for a missing value.
-            distance: the distance from the calibration models, >= 0, which makes the probabilities less
-                extreme.
+            values: the name and value of each reading, with `None` for a missing value.
+            distance: the distance from the calibration models, at least 0. A larger distance makes the
+                probabilities less extreme.
         """
         return self._probabilities(
             {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}
         )
 
     def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
-        """Return the change of each label's log-odds due to one reading, in nats.
+        """Return the change in the log-odds of each label due to one reading, in nats.
 
-        The change is the log-odds with the reading minus the log-odds without it, with all other readings
-        unchanged.
+        The change is the log-odds with the reading minus the log-odds without the reading. All other readings
+        remain unchanged.
         """
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}
@@ -201,7 +209,7 @@ class QuestionModel(Record):
         return {label: after[label] - before[label] for label in after}
 
     def _log_probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        """Return the log of the probability of each label."""
+        """Return the log-probability of each label."""
         return {
             label: sum(
                 _log_sigmoid(odds[which] if yes else -odds[which])
@@ -215,7 +223,7 @@ class QuestionModel(Record):
         return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
 
     def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        """Return the log of each label's probability divided by the sum of all other probabilities."""
+        """Return the log of the ratio of each label's probability to the sum of all other probabilities."""
         logs = self._log_probabilities(odds)
         found = {}
         for label, value in logs.items():

@@ -1,8 +1,9 @@
-"""The readings for the probe and decoding verdicts, normalised for width.
+"""The readings for the probe and decoding verdicts, which are normalised for width.
 
-No reading uses answers to unseen pairs, masked or not. Some readings use activations of unseen pairs; the
-probe verdict does not use these readings. One reading is the margin on trained pairs with fresh noise, in
-which one key in nine is held out at its position. No reading uses held-out keys specifically.
+The readings do not use answers to unseen pairs, masked or not. Some readings use activations of unseen pairs,
+and the probe verdict does not use these readings. One reading is the margin on trained pairs with fresh
+noise. One key in nine of its inputs is held out at its position. The readings do not use held-out keys
+specifically.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ if TYPE_CHECKING:
 
 Sees = Literal["trained pairs", "unseen pairs", "weights"]
 Which = Literal["all", "cheap", "costly"]
-"""The choice of measurements: all, all except the costly measurements, or only the costly measurements."""
+"""The choice of measurements. `all` stands for all measurements, `cheap` for all except the costly
+measurements, and `costly` for only the costly measurements."""
 
 
 @documented
 @dataclass(frozen=True)
 class Measurement:
-    """A probe with the options for the readings, without values that only figures need."""
+    """A probe with the options for its readings, without values that only figures need."""
 
     probe: Callable[..., ProbeResult]
     """The probe."""
     at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
-    """The function from (task, position of the key) to the options; `None` if the probe has no position."""
+    """The function from (task, position of the key) to the options, or `None` if the probe has no
+    position."""
     costly: bool = False
-    """Whether the probe is measured only if its readings could change the phase, and never for the early
-    verdict."""
+    """Whether the measurement is costly. A verdict takes a costly measurement only if the readings could
+    change the phase, and an early verdict never does."""
 
 
 def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
@@ -77,14 +80,14 @@ MEASURED: Mapping[str, Measurement] = {
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
 }
-"""The measurements by name, which begins with the name of the probe."""
+"""The measurements by name. Each name begins with the name of the probe."""
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
-    """Return the positions of the key at which readings are taken, without repetition.
+    """Return the positions of the key at which the verdicts take readings, without repetition.
 
-    The positions are at one third and four fifths of the distance to the second to last position. The last
-    position is not used, since the last anchor would then also be the position of the answer.
+    The positions are at one third and four fifths of the distance to the second to last position of the key.
+    The last position of the key is not used, because the last anchor would be at the position of the answer.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -105,16 +108,16 @@ class Reading:
     meaning: str
     """The meaning of the reading, in a few words."""
     directions: Mapping[Question, Literal[1, -1]]
-    """The direction for each question: 1 if a larger value is evidence for yes, -1 if for no. The papers or
-    the definition determine the direction. The fit determines the strength of the evidence, and never
-    reverses its sign."""
+    """The direction for each question. The direction is 1 if a larger value is evidence for yes, and -1 if a
+    larger value is evidence for no. The papers or the definition of the phases determine the direction. The
+    fit determines the strength of the evidence, and never reverses its sign."""
     sees: Sees = "trained pairs"
-    """The data on which the reading is measured."""
+    """The data on which the probe measures the reading."""
     normalise: Callable[[float, Any], float] | None = None
-    """The function from (value, model.cfg) to the normalised value; `None` for an unchanged value."""
+    """The function from (value, model.cfg) to the normalised value, or `None` for an unchanged value."""
 
     def sign(self, which: Question) -> Literal[1, -1, 0]:
-        """Return the sign with which a larger value is evidence for yes, or 0 without evidence.
+        """Return the direction for a question, or 0 if the reading is not evidence for the question.
 
         The questions of `conflict` use the sign of the corresponding question of `reasoning` (`SAME_AS`).
         """
@@ -130,14 +133,14 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """The name `probe.field`, followed by the rest of the measurement's name (` of mirrored pairs`)."""
+        """The name `probe.field` of the reading, for some measurements with ` of mirrored pairs`."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
     def of(self, value: float | None, cfg: object) -> float | None:
         """Return the normalised reading, or `None` if the probe's value is missing or not finite.
 
         Args:
-            value: the value of the probe; `None` if it is missing.
+            value: the value of the probe, or `None` if the value is missing.
             cfg: the model's `cfg`, from which `d_model` is used.
         """
         if value is not None and self.normalise is not None:
@@ -149,17 +152,17 @@ SAME_AS: Mapping[Question, tuple[Question, ...]] = {
     "inferential": ("composes", "generalises"),
     "symmetric": ("commutative",),
 }
-"""The questions of `reasoning` for each question of `conflict`; the first question with a sign of the reading
-applies."""
+"""The questions of `reasoning` for each question of `conflict`. A reading uses the first question for which
+the reading has a direction."""
 
 
 def _bounded_margin(value: float, cfg: object) -> float:
-    """Bound a margin to -1..1 by tanh(margin / 4), which saturates beyond a few logits."""
+    """Bound a margin to the range from -1 to 1 by tanh(margin / 4), which saturates beyond a few logits."""
     return float(np.tanh(value / 4))
 
 
 def _over_random_cosine(value: float, cfg: Any) -> float:
-    """Divide a mean |cosine| by the mean of random directions, sqrt(2 / (pi d_model))."""
+    """Divide a mean |cosine| by sqrt(2 / (pi d_model)), which is the mean for random directions."""
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
@@ -362,13 +365,14 @@ OF_ANY_TASK: tuple[Reading, ...] = (
         "weights",
     ),
 )
-"""The readings for models of any task, which support no phase without a calibration for the task."""
+"""The readings for models of any task. These readings are not evidence for a phase without a calibration for
+the task."""
 
 
 def measurements(
     model: HookedTransformer, task: AnchorTask, *, which: Which = "all"
 ) -> dict[str, list[ProbeResult]]:
-    """Apply the probes from which the readings are taken.
+    """Apply the probes whose results contain the readings.
 
     Args:
         model: a HookedTransformer of two layers or more.
@@ -376,10 +380,11 @@ def measurements(
         which: the measurements to take.
 
     Returns:
-        The probe's results by measurement, one for each of `reading_positions` if the probe has a position.
+        The results of the probe for each measurement. If the probe has a position, there is one result for
+        each of `reading_positions`.
 
     Raises:
-        ValueError: If a probe refuses the model or the task, or does not converge; the message has the
+        ValueError: If a probe refuses the model or the task, or does not converge. The message contains the
             reason.
     """
     results = {}
@@ -403,15 +408,15 @@ def take_readings(
     Args:
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
-        which: the readings to take: "all" readings, only the "cheap" readings, as for the early verdict, or
-            only the "costly" readings.
+        which: the readings to take. "all" takes all readings, "cheap" takes only the cheap readings, as for
+            the early verdict, and "costly" takes only the costly readings.
 
     Returns:
-        The mean value over `reading_positions` of each `probe.field`; `None` if the probe has no value for
-        this model or task. Readings that are not taken are absent.
+        The mean value over `reading_positions` of each `probe.field`. A value is `None` if the probe has no
+        value for this model or task. The result contains only the readings that were taken.
 
     Raises:
-        ValueError: If a probe refuses the model or the task, or does not converge; the message has the
+        ValueError: If a probe refuses the model or the task, or does not converge. The message contains the
             reason.
 
     Example:

@@ -1,4 +1,4 @@
-"""`Verdict`: the verdicts on one model, their agreement, and the classified model."""
+"""The class `Verdict`, with the verdicts on one model, their agreement, and the classified model."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ else:
     HookedTransformer = Checkpoint = ProbeResult = Any  # reading a stored verdict need not import them
 
 LEAST_FACTOR = 1.1
-"""The smallest factor of a change of odds that is shown."""
+"""The smallest factor at which a verdict shows a change in odds."""
 MOST_PRINTED = 5
-"""The largest number of readings that are printed and explained."""
+"""The largest number of readings that a verdict prints and explains."""
 SCHEMA_VERSION = 1
-"""The version of `to_dict`, which increases by one when a key changes its meaning or is removed."""
+"""The version of the format of `to_dict`. The version increases by one when a key changes its meaning or is
+removed."""
 
 
 _BY_KIND = Check(
     lambda of: [of.PlainValidator(refusing(read_evaluation)), of.PlainSerializer(Evaluation.to_dict)]
 )
-"""The check that loads an evaluation as the class of its kind of task."""
+"""The check that loads an evaluation as the class for its kind of task."""
 
 
 @documented
 @dataclass(frozen=True)
 class Evidence(Record):
-    """One reading, its ranges in the calibration, and its contribution to the verdict."""
+    """One reading, with its ranges in the calibration and its contribution to the verdict."""
 
     reading: Name
     """The name `probe.field`, for example `v_similarity.centred_gap`."""
@@ -51,21 +52,22 @@ class Evidence(Record):
     meaning: Text
     """The meaning of the reading, in a few words."""
     value: float | None
-    """The reading, normalised for width and depth; `None` if the probe has no value."""
+    """The value of the reading, normalised for width and depth, or `None` if the probe has no value."""
     ranges: Mapping[Name, tuple[float, float]]
-    """The range of the middle 80% of the fitted checkpoints with each label. For the ratio of `holdout`, it
-    is the range that determines the label."""
+    """The range of the middle 80% of the fitted checkpoints with each label. For the ratio of `holdout`, the
+    range is the range that determines the label."""
     vote: Name | None
-    """The label whose odds the reading raises most; `None` if no increase exceeds 0.05 nats. For the ratio of
-    `holdout`, it is the label that the ratio determines."""
+    """The label whose odds the reading increases most, or `None` if no increase exceeds 0.05 nats. For the
+    ratio of `holdout`, the vote is the label that the ratio determines."""
     weight: float
-    """The increase of the log-odds of `vote`, in nats, >= 0."""
+    """The increase in the log-odds of `vote`, in nats, at least 0."""
     odds: Mapping[Name, float] = field(default_factory=dict)
-    """The change of each label's log-odds due to this reading, in nats, with all other readings unchanged."""
+    """The change in the log-odds of each label due to this reading, in nats, with all other readings
+    unchanged."""
     alone: Mapping[Name, float] = field(default_factory=dict)
-    """The log-odds of yes to each question by this reading alone, before weighting, in nats."""
+    """The log-odds of yes to each question by this reading alone, in nats, before weighting."""
     sees: Name = "trained pairs"
-    """The data of the measurement: `trained pairs`, `training data` or `weights`."""
+    """The data that the probe measures, which are `trained pairs`, `training data` or `weights`."""
 
 
 @documented
@@ -76,37 +78,40 @@ class Posterior(Record):
     phase: Phase
     """The most probable phase or solution, or the reason why the verdict is undecided."""
     probabilities: Mapping[Name, Share] | None
-    """The probability of each phase or solution, 0..1, sum 1; `None` if no readings could be taken."""
+    """The probability of each phase or solution, from 0 to 1, with the sum 1. The value is `None` if the
+    probes could not take readings."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
 
     def in_words(self) -> str:
-        """Return the two most probable labels as text: `Phase 3, 55%; Phase 2 with commutativity, 40%`."""
+        """Return the two most probable labels as text, for example `Phase 3, 55%; Phase 1, 40%`."""
         return in_words(self.probabilities or {})
 
 
 @documented
 @dataclass(frozen=True, repr=False)
 class ByProbes(Posterior):
-    """The probe verdict: the phase (in `conflict` the solution) from trained pairs and weights only.
+    """The probe verdict, which assigns a phase or solution from trained pairs and weights only.
 
-    The verdict uses neither answers to unseen pairs nor their activations, so it is independent evidence. For
-    tasks without a calibrated phase, it is the label `memorised` or `learnt a rule`, without probabilities.
+    The probe verdict uses neither answers to unseen pairs nor activations of unseen pairs, so the verdict is
+    independent evidence. For tasks without a calibrated phase, the probe verdict is the label `memorised` or
+    `learnt a rule`, without probabilities.
     """
 
     evidence: Annotated[tuple[Evidence, ...], limits(max_length=200)] = ()
-    """The readings, the largest contribution first. A task without anchors has the readings of `holdout`, of
-    which the ratio determines the label, and the readings of the weights, which support no label."""
+    """The readings, the largest contribution first. For a task without anchors, the readings are those of
+    `holdout` and of the weights. The ratio of `holdout` determines the label. The readings of the weights are
+    not evidence for a label."""
     outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
-    """The descriptions of the fields of the model or its task outside the calibration range. Each field
-    makes the probabilities less extreme."""
+    """The descriptions of the fields of the model or its task that are outside the calibration range. Each of
+    these fields makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
     """The probes that were not measured, because their readings could not change the phase."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
-        """The printed readings: at most five readings that raise the odds of a phase by a tenth or more."""
+        """The printed readings, which are at most five that raise the odds of a phase by at least a tenth."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
     def __repr__(self) -> str:
@@ -114,7 +119,7 @@ class ByProbes(Posterior):
 
     @property
     def note(self) -> str:
-        """The text `, outside the calibration` after a phase, or empty text inside the calibration range."""
+        """The text `, outside the calibration` to follow a phase, or an empty text inside the range."""
         return ", outside the calibration" if self.outside else ""
 
     _repr_html_ = html
@@ -129,23 +134,23 @@ class TrajectoryPoint(Record):
     step: Count
     """The number of optimiser steps."""
     fraction: float
-    """The fraction of the run's steps, 0..1."""
+    """The fraction of the run's steps, from 0 to 1."""
     train: Share
-    """The accuracy on training data, 0..1."""
+    """The accuracy on training data, from 0 to 1."""
     id: Share
-    """The accuracy on held-out keys, 0..1."""
+    """The accuracy on held-out keys, from 0 to 1."""
     ood: Share | None
-    """The accuracy on unseen pairs, 0..1; `None` if every pair is trained."""
+    """The accuracy on unseen pairs, from 0 to 1, or `None` if every pair is trained."""
     now: Name
-    """The current phase by behaviour, a label such as `Phase 1` or `undecided: underfit`."""
+    """The label of the current phase by behaviour, such as `Phase 1` or `undecided: underfit`."""
     forecast: Mapping[Name, Share] | None
-    """The probability of each final phase, or `undecided`, from readings and the current phase. `None`
-    without an early verdict: for a fraction outside the calibration, or for a task other than the papers'
-    task."""
+    """The probability of each final phase or `undecided`, from readings and the current phase. The forecast
+    is `None` without an early verdict. There is no early verdict for a fraction outside the calibration, or
+    for a task other than the papers' task."""
 
     @property
     def expected(self) -> str | None:
-        """The most probable label; `None` without a forecast."""
+        """The most probable label, or `None` without a forecast."""
         return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
 
     def __repr__(self) -> str:
@@ -161,40 +166,40 @@ class TrajectoryPoint(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Subject(Record):
-    """The classified model; a verdict loaded from JSON has only its description."""
+    """The classified model. A verdict loaded from JSON has only a description of the model."""
 
     unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log", "measured")
     name: Text
-    """The displayed name: `runs/a` for a folder, the name of a file, or the name of the model."""
+    """The displayed name of the model, such as `runs/a` for a folder, or the name of a file."""
     kind: Name = "model"
-    """The format of the file: `anchorlens`, `released code`, ..., or `model` for a model in memory."""
+    """The format of the file, such as `anchorlens` or `released code`, or `model` for a model in memory."""
     path: Text | None = None
     """The path of the file or folder, as the caller gave it."""
     sha256: Name | None = None
     """The SHA-256 of the file with the weights."""
     step: Count | None = None
-    """The number of optimiser steps; `None` if unknown."""
+    """The number of optimiser steps, or `None` if the number is unknown."""
     model_config: Plain | None = None
     """The architecture of a checkpoint, as JSON data."""
     train_config: Plain | None = None
-    """The training recipe of a checkpoint, as JSON data; `None` if unknown."""
+    """The training recipe of a checkpoint, as JSON data, or `None` if the recipe is unknown."""
     versions: Mapping[Name, Name] | None = None
     """The version of each library that wrote a checkpoint."""
     model: Annotated[HookedTransformer | None, UNSTORED] = None
-    """The model, for figures; `None` in a verdict loaded from JSON."""
+    """The model, for figures, or `None` in a verdict loaded from JSON."""
     task: Annotated[Task | None, UNSTORED] = None
-    """The task of the model; `None` in a verdict loaded from JSON."""
+    """The task of the model, or `None` in a verdict loaded from JSON."""
     checkpoint: Annotated[Checkpoint | None, UNSTORED] = None
-    """The checkpoint (weights, configurations, versions); `None` for a model in memory, and in a verdict
-    loaded from JSON."""
+    """The checkpoint with weights, configurations and versions. The checkpoint is `None` for a model in
+    memory, and in a verdict loaded from JSON."""
     log: Annotated[Sequence[Mapping[str, Any]], UNSTORED] = ()
-    """The log lines of the run, if available: `step`, `loss`, accuracies."""
+    """The log lines of the run, if available, with `step`, `loss` and accuracies."""
     measured: Annotated[dict[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
     """The result of each probe for the model, so that a probe measures only once."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
-        """Build the subject of a checkpoint; given fields override the fields of the checkpoint."""
+        """Build the subject of a checkpoint, with given fields instead of the fields of the checkpoint."""
         known = {
             "name": repr(checkpoint),
             "step": checkpoint.step,
@@ -221,7 +226,9 @@ class Subject(Record):
         return self.model, self.task
 
     def measure(self, probe: Callable[..., ProbeResult]) -> ProbeResult:
-        """Return the result of a probe on the model with default options, measured only once.
+        """Return the result of a probe on the model with default options.
+
+        Each probe measures the model only once.
 
         Raises:
             ValueError: If the probe refuses the model or its task, or the verdict was loaded from JSON.
@@ -238,36 +245,36 @@ class Subject(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """The probe, behavioural (the definition) and decoding verdicts: Phase 1, 2 or 3, with reasons.
+    """The probe, behavioural and decoding verdicts, which assign Phase 1, 2 or 3 with reasons.
 
     If the training data conflict with the composition, the verdicts assign a solution instead of a phase. For
-    tasks without a calibrated phase, the probe verdict is whether the model memorised its training data or
-    learnt a rule.
+    tasks without a calibrated phase, the probe verdict states whether the model memorised its training data
+    or learnt a rule.
     """
 
     derived: ClassVar[tuple[str, ...]] = ("schema_version",)
     schema_version: ClassVar[int] = SCHEMA_VERSION
     phase: Phase
-    """The phase by behaviour, which is the definition; `undecided` if an accuracy is within two standard
-    errors of a threshold."""
+    """The phase by behaviour, which is the definition of the phase. The phase is `undecided` if an accuracy
+    is within two standard errors of a threshold."""
     by_probes: ByProbes
-    """The probe verdict, from trained pairs and weights, without unseen pairs."""
+    """The probe verdict, which uses trained pairs and weights, and does not use unseen pairs."""
     by_decoding: Posterior
-    """The decoding verdict, from activations of unseen pairs. It decodes the answer, so it is not independent
-    evidence."""
+    """The decoding verdict, which uses activations of unseen pairs. The decoding verdict decodes the answer,
+    and is therefore not independent evidence."""
     behaviour: Annotated[Evaluation, _BY_KIND]
-    """All measurements of the model's answers: the `Evaluation` of its task."""
+    """The `Evaluation` of the task, with all measurements of the model's answers."""
     agreement: bool | None
-    """Whether the behavioural and probe verdicts assign the same phase or solution. `None` if a verdict is
-    undecided, or if the probe verdict cannot distinguish two phases."""
+    """Whether the behavioural and probe verdicts assign the same phase or solution. The agreement is `None`
+    if a verdict is undecided, or if the probe verdict cannot distinguish two phases."""
     explanation: Text
-    """The explanation of the agreement or disagreement, in a sentence."""
+    """The explanation of the agreement or disagreement."""
     warnings: Annotated[tuple[Text, ...], limits(max_length=100)]
     """The caveats of the verdict."""
     subject: Subject = field(repr=False)
     """The classified model."""
     trajectory: Annotated[tuple[TrajectoryPoint, ...], limits(max_length=10_000)] = ()
-    """The checkpoints of a run's folder with their forecasts; empty for other inputs."""
+    """The checkpoints of a run's folder with their forecasts. The tuple is empty for other inputs."""
 
     def report(
         self,
@@ -278,32 +285,33 @@ class Verdict(Record):
         """Write the report as one HTML page, which works offline.
 
         Args:
-            path: the path of the page, .html. An existing file is replaced.
-            probes: the probes whose figures the report shows, in addition to `holdout` if the verdict is
-                based on it. Default: `probes.REPORT_PROBES`, all probes that do not train a model.
-                `(*REPORT_PROBES, my_probe)` adds your own probe.
+            path: the path of the page, with the suffix `.html`. An existing file is replaced.
+            probes: the probes whose figures the report shows. The report also shows `holdout` if the verdict
+                is based on `holdout`. Default: `probes.REPORT_PROBES`, which contains all probes that do not
+                train a model. `(*REPORT_PROBES, my_probe)` adds your own probe.
 
         Raises:
             ValueError: If `probes` contains an invalid probe or two probes with one name, or the verdict was
                 loaded from JSON and has no model.
-            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
+            ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
                 file or is the checkpoint.
-            OSError: If the write fails; an existing file is then unchanged.
+            OSError: If the write fails. An existing file is then unchanged.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
 
     @property
     def finding(self) -> Phase:
-        """The phase or label by behaviour, or by the probes if the behavioural verdict has no phase."""
+        """The phase or label by behaviour, or by the probes if the task defines no behavioural phase."""
         inside = self.by_probes.phase
         return inside if self.phase.cause == "not defined" and inside.is_named else self.phase
 
     @property
     def readings(self) -> pandas.DataFrame:
-        """The table of `by_probes.evidence`, with a row for each reading, indexed by its name.
+        """The table of `by_probes.evidence`, with a row for each reading and the reading's name as index.
 
         The columns are `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats) and `odds <label>`
-        (nats). `low <label>` and `high <label>` are the ends of the middle 80% of the label.
+        (nats). The columns `low <label>` and `high <label>` contain the ends of the range of the middle 80%
+        of the label.
         """
         import pandas
 
@@ -321,17 +329,18 @@ class Verdict(Record):
         return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
 
     def summary(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary as one portrait A4 page of vector graphics, for an appendix or a slide.
+        """Write the summary as one portrait A4 page of vector graphics for an appendix or a slide.
 
         Args:
-            path: the path of the file, .pdf, .svg or .png. An existing file is replaced.
+            path: the path of the file, with the suffix `.pdf`, `.svg` or `.png`. An existing file is
+                replaced.
 
         Raises:
-            ValueError: If the verdict was loaded from JSON and has no model, or matplotlib (the extra
+            ValueError: If the verdict was loaded from JSON and has no model, or if matplotlib (the extra
                 `export`) is not installed.
-            ValueError: If the suffix is another one, the folder is missing, or the path is not an ordinary
+            ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
                 file or is the checkpoint.
-            OSError: If the write fails; an existing file is then unchanged.
+            OSError: If the write fails. An existing file is then unchanged.
         """
         summary(self, path)
 

@@ -1,4 +1,4 @@
-"""Activation patching: which (layer, position) carries the key, and which the single-anchor result?"""
+"""Activation patching: which locations carry the key and the single-anchor result?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """The recovery of the clean answer when one clean activation is patched into the corrupted run."""
+    """The recovered proportion of the clean answer for each patch of one activation of the clean run."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -41,38 +41,42 @@ class ActivationPatching(ProbeResult):
         "carried_by_last",
     )
     changes: tuple[str, ...]
-    """The token in which the clean and the corrupted sequence differ: `key`, `anchor 1`, `anchor 2`, ..., or
-    `tokens` for the caller's sequences."""
+    """The name of the token in which the clean and the corrupted sequence differ, such as `key` or `anchor
+    1`. The name is `tokens` for the caller's sequences."""
     sites: tuple[str, ...]
     """The hook names of the patched activations, in the order of a block."""
     recovered: np.ndarray
     """[change, site, layer, pos] The proportion of the difference between the clean and the corrupted run
-    that the patch recovers. 0 = none, 1 = all. The runs are compared by logit(clean target) -
-    logit(corrupted target), averaged over sequences. The value is NaN unless the model prefers the correct
-    target in both runs by two standard errors. Otherwise there is no difference to recover."""
+    that the patch recovers. The proportion is 0 if the patch recovers nothing, and 1 if the patch recovers
+    the whole difference. The compared value is logit(clean target) - logit(corrupted target), averaged over
+    sequences. The proportion is NaN unless the model prefers the correct target in both runs by at least two
+    standard errors."""
     clean: np.ndarray
-    """[change] The logit difference in the clean run; above 0 if the model is correct."""
+    """[change] The logit difference in the clean run. The difference is above 0 if the model is correct."""
     corrupted: np.ndarray
-    """[change] The logit difference in the corrupted run; below 0 if the model is correct."""
+    """[change] The logit difference in the corrupted run. The difference is below 0 if the model is
+    correct."""
     carried_by_first_anchor: float | None
-    """The recovered proportion when the first anchor is changed and its position is patched at the input of
-    the last layer. It is near 1 if g(x; a1) is at this position alone. `None` for the caller's sequences."""
+    """The recovered proportion for a change of the first anchor and a patch at the first anchor's position.
+    The patch is at the input of the last layer. The proportion is near 1 if g(x; a1) is at this position
+    alone, and `None` for the caller's sequences."""
     carried_by_second_anchor: float | None
-    """The recovered proportion at the second anchor's position: near 1 if key and anchors are gathered
-    there."""
+    """The recovered proportion for a patch at the second anchor's position. The proportion is near 1 if this
+    position gathers key and anchors."""
     carried_by_last: float | None
-    """The recovered proportion at the last position: near 1 if the anchors are first fused there (symmetric
-    solution). For the caller's sequences, it is near 1 if the last position contains the change before the
-    last layer."""
+    """The recovered proportion for a patch at the last position. The proportion is near 1 if the model first
+    fuses the anchors at the last position, as in the symmetric solution. For the caller's sequences, the
+    proportion is near 1 if the last position contains the change before the last layer."""
     key_position: int | None
-    """The position of the key token, which the anchors follow; `None` for the caller's sequences."""
+    """The position of the key token, which the anchors follow. The position is `None` for the caller's
+    sequences."""
     n_sequences: int
     """The number of pairs of sequences for each change."""
     seed: int
-    """The seed of the drawn sequences; unused for the caller's sequences."""
+    """The seed of the drawn sequences. The seed has no effect on the caller's sequences."""
 
     def headline(self) -> str:
-        """Return the location of the first anchor, or for given sequences the best location, as text."""
+        """Return the recovery before the last layer, or for given sequences the best location, as text."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -116,37 +120,38 @@ def activation_patching(
 ) -> ActivationPatching:
     """Find which (layer, position) carries the key and each anchor to the answer.
 
-    Clean and corrupted sequences have the same noise and differ in one token, the key or one anchor, and so
-    in their target. The probe patches one activation of the clean run at a time, [layer, position] of
-    `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`, into the corrupted run. The probe uses the patch
-    setter of `transformer_lens.patching`, but not its loop, since the loop's progress bar cannot be
-    silenced.
+    Clean and corrupted sequences have the same noise. They differ in the key or in one anchor, and therefore
+    in their target. The probe patches one activation of the clean run at a time into the corrupted run. Each
+    activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`. The probe uses
+    the patch setter of `transformer_lens.patching`. The loop of `transformer_lens.patching` is not used,
+    because its progress bar cannot be silenced.
 
-    Limitations: The probe does not show whether a location contains g(x; a), or separately key and anchor.
-    It does not detect information that several locations carry only together. Its readings cover only the
-    input of the last layer.
+    Limitations: The probe does not show whether a location contains g(x; a) or contains key and anchor
+    separately. The probe does not detect information that several locations carry only together. The readings
+    of the probe cover only the input of the last layer.
 
     Args:
         model: a HookedTransformer whose residual hooks are alive.
-        task: the task, which defines the sequences: of trained pairs if trained pairs differ by the change,
-            else of all pairs. The task is ignored if sequences are given.
-        tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task; they need
-            `corrupted` and `targets`.
+        task: the task, which defines the sequences. The sequences have trained pairs if some trained pairs
+            differ by the change, and otherwise all pairs. The probe ignores the task if you give sequences.
+        tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task. Your own sequences
+            also need `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.
-        targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2]; their logits
-            are compared at the last position.
-        n_sequences: the number of pairs of sequences for each change, >= 1.
+        targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2]. The probe
+            compares the logits of the two answers at the last position.
+        n_sequences: the number of pairs of sequences for each change, at least 1.
         key_position: the position of the key token. Default: 2, as in the papers.
         seed: the seed of the sequences.
 
     Returns:
-        The recovered proportion for every change, site, layer and position: 0 = none, 1 = the whole clean
-        answer. A change of the first anchor shows the location of g(x; a1).
+        The recovered proportion for every change, site, layer and position. The proportion is 0 if the patch
+        recovers nothing, and 1 if the patch recovers the whole clean answer. A change of the first anchor
+        shows the location of g(x; a1).
 
     Raises:
         ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
-        ValueError: If a changed token rarely changes the target of the task, or given sequences do not fit
-            the model or each other.
+        ValueError: If a changed token rarely changes the target of the task, or your sequences do not fit the
+            model or each other.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -157,8 +162,8 @@ def activation_patching(
         >>> activation_patching(model, tokens=clean, corrupted=corrupted, targets=[8, 9]).recovered.shape
         (1, 3, 2, 4)
 
-    Source: activation patching as in `transformer_lens.patching`; the carriers follow the two solutions of
-    arXiv 2405.05409.
+    Source: The method is the activation patching of `transformer_lens.patching`. The readings follow the two
+    solutions of arXiv 2405.05409.
     """
     given = (tokens, corrupted, targets)
     if all(part is None for part in given):

@@ -1,4 +1,4 @@
-"""The attention patterns of every head on one sequence, as an interactive page and as a static picture."""
+"""The attention patterns of every head on one sequence, as an interactive page and as a static plot."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class AttentionPatterns(ProbeResult):
     tokens: np.ndarray
     """[pos] The sequence."""
     key_position: int | None
-    """The position of the key token, which the anchors follow; `None` without a two-anchor task."""
+    """The position of the key token, which the anchors follow. The position is `None` without a two-anchor
+    task."""
     attention: np.ndarray
-    """[layer, head_index, query_pos, key_pos] The attention after the softmax, 0..1."""
+    """[layer, head_index, query_pos, key_pos] The attention after the softmax, from 0 to 1."""
     to_key_and_anchors: float | None
-    """The attention of the last position to key and anchors in the last layer, averaged over heads, 0..1;
-    `None` without a two-anchor task."""
+    """The attention of the last position to key and anchors in the last layer, averaged over heads, from 0 to
+    1. The value is `None` without a two-anchor task."""
 
     def headline(self) -> str:
         """Return the positions to which the last position attends in the last layer, as text."""
@@ -54,7 +55,7 @@ class AttentionPatterns(ProbeResult):
         return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
-        """Return an interactive page fragment by circuitsvis with every head, which works offline."""
+        """Return an interactive circuitsvis fragment of a page with every head, which works offline."""
         return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
@@ -88,22 +89,24 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Measure the attention of every layer and head on one sequence.
 
-    Limitations: The probe does not show whether the model uses the attended tokens; a head without effect
+    Limitations: The probe does not show whether the model uses the attended tokens. A head without effect
     also attends to tokens.
 
     Args:
-        model: a HookedTransformer; the probe does not change it.
-        task: the task, which defines the positions of key and anchors. Without a two-anchor task, any
-            sequence of the model's tokens is accepted.
-        tokens: the sequence, [pos]. Default with an AnchorTask: the papers' [35, 63, x, 1, 2, ...].
+        model: a HookedTransformer, which the probe does not change.
+        task: the task, which defines the positions of key and anchors. Without a two-anchor task, the probe
+            accepts any sequence of the model's tokens.
+        tokens: the sequence, [pos]. The default with an AnchorTask is the papers' sequence [35, 63, x, 1, 2,
+            ...].
 
     Returns:
-        The attention after the softmax, 0..1. A notebook shows the result as circuitsvis' interactive heads.
-        `.html()` returns this page, which works offline, and `.plot()` a static picture.
+        The attention after the softmax, from 0 to 1. A notebook shows the result as circuitsvis' interactive
+        heads. `.html()` returns the interactive heads as HTML, which works offline, and `.plot()` returns a
+        static plot.
 
     Raises:
-        ValueError: If tokens are not a sequence of the task, the model is too small for the task, or neither
-            task nor tokens are given.
+        ValueError: If the tokens are not a sequence of the task, the model is too small for the task, or you
+            give neither task nor tokens.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -112,7 +115,8 @@ def attention_patterns(
         >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), tokens=[5, 0, 200, 7]).attention.shape
         (2, 1, 4, 4)
 
-    Source: attention A_l of arXiv 2405.05409 and 2501.08537, drawn by circuitsvis.
+    Source: The plot shows the attention A_l of arXiv 2405.05409 and 2501.08537. The package circuitsvis draws
+    the interactive heads.
     """
     key = to_key_and_anchors = None
     if tokens is not None and two_anchor_task(task) is None:

@@ -29,12 +29,12 @@ _LEAST_LAGS = 13
 N_ORDERS = 20
 """The number of random orders of the tokens over which `step_baselines` are averaged."""
 TINIEST = 1e-300
-"""The smallest divisor of a difference; a difference of length 0 has cosine 0 with all others."""
+"""The smallest divisor of a difference. A difference of length 0 has cosine 0 with all other differences."""
 
 
 @probe_result
 class EmbeddingPCA(ProbeResult):
-    """The coordinates of the tokens, their spectrum, and the similarity of tokens that the rules relate."""
+    """The coordinates and spectrum of the token embeddings, and the similarity of tokens by distance."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
@@ -43,37 +43,37 @@ class EmbeddingPCA(ProbeResult):
     coordinates: np.ndarray
     """[token, 2] The coordinates along the first two principal axes."""
     explained: np.ndarray
-    """[2] The proportion of the variance along these axes, 0..1."""
+    """[2] The proportion of the variance along these axes, from 0 to 1."""
     spectrum: np.ndarray
     """[min(token - 1, d_model)] The eigenvalues of the covariance, largest first."""
     rank_normalized: float
-    """The stable rank of the centred embedding (the sum of `spectrum` divided by its largest value),
-    divided by the stable rank of a Gaussian of this shape. The value is about 1 at a random start, and near
-    0 if the tokens lie along few directions."""
+    """The stable rank of the centred embedding, divided by the stable rank of a Gaussian matrix of this
+    shape. The stable rank is the sum of `spectrum` divided by its largest value. The ratio is about 1 at a
+    random start, and near 0 if the tokens lie along few directions."""
     lags: np.ndarray
-    """[lag] The distance k of two tokens in the list; for number tokens, their difference."""
+    """[lag] The distance k of two tokens in the list. For number tokens, the distance is their difference."""
     lag_cosines: np.ndarray
-    """[lag] The mean cosine of the centred embeddings of tokens at distance k, -1..1."""
+    """[lag] The mean cosine of the centred embeddings of tokens at distance k, from -1 to 1."""
     rule_lags: tuple[int, ...]
-    """The differences of the single-anchor shifts, at which models that compose have larger cosines. Empty
-    if an anchor is not a shift, and without a two-anchor task."""
+    """The differences of the single-anchor shifts, at which models that compose have larger cosines. The
+    tuple is empty if an anchor is not a shift, and without a two-anchor task."""
     lag_order: float | None
-    """The mean cosine over `rule_lags` minus the mean over the other lags; above 0 in models that compose.
-    `None` if one of the two sets is empty."""
+    """The mean cosine over `rule_lags` minus the mean cosine over the other lags. The value is above 0 in
+    models that compose, and `None` if one of the two sets of lags is empty."""
     steps: tuple[int, ...] = ()
-    """The two smallest values of `rule_lags`, 3 and 4 in the papers, which the picture draws as arrows."""
+    """The two smallest values of `rule_lags`, which are 3 and 4 in the papers. The plot draws these steps as
+    arrows."""
     step_cosines: tuple[float, ...] = ()
-    """The mean cosine of two differences e(x + k) - e(x) over x, for each k of `steps`, -1..1; 1 = all
-    differences are parallel."""
+    """The mean cosine of two differences e(x + k) - e(x) over x, for each k of `steps`, from -1 to 1. The
+    value is 1 if all differences are parallel."""
     step_baselines: tuple[float, ...] = ()
-    """The mean cosines with the tokens in random order, averaged over 20 orders: slightly below 0, since some
-    differences share a token."""
+    """The mean cosines with the tokens in random order, averaged over 20 orders. These cosines are slightly
+    below 0, since some differences share a token."""
     step_constancy: float | None = None
-    """The mean of `step_cosines` minus the mean of `step_baselines`; above 0 if the differences are similar.
-    `None` without steps."""
+    """The mean of `step_cosines` minus the mean of `step_baselines`. The value is above 0 if the differences
+    are similar, and `None` without steps."""
     token_set: TokenSet = "number tokens"
-    """The set of tokens: the number tokens of a two-anchor task, the tokens of another task, all tokens
-    (without a task), or the caller's tokens."""
+    """The description of the measured tokens, such as the number tokens of a two-anchor task."""
 
     def headline(self) -> str:
         """Return the order score, and the proportion of the variance along the first two axes, as text."""
@@ -88,7 +88,7 @@ class EmbeddingPCA(ProbeResult):
         return f"{number} {self.token_set.removeprefix('all ')}"
 
     def plot(self) -> go.Figure:
-        """Plot the tokens as points, the spectrum, and the cosine against the lag."""
+        """Plot the tokens as points, the spectrum of the embedding, and the cosine against the lag."""
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
@@ -107,7 +107,9 @@ class EmbeddingPCA(ProbeResult):
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
-    """Return the differences of the single-anchor shifts, ascending; empty if an anchor is not a shift.
+    """Return the differences of the single-anchor shifts in ascending order.
+
+    The result is empty if an anchor is not a shift.
 
     >>> rule_lags(AnchorTask())
     (3, 4, 6, 7, 9, 13)
@@ -124,26 +126,26 @@ def embedding_pca(
 ) -> EmbeddingPCA:
     """Measure the geometry of the token embeddings and, in a two-anchor task, the order of the rules.
 
-    Limitations: The probe does not show routes or answers, since it uses only the embedding. One-hot
+    Limitations: The probe does not show routes or answers, since the probe uses only the embedding. One-hot
     embeddings have no order even if the model composes.
 
     Args:
-        model: a HookedTransformer with these tokens in its vocabulary; the probe does not change it.
+        model: a HookedTransformer with these tokens in its vocabulary. The probe does not change the model.
         task: the task, which defines the number tokens (its keys) and the single-anchor functions. For a task
-            of another kind, the probe uses the tokens below its `d_vocab`, and without a task all tokens;
-            these have no order score.
-        tokens: the ids to use instead, three or more different ids; their order in the list defines the lags.
-            Consecutive ascending integers have an order score.
+            of another kind, the probe uses the tokens below the `d_vocab` of the task. Without a task, the
+            probe uses all tokens. In both cases, there is no order score.
+        tokens: the ids of three or more different tokens, which the probe uses instead. The order of the ids
+            defines the lags. There is an order score if the ids are consecutive ascending integers.
 
     Returns:
-        The coordinates, explained variance, spectrum, and the mean cosine of tokens that differ by k = 1..13
-        (or further, if two shifts differ by more). In models that compose, the cosine is larger at the
-        differences of the shifts, and `lag_order` is above 0. The result also contains the constancy of the
-        differences e(x + k) - e(x) for the two smallest differences k of the shifts. The picture draws these
-        differences as arrows. The papers show parallel arrows in models that compose.
+        The coordinates, the explained variance, the spectrum, and the mean cosine of tokens for each lag k.
+        The lags go from 1 to 13, or further if two shifts differ by more than 13. In models that compose, the
+        cosine is larger at the differences of the shifts, and `lag_order` is above 0. The result also
+        contains the constancy of e(x + k) - e(x) for the two smallest differences k of the shifts. The plot
+        draws e(x + k) - e(x) as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
-        ValueError: If the vocabulary is too small for the tokens, fewer than three tokens are given, or the
+        ValueError: If the vocabulary is too small for the tokens, you give fewer than three tokens, or the
             embeddings are all equal or not finite.
 
     Example:
@@ -153,8 +155,9 @@ def embedding_pca(
         >>> embedding_pca(build_model(ModelConfig(gamma=0.5)))
         EmbeddingPCA(no order score, 5% of the variance of all 201 tokens in two dimensions)
 
-    Source: embedding space of arXiv 2405.05409 and 2501.08537, with the arrows of 3 and 4; covariance
-    spectrum of arXiv 2405.05409, appendix. The readings of the order and of the steps are ours.
+    Source: The papers arXiv 2405.05409 and 2501.08537 show the embedding space, with arrows for the steps 3
+    and 4. The appendix of arXiv 2405.05409 shows the covariance spectrum. The readings of the order and of
+    the steps are ours.
     """
     check_model(model)
     n_used = getattr(task, "d_vocab", 0)
@@ -195,7 +198,9 @@ def embedding_pca(
 def _tokens(
     model: HookedTransformer, task: AnchorTask | None, n_used: int, chosen: Sequence[int] | None
 ) -> tuple[np.ndarray, TokenSet]:
-    """Return the measured tokens and the name of their set; `n_used` is another kind of task's vocabulary.
+    """Return the measured tokens and their description.
+
+    The argument `n_used` is the size of the vocabulary of a task of another kind.
 
     Raises:
         ValueError: If the model lacks a token, or there are too few tokens.
@@ -229,7 +234,9 @@ def _tokens(
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Return the mean cosine of two differences between rows `step` apart, -1..1; NaN for fewer than two.
+    """Return the mean cosine, from -1 to 1, of two differences between rows `step` apart.
+
+    The mean is NaN for fewer than two differences.
 
     >>> line = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [2.0, 1.0]])
     >>> round(step_cosine(line, 1), 2)  # right, right, up: one pair of three is parallel
@@ -244,7 +251,7 @@ def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
 
 
 def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Return the mean of `step_cosine` over random orders of the rows, the value without an order."""
+    """Return the mean of `step_cosine` over random orders of the rows, which is the baseline of the value."""
     rng = generator(0, "probe")
     return float(np.mean([step_cosine(rng.permutation(rows), step) for _ in range(N_ORDERS)]))
 

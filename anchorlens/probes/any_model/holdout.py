@@ -1,4 +1,4 @@
-"""Holdout: does the model still answer training data that are left out of further training?"""
+"""Holdout: does the model still answer training data that further training leaves out?"""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ UPDATES = (0, 20, 40, 80, 100)
 """The number of updates before each measurement."""
 _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
-"""The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule. The ratios
-after 100 updates were fixed on runs of six kinds of task (docs/holdout.md)."""
+"""The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule. Runs of
+six kinds of task determined these two ratios after 100 updates (docs/holdout.md)."""
 _KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
-"""The accuracy thresholds: a model below the first does not know its training data; below the second, the
-other data are lost and the ratio is undefined; from the third on, weights decay."""
+"""The accuracy thresholds. A model below the first threshold does not know its training data. A copy below
+the second threshold has lost the other data, so the ratio is undefined. Weights decay if a batch reaches the
+third threshold."""
 _CLOSE = 0.1
 """The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
 _SLOWEST = 4
-"""The largest divisor of the learning rate if the other data are lost; the rate is halved each time."""
+"""The largest divisor of the learning rate. The probe halves the rate each time a copy loses the other
+data."""
 _FEWEST, _DRAWN = 200, 10_000
 """The smallest number of distinct sequences, and the number drawn from a task without a training set."""
 
@@ -59,20 +61,20 @@ class Holdout(ProbeResult):
         "holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose",
     )  # fmt: skip
     updates: np.ndarray
-    """[measurement] The number of updates before each measurement: 0, 20, 40, 80, 100."""
+    """[measurement] The number of updates before each measurement, which is 0, 20, 40, 80 or 100."""
     left_out_accuracies: np.ndarray
-    """[measurement, copy] The accuracy over scored tokens of the sequences that are left out of the copy's
-    training, 0..1."""
+    """[measurement, copy] The accuracy over scored tokens of the sequences that the copy's training leaves
+    out, from 0 to 1."""
     other_accuracies: np.ndarray
-    """[measurement, copy] The accuracy over scored tokens of the other sequences, 0..1."""
+    """[measurement, copy] The accuracy over scored tokens of the other sequences, from 0 to 1."""
     ratios: np.ndarray
     """[measurement, copy] The excess of `left_out_accuracies` over chance, divided by the excess of
-    `other_accuracies`, 0..1. The ratio is NaN if the other accuracy is below 0.8, or less than 0.1 above
-    chance."""
+    `other_accuracies`, from 0 to 1. The ratio is NaN if the other accuracy is below 0.8, or less than 0.1
+    above chance."""
     holdout_ratio: float | None
-    """The mean ratio after 100 updates, 0..1. At 1, the copies answer left-out sequences as well as trained
-    sequences. At low ratios, the copies forget left-out sequences. The ratio of a model that memorised is
-    not 0. `None` if a copy loses the other sequences."""
+    """The mean ratio after 100 updates, from 0 to 1. At a ratio of 1, the copies answer left-out sequences as
+    well as trained sequences. At a low ratio, the copies forget left-out sequences. Even a model that
+    memorised has a ratio above 0. The ratio is `None` if a copy loses the other sequences."""
     ratio_at_80: float | None
     """The mean ratio after 80 updates."""
     ratio_at_40: float | None
@@ -80,22 +82,23 @@ class Holdout(ProbeResult):
     ratio_at_20: float | None
     """The mean ratio after 20 updates."""
     others: float
-    """The mean accuracy on the other sequences after 100 updates, 0..1."""
+    """The mean accuracy on the other sequences after 100 updates, from 0 to 1."""
     chance: float
-    """The chance level, 0..1: the mean accuracy on the left-out sequences of a predictor. It uses only the
-    last token, and predicts its most frequent target in the other training data."""
+    """The mean accuracy of a predictor on the left-out sequences, from 0 to 1. The predictor uses only the
+    last token. It predicts the last token's most frequent target in the other training data."""
     dose: float
-    """The mean weight decay of the first 80 updates, 0..`weight_decay`; weights decay only in updates with a
-    batch accuracy of 0.85 or more."""
+    """The mean weight decay of the first 80 updates, from 0 to `weight_decay`. Weights decay only in updates
+    with a batch accuracy of at least 0.85."""
     n_distinct: int
     """The number of distinct sequences in the training data."""
     n_left_out: int
-    """The number of distinct sequences that are left out of a copy's training."""
+    """The number of distinct sequences that the training of a copy leaves out."""
     lr: float
-    """The learning rate; half or a quarter of the requested rate if the other data were lost at a higher
-    rate."""
+    """The learning rate. The rate is half or a quarter of the requested rate if a copy loses the other data
+    at a higher rate."""
     weight_decay: float
-    """The largest weight decay of an update; at half the learning rate, twice the requested decay."""
+    """The largest weight decay of an update. At half the requested learning rate, the decay is twice the
+    requested decay."""
     batch_size: int
     """The number of sequences in an update."""
     n_sequences: int
@@ -104,7 +107,7 @@ class Holdout(ProbeResult):
     """The seed of the left-out sequences, the batches and the test inputs."""
 
     def headline(self) -> str:
-        """Describe the accuracy on the left-out training data."""
+        """Return the accuracy on the left-out training data as text."""
         ratio = "no ratio" if self.holdout_ratio is None else f"{self.holdout_ratio:.2f}"
         after = f"after {self.updates[-1]} updates without them, the others at {self.others:.2f}"
         left_out = f"accuracy {self.left_out_accuracies[-1].mean():.2f} on left-out training data"
@@ -141,46 +144,49 @@ def holdout(
 ) -> Holdout:
     """Measure whether a model still answers training data that are left out of further training.
 
-    AdamW trains copies of the model for 100 updates, each copy without another random tenth of the training
-    data. In the first 80 updates, weights decay while the batch accuracy is 0.85 or more. The copy therefore
-    forgets what the other training data do not need, and keeps the answers to the other training data. If
-    the accuracy on the other data ends below 0.8, the probe starts again with half the learning rate and
-    twice the decay, at most twice. A rule that the other data need also answers the left-out data. The
-    probe does not change the model, and uses no held-out data.
+    AdamW trains copies of the model for 100 updates. The training of each copy leaves out a different random
+    tenth of the training data. In the first 80 updates, weights decay while the batch accuracy is at least
+    0.85. Each copy therefore keeps the answers to the other training data, and forgets what these answers do
+    not need. A rule that the other training data need also answers the left-out data. If the final accuracy
+    on the other data is below 0.8, the probe starts again, at most twice. Each new start has half the
+    learning rate and twice the decay. The probe does not change the model, and does not use held-out data.
 
-    Accuracy is over scored tokens, each after the correct earlier tokens. The chance level is subtracted: the
-    accuracy of the most frequent target after the last token alone. Equal sequences count once.
+    The accuracy is the proportion of correct scored tokens, with the correct earlier tokens as input. The
+    ratios subtract the chance level. The chance level is the accuracy of the last token's most frequent
+    target. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
-    training data. The ratio of random labels is not 0 but up to 0.6. A model that memorised can have the same
-    ratio whether or not it answers held-out data. The ratio is therefore not an estimate of held-out
-    accuracy.
+    training data. The ratio of a model trained on random labels can reach 0.6. Two models that memorised can
+    have the same ratio although only one of the models answers held-out data. The ratio is therefore not an
+    estimate of held-out accuracy.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.
-        task: the task, if `training_set` is left out; 10,000 of its training sequences are drawn. For a
-            checkpoint with a recipe, they are the training sequences of its run.
+        task: the task, for a call without `training_set`. The probe draws 10,000 training sequences of the
+            task. For a checkpoint with a recipe, the sequences are the training sequences of its run.
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
-            -100 for unscored positions. The form is a pair, an object with both, or the path of a file with
-            both.
-        which: the mask of the sequences to leave out instead of random tenths, bool [sequence], for example
-            exceptions. Every copy is then trained without the same sequences, on separate batches.
-        n_copies: the number of copies, 1..10.
-        lr: the learning rate, > 0.
-        weight_decay: the decoupled weight decay of an update, >= 0.
-        batch_size: the number of sequences in an update, >= 1.
-        n_sequences: the largest number of sequences for an accuracy, >= 1.
+            -100 for unscored positions. You may give a pair (tokens, targets), an object with both, or the
+            path of a file with both.
+        which: a mask of the sequences to leave out instead of random tenths, bool [sequence], for example a
+            mask of exceptions. The training of every copy then leaves out the same sequences and uses
+            separate batches.
+        n_copies: the number of copies, from 1 to 10.
+        lr: the learning rate, above 0.
+        weight_decay: the decoupled weight decay of an update, at least 0.
+        batch_size: the number of sequences in an update, at least 1.
+        n_sequences: the largest number of sequences for an accuracy, at least 1.
         seed: the seed of the tenths, the batches and the test inputs.
 
     Returns:
-        The accuracies, 0..1, on the left-out and the other sequences, and their ratios, before training and
-        after 20, 40, 80 and 100 updates. The result also has the learning rate and the weight decay.
+        The accuracies on the left-out and the other sequences, from 0 to 1, and their ratios. The probe
+        measures both accuracies before training and after 20, 40, 80 and 100 updates. The result also
+        contains the learning rate and the weight decay.
 
     Raises:
-        ValueError: If training data are missing, have fewer than 200 distinct sequences or do not fit the
+        ValueError: If the training data are missing, have fewer than 200 distinct sequences or do not fit the
             model.
-        ValueError: If the training accuracy is below 0.9, no or all sequences are left out, or an option is
-            out of range.
+        ValueError: If the training accuracy is below 0.9, `which` leaves out no sequence or all sequences, or
+            an option is out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint
@@ -189,8 +195,8 @@ def holdout(
         >>> holdout(phase1).holdout_ratio < 0.7
         True
 
-    Source: ours; weight decay shrinks weights that training does not need, and networks forget what they no
-    longer train on (McCloskey and Cohen 1989, catastrophic interference).
+    Source: The probe is ours. Weight decay shrinks weights that training does not need. Networks forget data
+    that they no longer train on (McCloskey and Cohen 1989, catastrophic interference).
     """
     check_model(model)
     for name, value in {"batch_size": batch_size, "n_sequences": n_sequences}.items():
@@ -297,7 +303,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
 
 
 def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
-    """Return the accuracy on left-out data of the last token's most frequent target in the other data."""
+    """Return the chance level of the left-out data (see `Holdout.chance`)."""
     tokens, targets = data.tokens.long().numpy(), data.targets.long().numpy()
     if targets.ndim == 1:
         tokens, targets = tokens[:, -1:], targets[:, None]

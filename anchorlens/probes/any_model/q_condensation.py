@@ -27,24 +27,26 @@ PARALLEL = 0.9
 
 @probe_result
 class QCondensation(ProbeResult):
-    """The cosines between the input weights of W_Q's neurons, with merged heads."""
+    """The cosines between the input weights of the neurons of W_Q, with merged heads."""
 
     probe: ClassVar[str] = "q_condensation"
     readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
     cosines: np.ndarray
-    """[neuron, neuron] The cosines, -1..1, with the neurons in the order of the model."""
+    """[neuron, neuron] The cosines, from -1 to 1, with the neurons in the order of the model."""
     order: np.ndarray
-    """[neuron] The indices of the neurons, group by group; the picture shows `cosines[order][:, order]`."""
+    """[neuron] The indices of the neurons, group by group. The plot shows `cosines[order][:, order]`."""
     group_sizes: np.ndarray
     """[group] The number of neurons in each group, in the order of `order`."""
     mean_abs_cosine: float
-    """The mean |cosine| off the diagonal, 0..1; 1 = all neurons share one direction."""
+    """The mean |cosine| over pairs of different neurons, from 0 to 1. The mean is 1 if all neurons share one
+    direction."""
     parallel_share: float
-    """The proportion of pairs of neurons with |cosine| > 0.9, 0..1."""
+    """The proportion of pairs of neurons with |cosine| above 0.9, from 0 to 1."""
     n_groups: int
-    """The number of greedy groups; few = condensed, as many as neurons = no two neurons are similar."""
+    """The number of groups that the greedy grouping finds. A small number means that W_Q has condensed. If
+    the number equals the number of neurons, no two neurons are similar."""
     layer: int
-    """The layer of W_Q, from 0."""
+    """The layer of W_Q, counted from 0."""
     threshold: float
     """The cosine above which a neuron joins a group."""
 
@@ -65,8 +67,8 @@ def condensation(
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
     """Return the cosines of the columns, their groups, the mean |cosine| and the parallel proportion.
 
-    Cosines are [neuron, neuron], -1..1. The mean, 0..1, and the proportion with |cosine| > 0.9, 0..1, are
-    over pairs of different neurons.
+    The cosines are [neuron, neuron], from -1 to 1. The mean and the proportion are over pairs of different
+    neurons, from 0 to 1. The proportion counts pairs with |cosine| above 0.9.
     """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])
@@ -79,19 +81,19 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
     """Measure how far the neurons of W_Q have condensed into few directions.
 
     A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, with merged heads.
-    Its input weights are the d_model numbers of the column.
+    The input weights of a neuron are the d_model values of its column.
 
-    Limitations: The probe does not show routes or answers, since it uses only weights. One-hot weights share
-    no direction, whatever they compute.
+    Limitations: The probe does not show routes or answers, since the probe uses only weights. One-hot weights
+    share no direction, whatever these weights compute.
 
     Args:
-        model: a HookedTransformer; the probe does not change it.
-        layer: the layer of W_Q, from 0, or from the end if negative.
-        threshold: the cosine above which a neuron joins the group of another neuron, -1..1.
+        model: a HookedTransformer, which the probe does not change.
+        layer: the layer of W_Q, counted from 0. A negative layer is counted from the end.
+        threshold: the cosine above which a neuron joins the group of another neuron, from -1 to 1.
 
     Returns:
-        The mean |cosine| (0..1; 1 = all neurons share one direction), the proportion of parallel pairs
-        (0..1), and the groups.
+        The mean |cosine| and the proportion of parallel pairs, from 0 to 1, and the groups. The mean |cosine|
+        is 1 if all neurons share one direction.
 
     Raises:
         ValueError: If the layer does not exist, or the threshold is not a cosine.
@@ -101,7 +103,7 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
         >>> q_condensation(build_model(ModelConfig(gamma=0.5)))
         QCondensation(mean |cosine| 0.07, 64 neurons in 64 groups)
 
-    Source: condensation of W_Q in arXiv 2405.05409 and 2501.08537.
+    Source: The papers arXiv 2405.05409 and 2501.08537 show the condensation of W_Q.
     """
     check_model(model)
     layer = check_layer(model, layer)

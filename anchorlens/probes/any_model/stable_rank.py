@@ -1,4 +1,4 @@
-"""The stable rank of every weight matrix: the number of directions that the matrix uses."""
+"""The stable rank of every weight matrix, which is the number of directions that the matrix uses."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 FIRST = "blocks.0.attn.W_Q"
-"""The matrix whose stable rank is the reading."""
+"""The name of the matrix whose stable rank is the reading."""
 
 
 @probe_result
 class StableRank(ProbeResult):
-    """The stable rank of every matrix, and of a Gaussian matrix of the same shape (the initialisation)."""
+    """The stable rank of every weight matrix, and of a Gaussian matrix of the same shape."""
 
     probe: ClassVar[str] = "stable_rank"
     readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
-    """The parameter names; heads are merged, and convolutions are flattened to matrices."""
+    """The names of the parameters. The probe merges heads, and flattens convolutions to matrices."""
     values: np.ndarray
-    """[matrix] The stable rank ||W||_F^2 / ||W||_2^2, from 1 (one direction) to the smaller side; NaN for a
-    zero matrix."""
+    """[matrix] The stable rank ||W||_F^2 / ||W||_2^2. The rank goes from 1 (one direction) to the smaller
+    side of the matrix, and is NaN for a zero matrix."""
     gaussian: np.ndarray
     """[matrix] The stable rank of a large Gaussian matrix of the same shape."""
     w_q: float | None
-    """The stable rank of the first layer's W_Q, as in arXiv 2501.08537; `None` if the network has no W_Q,
-    or if W_Q is zero."""
+    """The stable rank of the first layer's W_Q, as in arXiv 2501.08537. The value is `None` if the network
+    has no W_Q, or if W_Q is zero."""
     w_q_normalized: float | None
-    """The value of `w_q` divided by its Gaussian value: about 1 at a random start, near 0 if W_Q has
-    condensed."""
+    """The value of `w_q` divided by its Gaussian value. The ratio is about 1 at a random start, and near 0 if
+    W_Q has condensed."""
 
     @property
     def normalized(self) -> np.ndarray:
@@ -50,7 +50,7 @@ class StableRank(ProbeResult):
         return self.values / self.gaussian
 
     def headline(self) -> str:
-        """Return the reading of the first layer's W_Q, or else the mean over all matrices, as text."""
+        """Return the reading of the first layer's W_Q as text, or the mean over all matrices without W_Q."""
         if self.w_q is None and FIRST in self.names:
             return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
         if self.w_q is None:
@@ -68,8 +68,8 @@ class StableRank(ProbeResult):
 def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
-    Limitations: The probe does not show routes or answers: it counts the directions of a matrix, and does not
-    show their function.
+    Limitations: The probe does not show routes or answers. The probe counts the directions of a matrix, and
+    does not show the function of these directions.
 
     Args:
         model: a HookedTransformer, the U-Net of Concept Graphs, or a module whose method `weight_matrices`
@@ -78,7 +78,7 @@ def stable_rank(model: HookedTransformer) -> StableRank:
             model.
 
     Raises:
-        ValueError: If the model is not a model, has no layers, or has weights that are not finite.
+        ValueError: If the object is not a model, the model has no layers, or a weight is not finite.
 
     Returns:
         The stable rank of each matrix, from 1 (one direction, condensed) to the smaller side of the matrix.
@@ -88,7 +88,8 @@ def stable_rank(model: HookedTransformer) -> StableRank:
         >>> stable_rank(build_model(ModelConfig(gamma=0.5)))
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
 
-    Source: the complexity measure of arXiv 2501.08537; a Gaussian m x n matrix has mn / (sqrt m + sqrt n)^2.
+    Source: The stable rank is the complexity measure of arXiv 2501.08537. A large Gaussian m x n matrix has
+    the stable rank mn / (sqrt(m) + sqrt(n))^2.
     """
     if isinstance(own_matrices := getattr(model, "weight_matrices", None), Callable):
         check_finite(model)

@@ -24,35 +24,39 @@ if TYPE_CHECKING:
 
 @probe_result
 class TrainingRegime(ProbeResult):
-    """The change of every weight matrix and of the empirical tangent kernel between two steps of one run."""
+    """The change of every weight matrix and of the empirical tangent kernel since the start of a run."""
 
     probe: ClassVar[str] = "training_regime"
     readings: ClassVar[tuple[str, ...]] = ("relative_change", "kernel_distance")
     names: tuple[str, ...]
-    """The parameter names; heads are merged."""
+    """The names of the parameters. The probe merges heads."""
     relative_changes: np.ndarray
-    """[matrix] The relative change ||W - W_0||_F / ||W_0||_F; NaN if W_0 is zero."""
+    """[matrix] The relative change ||W - W_0||_F / ||W_0||_F of each matrix. The change is NaN if W_0 is
+    zero."""
     relative_change: float | None
-    """The relative change of all weight matrices together: 0 = not moved; `None` if all matrices are zero
-    at the start. The change is larger for a smaller initialisation (docs/probes/training_regime.md)."""
+    """The relative change of all weight matrices together. The change is 0 if no weight has moved, and `None`
+    if all matrices are zero at the start. The change is larger for a smaller initialisation
+    (docs/probes/training_regime.md)."""
     initial_kernel: np.ndarray | None
     """[sequence, sequence] The kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices, at the
-    start; f is the logit of the target. All kernel fields are `None` without a two-anchor task."""
+    start. The function f is the logit of the target. All kernel fields are `None` without a two-anchor
+    task."""
     kernel: np.ndarray | None
     """[sequence, sequence] The kernel at the later step."""
     kernel_distance: float | None
-    """The distance 1 - <K_0, K> / (||K_0|| ||K||), 0..1: 0 = equal kernels up to scale (NTK-like), 1 =
-    orthogonal. `None` if a kernel is zero (no weight changes a logit) or overflows."""
+    """The distance 1 - <K_0, K> / (||K_0|| ||K||), from 0 to 1. The distance is 0 if the kernels are equal up
+    to scale (NTK-like), and 1 if the kernels are orthogonal. The distance is `None` if a kernel is zero (no
+    weight changes a logit) or overflows."""
     kernel_change: float | None
-    """The relative change ||K - K_0||_F / ||K_0||_F, which also depends on scale; `None` as for
-    `kernel_distance`."""
+    """The relative change ||K - K_0||_F / ||K_0||_F, which also depends on the scale of the kernels. The
+    change is `None` in the same cases as `kernel_distance`."""
     n_sequences: int
-    """The number of sequences for the tangent kernel; 0 without a kernel."""
+    """The number of sequences for the tangent kernel, or 0 without a kernel."""
     seed: int
     """The seed of the sequences."""
 
     def headline(self) -> str:
-        """Describe how far the weights and the tangent kernel have moved."""
+        """Return the distances that the weights and the tangent kernel have moved, as text."""
         moved = "all weight matrices were zero at the start"
         if self.relative_change is not None:
             moved = f"weights moved {self.relative_change:.2f} times their initial norm"
@@ -63,7 +67,7 @@ class TrainingRegime(ProbeResult):
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
-        """Plot a bar for each matrix, and both kernels if they were computed."""
+        """Plot a bar for each matrix, and both kernels if the result has kernels."""
         kernels = {}
         if self.initial_kernel is not None and self.kernel is not None:
             kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
@@ -82,25 +86,26 @@ def training_regime(
 ) -> TrainingRegime:
     """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
 
-    Limitations: The probe does not show what the model learnt. Its readings are meaningful only if `initial`
-    is the start of the same run.
+    Limitations: The probe does not show what the model learnt. The readings of the probe are meaningful only
+    if `initial` is the start of the same run.
 
     Args:
-        model: the model at a later step of the run; the probe does not change it.
+        model: the model at a later step of the run. The probe does not change the model.
         task: the task, which defines the sequences for the kernel, spread evenly over the trained pairs.
-            Without a two-anchor task, any HookedTransformer is accepted and only the weights are compared.
-        initial: the model at the start of the run: a model, a checkpoint, a result of `train` or a path.
-            Default: the initial model drawn again from the checkpoint's seed (`Checkpoint.initial_model()`).
-        n_sequences: the number of sequences for the kernel, >= 2.
+            Without a two-anchor task, the probe accepts any HookedTransformer and compares only the weights.
+        initial: the model at the start of the run, as a model, a checkpoint, a result of `train` or a path.
+            Default: the initial model that `Checkpoint.initial_model()` draws again from the checkpoint's
+            seed.
+        n_sequences: the number of sequences for the kernel, at least 2.
         seed: the seed of the sequences.
 
     Returns:
-        The relative changes, >= 0, and the distance of the kernels, 0..1. A run with a large initialisation
-        moves little (linear, NTK-like regime), and a run with a small initialisation moves far (condensed
-        regime).
+        The relative changes, at least 0, and the distance of the kernels, from 0 to 1. Weights move little in
+        a run with a large initialisation (linear, NTK-like regime). Weights move far in a run with a small
+        initialisation (condensed regime).
 
     Raises:
-        ValueError: If the models have different shapes, weights are not finite, the model is too small for
+        ValueError: If the models have different shapes, a weight is not finite, the model is too small for
             the task, or the initial model is unknown.
 
     Example:
@@ -111,7 +116,8 @@ def training_regime(
         >>> training_regime(start, initial=start)
         TrainingRegime(weights moved 0.00 times their initial norm; no tangent kernel without an AnchorTask)
 
-    Source: linear against condensed regime, arXiv 2405.05409 and 2501.08537; kernel by `torch.func`.
+    Source: The papers arXiv 2405.05409 and 2501.08537 distinguish the linear and the condensed regime.
+    `torch.func` computes the kernel.
     """
     task = two_anchor_task(task)
     for moment, name in ((model, "model"), (initial, "initial model")):

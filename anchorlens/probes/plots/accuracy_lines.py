@@ -1,4 +1,4 @@
-"""Accuracies on left-out and other training data, against updates of further training."""
+"""Plot of the accuracies on left-out and other training data against updates of further training."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ def accuracy_lines(
     accuracies: Mapping[str, tuple[str, Float[np.ndarray, "measurement copy"]]],
     bars: Mapping[str, tuple[str, float, float]],
 ) -> go.Figure:
-    """Draw a thick line for the mean over copies, thin lines for the copies, and bars after the last update.
+    """Plot accuracies against updates, with a thick line for the mean and a thin line for each copy.
+
+    Bars after the last update show ranges.
 
     Args:
         title: the title of the figure.
         updates: the number of updates before each measurement.
-        accuracies: the colour and the heights, 0..1, of each line by name.
-        bars: the colour, the lower end and the upper end, 0..1, of each bar by name.
+        accuracies: the name of each line, with its colour and its heights from 0 to 1.
+        bars: the name of each bar, with its colour, lower end and upper end. The ends go from 0 to 1.
     """
     figure, last = go.Figure(), int(updates[-1])
     for name, (colour, values) in accuracies.items():

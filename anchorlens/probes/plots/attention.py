@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from anchorlens.show.figures import SHARE, styled
 
 MOST_DRAWN = 64
-"""The largest number of drawn heads, from the first layer on."""
+"""The largest number of heads in a plot. The plot starts with the heads of the first layer."""
 
 
 def attention_heatmaps(
@@ -22,7 +22,7 @@ def attention_heatmaps(
 
     Args:
         tokens: the names of the positions.
-        attention: the attention after the softmax, 0..1.
+        attention: the attention after the softmax, from 0 to 1.
     """
     n_layers, n_heads = attention.shape[:2]
     heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]

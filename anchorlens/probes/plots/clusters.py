@@ -1,4 +1,4 @@
-"""A scatter plot of many sequences in two dimensions, coloured by their anchors."""
+"""A scatter plot of many sequences in two dimensions, with a colour for each anchor pair."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def cluster_figure(
     pairs: Sequence[Sequence[int]],
     title: str,
 ) -> go.Figure:
-    """Draw a pair as filled circles, and its reversed pair as open diamonds of the same colour.
+    """Plot each pair as filled circles, and its reversed pair as open diamonds of the same colour.
 
-    After eight colours, the next groups use the same colours with filled and open squares.
+    The plot has eight colours. Further pairs use the same colours with filled and open squares.
     """
     figure = go.Figure()
     chains = [tuple(map(int, pair)) for pair in pairs]

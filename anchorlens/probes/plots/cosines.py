@@ -1,4 +1,4 @@
-"""Matrices of cosines: between keys, between inputs in the order of a result, between neurons."""
+"""Heatmaps of cosines between keys, between inputs in the order of a result, and between neurons."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def key_cosines(
     title: str,
     height: int,
 ) -> go.Figure:
-    """Draw a matrix for each comparison, with keys as rows and columns.
+    """Plot a matrix of cosines for each comparison, with keys as rows and columns.
 
     Args:
         keys: the names of the keys.
         compared: the anchors after the keys of the rows and of the columns, for each comparison.
-        cosines: the cosines, -1..1.
-        equal: the boxed cells of each comparison.
+        cosines: the cosines, from -1 to 1.
+        equal: the mask of the cells with a box, for each comparison.
         title: the title of the figure.
         height: the height of the figure in pixels.
     """
@@ -47,11 +47,12 @@ def key_cosines(
 def ordered_results(
     results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
 ) -> go.Figure:
-    """Draw a matrix of inputs in the order of g(x; a).
+    """Plot a matrix of cosines between inputs in the order of g(x; a).
 
     Args:
         results: the names of the values g.
-        cosines: the cosines, -1..1; each g has the same number of inputs, boxed if there are several.
+        cosines: the cosines, from -1 to 1. Each g has the same number of inputs. A box surrounds the inputs
+            of each g if there are several.
         inputs: the description of the inputs.
         title: the title of the figure.
     """
@@ -68,10 +69,10 @@ def ordered_results(
 
 
 def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> go.Figure:
-    """Draw a matrix of the neurons of W_Q, group by group.
+    """Plot a matrix of cosines between the neurons of W_Q, group by group.
 
     Args:
-        cosines: the cosines, -1..1.
+        cosines: the cosines, from -1 to 1.
         title: the title of the figure.
     """
     figure = go.Figure(cosine_heatmap(cosines))

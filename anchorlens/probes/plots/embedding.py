@@ -1,4 +1,4 @@
-"""The tokens along the first two axes of their embedding, its spectrum, and the cosine against the lag."""
+"""Plot of the token embeddings along two axes, their spectrum, and the cosine against the lag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ARROWS = (ORANGE, CATEGORIES[2])
 """The colours of the two steps."""
 MOST_WRITTEN = 1000
-"""The largest number of tokens that the picture writes as text; more tokens are drawn as points."""
+"""The largest number of tokens that the plot writes as text. Above this number, the plot draws points."""
 
 
 def embedding_picture(
@@ -33,17 +33,17 @@ def embedding_picture(
     token_set: str,
     title: str,
 ) -> go.Figure:
-    """Draw the tokens as points, the spectrum, and the cosine against the lag.
+    """Plot the tokens as points, the spectrum of the embedding, and the cosine against the lag.
 
     Args:
         tokens: the ids of the tokens.
         points: the coordinates of the tokens, in units of their spread.
-        explained: the proportion of the variance along each axis, 0..1.
+        explained: the proportion of the variance along each axis, from 0 to 1.
         spectrum: the eigenvalues of the covariance, largest first.
         lags: the differences of two tokens.
         cosines: the mean cosine of tokens with each of these differences.
-        marked: the lags drawn in orange.
-        steps: the steps, at most two; an arrow goes from each token to the token one step further.
+        marked: the lags that the plot draws in orange.
+        steps: at most two steps. An arrow goes from each token to the token one step further.
         token_set: the description of the tokens.
         title: the title of the figure.
     """

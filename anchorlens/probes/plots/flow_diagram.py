@@ -1,4 +1,4 @@
-"""The diagram of information flow: layers as rows of tokens, attention as lines between them."""
+"""The diagram of information flow, with layers as rows of tokens and attention as lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plotly.colors import sample_colorscale
 from anchorlens.show.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
 
 MOST_LINES = 400
-"""The largest number of lines in one diagram; lines with large effects and attention come first."""
+"""The largest number of lines in one diagram. The diagram prefers lines with large effects and attention."""
 _LEAST_WEIGHT = 0.01
 
 
@@ -27,14 +27,14 @@ def flow_diagram(
     cut: str,
     note: str = "",
 ) -> go.Figure:
-    """Draw attention and effects of one sequence.
+    """Plot the attention and the effects of edges on one sequence.
 
     Args:
         labels: the labels of the tokens.
         key_and_anchors: the positions of the key and of the anchors after the key.
-        attention: the attention, 0..1, drawn as the line width.
-        effects: the fraction of the margin that is lost without the edge, from -1 to 1, drawn as the line
-            colour.
+        attention: the attention, from 0 to 1, which determines the width of each line.
+        effects: the fraction of the margin that is lost without each edge, from -1 to 1. The effect
+            determines the colour of the line.
         answer: the text after the last token.
         title: the title of the figure.
         cut: the meaning of the colours.
@@ -85,7 +85,7 @@ def flow_diagram(
 
 
 def _draw_tokens(figure: go.Figure, labels: Sequence[str], key_and_anchors: range, n_layers: int) -> None:
-    """Draw the tokens below the first layer and after each layer, coloured by their part."""
+    """Draw the tokens below the first layer and after each layer, coloured as key, anchors and noise."""
     key, *anchors = key_and_anchors
     for positions, name, color in (
         ([p for p in range(len(labels)) if p not in key_and_anchors], "noise", GREY),
@@ -109,7 +109,7 @@ def drawn_edges(
     attention: Float[np.ndarray, "layer query_pos key_pos"],
     effect: Float[np.ndarray, "layer query_pos key_pos"],
 ) -> list[tuple[int, int, int]]:
-    """Return (layer, query, key) of the edges to draw; the most important edges come last (on top)."""
+    """Return (layer, query, key) of each edge to draw, with the most important edge last (on top)."""
     weight = np.maximum(np.abs(effect), attention / 2)
     order = np.argsort(np.abs(effect), axis=None, kind="stable")
     heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]

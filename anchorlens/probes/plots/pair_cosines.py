@@ -1,4 +1,4 @@
-"""Cosines between every two pairs of anchors, with a panel for each part of a model."""
+"""Heatmaps of cosines between every two pairs of anchors, with a panel for each part of a model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ def pair_cosines(
     cosines: Float[np.ndarray, "part pair pair"],
     relations: Int[np.ndarray, "pair pair"],
 ) -> go.Figure:
-    """Draw a matrix for each part, with pairs as rows and columns, and box cells without a common anchor.
+    """Plot a matrix for each part, with pairs as rows and columns and a box around some cells.
+
+    A box marks two pairs without a common anchor.
 
     Args:
         title: the title of the figure.
         pairs: the names of the pairs.
         parts: the names of the panels.
-        cosines: the cosines, -1..1.
-        relations: the relation of two pairs; 0 = the pairs share no anchor.
+        cosines: the cosines, from -1 to 1.
+        relations: the relation of two pairs, which is 0 if the pairs share no anchor.
     """
     n = len(parts)
     figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)

@@ -1,4 +1,4 @@
-"""A heatmap of a value at every location of a model: (layer, site) as rows, positions as columns."""
+"""A heatmap of a value at every location of a model, with (layer, site) as rows and positions as columns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def place_map(
     scale: Mapping[str, Any] = SHARE,
     nothing: str = "no inputs<br>of this kind",
 ) -> go.Figure:
-    """Draw panels next to each other, with a heatmap in each panel.
+    """Plot panels next to each other, with a heatmap in each panel.
 
     Args:
         title: the title of the figure.
-        panels: the panels by title: the value at each location, all NaN for a panel without values.
+        panels: the title of each panel, with the value at each location. In a panel without values, all
+            values are NaN.
         sites: the hook names, in the order of a block.
-        key_position: the position of the key token, which the anchors follow; `None` without key and anchors.
+        key_position: the position of the key token, which the anchors follow, or `None` without key and
+            anchors.
         chain_length: the number of anchors.
         colorbar: the title of the colour bar.
         scale: the colour options of plotly's heatmap.

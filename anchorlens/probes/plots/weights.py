@@ -1,4 +1,4 @@
-"""Bar charts of the weight matrices: their stable ranks, or their changes."""
+"""Bar charts of the stable ranks or of the changes of weight matrices."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from anchorlens.show.figures import BLUE, ORANGE, styled
 def rank_bars(
     names: Sequence[str], values: Float[np.ndarray, " matrix"], gaussian: Float[np.ndarray, " matrix"]
 ) -> go.Figure:
-    """Draw a bar for each matrix, and a mark at the value of a Gaussian matrix.
+    """Plot a bar for each matrix, and a mark at the value of a Gaussian matrix.
 
     Args:
         names: the names of the matrices.
-        values: the stable ranks, >= 1.
+        values: the stable ranks, at least 1.
         gaussian: the stable ranks of Gaussian matrices of the same shapes.
     """
     figure = go.Figure()
@@ -43,13 +43,14 @@ def movement(
     change: float | None,
     kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
 ) -> go.Figure:
-    """Draw a bar for each matrix, and two kernels below the bars.
+    """Plot a bar for each matrix, and two kernels below the bars.
 
     Args:
         names: the names of the matrices.
-        changes: the relative change of each matrix, >= 0.
-        change: the relative change of all matrices together, drawn as a line; `None` if it is undefined.
-        kernels: the kernels by title; empty or two kernels.
+        changes: the relative change of each matrix, at least 0.
+        change: the relative change of all matrices together, which the plot shows as a line. `None` if the
+            change is undefined.
+        kernels: the title of each kernel, with the kernel. There are two kernels or none.
     """
     n = len(names)
     if not kernels:

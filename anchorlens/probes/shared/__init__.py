@@ -1,1 +1,1 @@
-"""Code that probes share: masking, clusters, routes, patches, checks of their inputs, linear algebra."""
+"""Code that several probes share, such as masking, clusters, routes, patches and linear algebra."""

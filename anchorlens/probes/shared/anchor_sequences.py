@@ -1,4 +1,4 @@
-"""The sequences on which probes measure a model: noise tokens with a key and its anchors."""
+"""The sequences on which probes measure a model, with noise tokens, a key and anchors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """The noise of the papers' sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
 
 Noise = Literal["independent", "shared"]
-"""Whether noise is drawn for every sequence, or is the same in sequence i of every pair."""
+"""The kind of noise. `independent` noise is drawn for every sequence, and `shared` noise is the same in
+sequence i of every pair."""
 
 KINDS = ("rules", "broken", "exceptions", "unseen")
 """The kinds of a task's inputs, by the source of the answer (see `sequences_by_kind`)."""
 
 MOST_KEYS = 11
-"""The default number of keys in a picture; the papers use the keys 30..40."""
+"""The default number of keys in a plot. The papers use the keys 30 to 40."""
 MANY_KEYS = 40
 """The number of keys for measurements that need more keys."""
 
@@ -40,14 +41,15 @@ def anchor_sequences(
     key_position: int | None = None,
     noise: Sequence[int] | None = None,
 ) -> Int[Tensor, "sequence pos"]:
-    """Build sequences that differ only in key and anchors.
+    """Build sequences that differ only in the key and the anchors.
 
     Args:
         task: the task, which defines the length, the anchors and the number tokens.
         keys: the key of each sequence.
         pairs: the anchors of each sequence.
         key_position: the position of the key, which the anchors follow. Default: 2 (see `checked_position`).
-        noise: the other tokens in order. Default: the papers' noise if it fits, else evenly spread numbers.
+        noise: the other tokens in order. Default: the papers' noise if this noise fits the task, and
+            otherwise evenly spread numbers.
 
     Returns:
         The token ids, [sequence, pos].
@@ -87,19 +89,23 @@ def random_sequences(
     noise: Noise = "shared",
     seed: int = 0,
 ) -> AnchorBatch:
-    """Draw sequences with random noise and keys, the key at one position; every pair has the same keys.
+    """Draw sequences with random noise and random keys at one position.
+
+    Every pair has the same keys.
 
     Args:
         task: the task, which defines the length, the anchors and the number tokens.
         pairs: the anchors of the sequences.
-        n_sequences: the number of sequences of each pair, >= 1.
+        n_sequences: the number of sequences of each pair, at least 1.
         key_position: the position of the key. Default: 2 (see `checked_position`).
-        keys: `held out`: keys never trained at the position (as in the ID test set); `any`: all keys.
-        noise: `shared`: sequence i has the same noise for every pair; `independent`: noise is drawn for each.
+        keys: the kind of keys. `held out` draws keys that are never trained at the position, as in the ID
+            test set. `any` draws from all keys.
+        noise: the kind of noise. With `shared`, sequence i has the same noise for every pair. With
+            `independent`, noise is drawn for each sequence.
         seed: the seed of the keys and noise.
 
     Returns:
-        The sequences, pair by pair; sequence i of every pair has the same key.
+        The sequences, pair by pair. Sequence i of every pair has the same key.
 
     Raises:
         ValueError: If the position or the number of sequences is invalid for the task.
@@ -125,7 +131,7 @@ def random_sequences(
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
-    """Return the keys x never trained at a position i: x mod m = i mod m."""
+    """Return the keys x that are never trained at a position i, for which x mod m = i mod m."""
     return task.keys[(task.keys - position) % task.modulus == 0]
 
 
@@ -137,7 +143,7 @@ def held_out_position(task: AnchorTask) -> int:
 
 
 def middle_keys(task: AnchorTask) -> list[int]:
-    """Return the keys for the pictures: 30..40 as in the papers, or the middle eleven number tokens."""
+    """Return the keys 30 to 40 of the papers' plots, or the middle eleven number tokens of the task."""
     papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
     return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
@@ -153,7 +159,7 @@ def _middle(task: AnchorTask, n: int) -> list[int]:
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """Return the papers' sequence, key 40 with the pair (1, 2), or a similar sequence for another task."""
+    """Return the papers' sequence with key 40 and the pair (1, 2), or a similar sequence for another task."""
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
 
@@ -161,11 +167,13 @@ def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
 def trained_sequences(
     task: AnchorTask, n_sequences: int, *, key_position: int | None = None, seed: int = 0
 ) -> AnchorBatch:
-    """Draw random sequences, spread evenly over the trained pairs, with the key at one position.
+    """Draw random sequences of the trained pairs, with the key at one position.
+
+    The sequences are spread evenly over the pairs.
 
     Args:
         task: the task, which defines the pairs, keys, noise and trained targets.
-        n_sequences: the number of sequences, >= 1; key and noise are drawn for each.
+        n_sequences: the number of sequences, at least 1. Each sequence has a random key and random noise.
         key_position: the position of the key. Default: 2 (see `checked_position`).
         seed: the seed of the keys and noise.
 
@@ -187,12 +195,13 @@ def trained_sequences(
 def at_trained_places(
     task: AnchorTask, pairs: Int[np.ndarray, "sequence k"], rng: np.random.Generator
 ) -> AnchorBatch:
-    """Draw sequences of given pairs, with keys at positions where they are trained.
+    """Draw sequences of given pairs, with each key at a position where the key is trained.
 
     Args:
         task: the task, which defines the allowed (key, position), the noise and the targets.
         pairs: the anchors of each sequence.
-        rng: the generator of positions (uniform), keys (uniform among the allowed keys) and noise.
+        rng: the generator of positions, keys and noise. The position is uniform, and the key is uniform among
+            the keys allowed at the position.
     """
     allowed = task.splits.allowed("train")
     there = task.positions[allowed.any(axis=0)]
@@ -202,18 +211,24 @@ def at_trained_places(
 
 
 def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
-    """Draw inputs by the source of the answer, with keys at positions where they are trained.
+    """Draw inputs of each kind, with each key at a position where the key is trained.
+
+    The kind of an input is the source of its answer.
 
     Args:
         task: the task, which defines the pairs and exceptions.
-        n_sequences: the number of inputs of each kind, spread evenly over its pairs or exceptions. The other
-            kinds leave out drawn (key, pair) that are exceptions, so they can have fewer inputs.
+        n_sequences: the number of inputs of each kind, spread evenly over the pairs or exceptions of the
+            kind. The other kinds omit each (key, pair) that is an exception, so these kinds can have fewer
+            inputs.
         seed: the seed of the positions, keys and noise.
 
     Returns:
-        A dict from kinds to inputs. `rules` has pairs trained on the composition, and `broken` pairs trained
-        on another function. `exceptions` has single (key, pair) with a random answer, and `unseen` untrained
-        pairs with the composition as target. Kinds without inputs are left out.
+        A dict from kinds to inputs, without kinds that have no inputs.
+
+        - `rules` contains pairs trained on the composition.
+        - `broken` contains pairs trained on another function.
+        - `exceptions` contains single (key, pair) with a random answer.
+        - `unseen` contains untrained pairs with the composition as target.
     """
     pairs = {
         "rules": task.composed_pairs,
@@ -236,7 +251,9 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
-    """Return the given position of the key, else 2, or less so that a token follows the anchors.
+    """Return the given or the default position of the key.
+
+    The default position is 2, or the largest smaller position at which a token follows the anchors.
 
     Raises:
         ValueError: If the anchors do not fit after the position.
@@ -256,14 +273,14 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
 
     Args:
         task: the task that defines the format of a sequence.
-        tokens: one sequence [pos] or several [sequence, pos] with the key at the same position.
+        tokens: one sequence [pos], or several sequences [sequence, pos] with the key at the same position.
 
     Returns:
-        The token ids, [sequence, pos], and the position of the key; the anchors follow the key.
+        The token ids, [sequence, pos], and the position of the key, which the anchors follow.
 
     Raises:
-        ValueError: If the shape is another one, a token is invalid for the task, or no key with its anchors
-            is found.
+        ValueError: If the tokens have another shape, a token is invalid for the task, or a sequence has no
+            key with anchors.
     """
     rows = token_rows(tokens, task.seq_len)
     number = (rows >= task.key_min) & (rows <= task.key_max)

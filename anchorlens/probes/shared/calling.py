@@ -1,4 +1,4 @@
-"""Calls of a probe with a model, checkpoint or path, and with the task and initial model that it needs."""
+"""Functions that call a probe with a model, checkpoint or path, and with the task and the initial model."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ AnyTask = TypeVar("AnyTask", bound="Task")
 R_co = TypeVar("R_co", covariant=True)
 
 ON_TOKENS = ("attention_patterns", "activation_patching")
-"""The probes that accept tokens for any HookedTransformer, and need a task only if no tokens are given."""
+"""The probes that accept tokens for any HookedTransformer. These probes need a task only without tokens."""
 
 
 class Probe(Protocol[P, R_co]):
-    """A probe as callers see it: a function of a model, checkpoint or path, and of a task if needed."""
+    """The form of a probe for callers, which is a function of a model, checkpoint or path, and of a task."""
 
     __name__: str
     costly: bool
@@ -41,8 +41,8 @@ class Probe(Protocol[P, R_co]):
     of_mixtures: bool
     """Whether the probe measures mixtures of experts only."""
     task_kind: str | None
-    """The kind of the only task that the probe measures, such as `modular`; `None` for two-anchor tasks, or
-    for tasks of any kind."""
+    """The kind of the only task that the probe measures, such as `modular`. `None` stands for two-anchor
+    tasks or for tasks of any kind."""
 
     @overload
     def __call__(
@@ -58,7 +58,10 @@ class Probe(Protocol[P, R_co]):
         **kwargs: object,
     ) -> R_co: ...
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Measure the model; `config` is the configuration of bare weights, as for `open_checkpoint`."""
+        """Measure the model.
+
+        The option `config` is the configuration of bare weights, as for `open_checkpoint`.
+        """
         ...
 
 
@@ -69,10 +72,10 @@ def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe
 def takes_any(function: Callable[..., Any]) -> Any:
     """Make a probe accept a checkpoint, a result of `train` or a path as its model (`ModelInput`).
 
-    The default task is the task of the checkpoint; a probe that reads weights alone ignores the task. The
-    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. Problems
-    with the model that do not prevent a measurement are warnings. An unknown option is an error, which
-    suggests a similar option.
+    The default task is the task of the checkpoint. A probe that uses only weights ignores the task. The
+    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. The probe
+    warns of problems with the model that do not prevent a measurement. An unknown option causes an error,
+    which suggests a similar option.
     """
 
     @functools.wraps(function)
@@ -98,8 +101,8 @@ def takes_any(function: Callable[..., Any]) -> Any:
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
     """Return whether a probe needs the task of a model when it is called with these options.
 
-    A probe that reads weights alone needs no task. `attention_patterns` and `activation_patching` need no
-    task with the option `tokens`.
+    A probe that uses only weights does not need a task. With the option `tokens`, `attention_patterns` and
+    `activation_patching` do not need a task.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
@@ -122,7 +125,7 @@ def _task_kind(probe: Callable[..., Any]) -> str | None:
 
 
 def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
-    """Return whether a probe measures tasks of any kind, or only tasks of one of these kinds."""
+    """Return whether a probe measures tasks of one of these kinds, or tasks of any kind."""
     return _task_kind(probe) in (None, *task_kinds)
 
 
@@ -161,7 +164,7 @@ def needs_initial(probe: Callable[..., Any]) -> bool:
 
 
 def needs_training_set(probe: Callable[..., Any]) -> bool:
-    """Return whether a probe needs the training data, which the model must have fit.
+    """Return whether a probe needs the training data of the model.
 
     Args:
         probe: a probe of `SHIPPED`, or your own function of the same form.
@@ -189,12 +192,13 @@ def given_for(
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
         model: the model, or a checkpoint, a result of `train` or a path that contains the model.
-        task: the task of the model; a probe that reads weights alone ignores the task.
+        task: the task of the model. A probe that uses only weights ignores the task.
         options: the names of the options in the call.
         **how: the options `config`, `device` and `name` of `resolve`.
 
     Raises:
-        ValueError: If the input contains no model, or the task is invalid or differs from the checkpoint's.
+        ValueError: If the input contains no model, or the task is invalid or differs from the task of the
+            checkpoint.
         CheckpointError: If a file cannot be read.
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
@@ -216,7 +220,7 @@ def call(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> Any:
-    """Call a function of a model as `apply` calls a probe; the result may have any type.
+    """Call a function of a model as `apply` calls a probe, and return its result of any type.
 
     Args:
         probe: a function with the arguments of a probe.
@@ -224,12 +228,13 @@ def call(
         task: the task that the model was trained on.
         *args: the positional options.
         initial: the model at the start of its run.
-        config: the configuration of bare weights given by path, also for `initial`; see `open_checkpoint`.
+        config: the configuration of bare weights given by path for `model` or `initial`, as for
+            `open_checkpoint`.
         **options: the options of the function.
 
     Raises:
-        ValueError: If an option is unknown, or the task or the initial model is missing. Errors of the
-            function are passed on.
+        ValueError: If an option is unknown, or the task or the initial model is missing, or if the function
+            raises one.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)
     by_place = [

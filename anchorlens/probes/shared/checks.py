@@ -24,7 +24,7 @@ MOST_SEQUENCES = 1_000_000
 
 
 def check_model(model: object, name: str = "model") -> None:
-    """Check that an object is a HookedTransformer (or a TransformerBridge) with finite weights.
+    """Check that an object is a HookedTransformer or TransformerBridge with finite weights.
 
     Raises:
         ValueError: If the object is not such a model, or its weights contain NaN or infinity.
@@ -65,7 +65,7 @@ def check_task(task: Any) -> AnchorTask:
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
-    """Return the task if it is an AnchorTask, and `None` for `None` or a task of another kind.
+    """Return the task if the task is an AnchorTask, and `None` for `None` or a task of another kind.
 
     Raises:
         ValueError: If the object is not a task.
@@ -78,12 +78,14 @@ def two_anchor_task(task: object) -> AnchorTask | None:
 def check_inputs(
     model: HookedTransformer, task: object, name: str = "model", *, answers: bool = True
 ) -> AnchorTask:
-    """Check that the task is an AnchorTask and that the model is causal and fits it; return the task.
+    """Check that the task is an AnchorTask and that the model is causal and fits the task.
 
-    With `answers`, the model's output vocabulary must also cover the task's tokens.
+    Return the task.
+
+    If `answers` is true, the output vocabulary of the model must also contain the tokens of the task.
 
     Raises:
-        ValueError: If one of these conditions fails.
+        ValueError: If the task or the model does not meet one of these conditions.
     """
     check_model(model, name)
     task = check_task(task)
@@ -102,7 +104,7 @@ def check_inputs(
 
 
 def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
-    """Return the index of a layer; a negative layer is counted from the end.
+    """Return the index of a layer, where a negative layer is counted from the end.
 
     Raises:
         ValueError: If the model does not have the layer.
@@ -124,11 +126,11 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
 
 
 def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
-    """Check tokens given by a caller, one sequence [pos] or several [sequence, pos], and return CPU rows.
+    """Check one sequence [pos] or several sequences [sequence, pos] of a caller, and return CPU rows.
 
     Args:
         tokens: the token ids, integers.
-        n_pos: the number of positions of a sequence. Default: any number, >= 1.
+        n_pos: the number of positions of a sequence. Default: any number of positions, at least 1.
         name: the name of the option, for the error.
 
     Raises:
@@ -153,7 +155,8 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
     """Check that values are one or more integers, or exactly `n` integers, and return them.
 
     Raises:
-        ValueError: If the values are not such integers; the message has the name of the option.
+        ValueError: If the values are not integers or have another number. The message contains the name of
+            the option.
     """
     try:
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):

@@ -1,4 +1,4 @@
-"""Vectors of many sequences, grouped by their anchors: their separation and their t-SNE."""
+"""The separation and the t-SNE of the vectors of many sequences, which are grouped by anchors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 MOST_CHAINS = 32
-"""The largest number of anchor pairs (chains) in one picture."""
+"""The largest number of anchor pairs (chains) in one plot."""
 _ROWS = 1024
-"""The number of vectors whose distances to all vectors are held at once."""
+"""The number of vectors whose distances to all vectors memory holds at once."""
 APART = 0.3
-"""The smallest silhouette of two labels at which their points count as two clusters."""
+"""The smallest silhouette at which the points of two labels count as two clusters."""
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
-    """Return pairs of different anchors, each followed by its reversed pair; at most `MOST_CHAINS` pairs.
+    """Return at most `MOST_CHAINS` pairs of different anchors, each followed by its reversed pair.
 
     Args:
         task: the task, which defines the pairs.
-        seen: whether to keep only pairs with both orders trained.
+        seen: whether to keep only pairs whose two orders are both trained.
 
     >>> mirrored_pairs(AnchorTask())[:4]
     [(1, 2), (2, 1), (1, 3), (3, 1)]
@@ -47,10 +47,11 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
 def silhouette(
     vectors: Float[np.ndarray, "sequence feature"], labels: Int[np.ndarray, " sequence"]
 ) -> float | None:
-    """Return the mean silhouette, -1..1: 1 = tight clusters, 0 = no clusters.
+    """Return the mean silhouette, from 1 for tight clusters over 0 without clusters to -1.
 
-    Below 0, vectors are nearer to other labels than to their own label. The result is `None` for fewer than
-    two labels, or if every vector has a different label. The only vector of a label counts as 0.
+    If the silhouette is below 0, vectors are nearer to vectors of other labels than to vectors of their own
+    label. The result is `None` for fewer than two labels, or if every vector has a different label. If a
+    label has only one vector, the silhouette of this vector counts as 0.
     """
     _, label, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if not 2 <= len(sizes) < len(label):
@@ -74,14 +75,15 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Return the mean distance of reversed labels' centroids, divided by that of all centroids, >= 0.
+    """Return the mean distance between a pair and its reversed pair, divided by that of any two pairs.
 
-    0 = a pair and its reversed pair are one cluster, about 1 = they are as far apart as any two pairs. The
-    result is `None` if all centroids are equal.
+    The distance of two pairs is the distance of their centroids. The ratio is 0 if a pair and its reversed
+    pair are one cluster. The ratio is about 1 if a pair and its reversed pair are as far apart as any two
+    pairs. The result is `None` if all centroids are equal.
 
     Args:
         vectors: the vectors, at least one for each label.
-        labels: the label of each vector, 0..n - 1.
+        labels: the label of each vector, from 0 to n - 1.
         mirror: the label of the reversed pair, for each label.
     """
     centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
@@ -94,10 +96,11 @@ def mirror_merge(
 def groups_apart(
     points: Float[np.ndarray, "sequence 2"], labels: Int[np.ndarray, " sequence"]
 ) -> list[set[int]]:
-    """Find the clusters of points in a picture, as sets of labels.
+    """Find the clusters of points in a plot, as sets of labels.
 
-    Two labels are in one cluster if the silhouette of their points alone is below 0.3, or if a chain of
-    close labels joins them. A single cluster of all labels means that no labels separate.
+    Two labels are close if the silhouette of their points alone is below 0.3. Two labels are in one cluster
+    if the labels are close, or if a chain of close labels joins the two labels. If no labels separate, the
+    result is a single cluster of all labels.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
     >>> groups_apart(points, labels)
@@ -116,7 +119,7 @@ def groups_apart(
 def tsne(
     vectors: Float[np.ndarray, "sequence feature"], *, perplexity: float, seed: int
 ) -> Float[np.ndarray, "sequence 2"]:
-    """Compute the joint t-SNE in two dimensions, initialised with the first two principal components.
+    """Compute the t-SNE in two dimensions, which starts from the first two principal components.
 
     Raises:
         ValueError: If the perplexity is not above 0 and below the number of vectors.

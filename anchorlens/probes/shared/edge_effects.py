@@ -1,4 +1,4 @@
-"""The effect of every single attention edge on the answer: the drop of the margin without the edge."""
+"""The effect of every attention edge on the answer, which is the drop of the margin without the edge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def margin(
     logits: Float[Tensor, "*batch d_vocab"], targets: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the logit of the target minus the largest other logit; above 0 if the answer is correct.
+    """Return the logit of the target minus the largest other logit.
+
+    This margin is above 0 if the answer is correct.
 
     >>> margin(torch.tensor([1.0, 3.0, 2.5]), torch.tensor(1)).item()
     0.5
@@ -38,9 +40,9 @@ def causal_edges(
     Args:
         n_heads: the number of heads of the layer.
         n_pos: the number of positions.
-        last_only: whether to list only the last position's edges, which alone reach the answer in the last
-            layer.
-        merged: whether an edge is cut in all heads at once; its head is then listed as 0.
+        last_only: whether to list only the edges of the last position. In the last layer, only these edges
+            reach the answer.
+        merged: whether an edge is cut in all heads at once. The head of a merged edge is 0.
     """
     heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
@@ -50,7 +52,10 @@ def causal_edges(
 def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """Return a mask for each edge, true only at the edge; merged masks have one head for all heads."""
+    """Return a mask for each edge, which is true only at the edge.
+
+    A merged mask has one head, which stands for all heads.
+    """
     masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
     return masks
@@ -65,7 +70,7 @@ def margins_without(
     start: int,
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
-    """Compute the margins without a cut, and with each of several cuts, in one pass.
+    """Compute the margins without a cut and with each of several cuts in one pass.
 
     Args:
         model: a model whose attention hooks are alive.
@@ -73,7 +78,7 @@ def margins_without(
         targets: the correct answers.
         masks: the mask of the attention that each cut zeroes, for every layer from `start` on.
         start: the first layer of the pass.
-        patterns: the attention patterns of the layers after a cut, see `hooks.cut_copies`.
+        patterns: the attention patterns of the layers after a cut, as for `hooks.cut_copies`.
     """
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
@@ -93,18 +98,20 @@ def drops(
     merged: bool,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
-    """Compute the mean drop of the target's margin without each edge; above 0 if the edge helps.
+    """Compute the mean drop of the target's margin without each edge.
 
-    A pass starts at the edge's layer, since the output of the layers below is computed once. Memory holds
-    the residual stream of one layer at a time. A pass measures as many edges as `hooks.sequences_per_batch`
-    allows.
+    The drop is above 0 if the edge helps.
+
+    The function computes the output of each layer once, and starts each pass at the layer of the edge. Memory
+    holds the residual stream of one layer at a time. A pass measures as many edges as
+    `hooks.sequences_per_batch` allows.
 
     Args:
         model: a model whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
         targets: the correct answers.
-        merged: whether to zero an edge in all heads at once; the result then has one head.
-        patterns: the attention patterns of later layers, see `hooks.cut_copies`.
+        merged: whether to zero an edge in all heads at once. The result then has one head.
+        patterns: the attention patterns of later layers, as for `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)

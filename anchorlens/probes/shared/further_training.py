@@ -1,4 +1,4 @@
-"""Copies of a model that AdamW trains further in parallel; the model does not change."""
+"""Copies of a model that AdamW trains further in parallel, without changing the model."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _A_FEW = 16
-"""The number of sequences on which the training engine must give the model's logits."""
+"""The number of sequences on which the logits of the training engine and of the model must agree."""
 
 
 class AdamW:
     """An AdamW optimiser that updates weights in place, without clipping.
 
-    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, since
-    a torch optimiser imports torch's compiler, which takes 2 s.
+    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, because
+    a torch optimiser imports torch's compiler. The import takes 2 s.
     """
 
     def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
-        """Start with zero moments for these weights."""
+        """Store the weights with zero moments."""
         self._weights, self._lr = list(weights), lr
         self._first, self._second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
         self._steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
@@ -78,11 +78,11 @@ class CopyAnswers(NamedTuple):
 
 
 class Copies:
-    """K copies of a model, each with separate weights and sequences.
+    """The K copies of a model, each with separate weights and sequences.
 
     The training engine computes all copies at once if the engine gives the logits of the model. Otherwise the
-    module computes one copy after the other. This is the case for other architectures, and for models with
-    hooks that change the answers.
+    module of the model computes one copy after the other. The module computes models of other architectures,
+    and models with hooks that change the answers.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Copies:
 
         Args:
             model: a HookedTransformer, or a native TransformerBridge.
-            n_copies: the number of copies K, >= 1.
-            tokens: sequences with every token that the copies will read.
-            noise: the standard deviation of the Gaussian noise that is added to each weight matrix of each
-                copy, in units of the matrix's root mean square.
+            n_copies: the number of copies K, at least 1.
+            tokens: sequences with every token of the inputs of the copies.
+            noise: the standard deviation of the Gaussian noise in each weight matrix of each copy, in units
+                of the root mean square of the matrix.
             rng: the generator of the noise.
         """
         self._module, self._device = differentiated(model), device_of(model)
@@ -138,7 +138,7 @@ class Copies:
     def answers(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> CopyAnswers:
-        """Compute each copy's loss and answers; the targets have the format of a `TokenBatch`."""
+        """Compute the loss and the answers of each copy, with targets in the format of a `TokenBatch`."""
         targets = targets.unsqueeze(-1) if targets.dim() == 2 else targets
         columns = (targets != IGNORE).flatten(0, 1).any(dim=0)
         n_last = len(columns) - int(columns.int().argmax())
@@ -164,7 +164,7 @@ class Copies:
     def accuracies(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> Float[Tensor, " copy"]:
-        """Compute the proportion of the scored tokens that each copy predicts correctly, 0..1."""
+        """Compute the proportion of the scored tokens that each copy predicts correctly, from 0 to 1."""
         chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
         found = [self.answers(*chunk) for chunk in chunks]
         n_right, n_scored = (
@@ -189,13 +189,16 @@ class Copies:
 
 
 def _gaussian(n_copies: int, weight: Float[Tensor, "1 ..."], rng: np.random.Generator) -> Tensor:
-    """Draw Gaussian numbers for each copy of a weight, equal on every device."""
+    """Draw Gaussian numbers for each copy of a weight, which are equal on every device."""
     drawn = rng.standard_normal((n_copies, *weight.shape[1:]), dtype=np.float32)
     return torch.from_numpy(drawn).to(weight)
 
 
 def _configs(cfg: object, weights: Mapping[str, Tensor]) -> Iterator[ModelConfig]:
-    """Yield the configurations of our variants that have these parameters, each of shape [1, ...]."""
+    """Yield the configurations of our variants that have these parameters.
+
+    Each weight has the shape [1, ...].
+    """
     shapes = {name: tuple(weight.shape[1:]) for name, weight in weights.items()}
     names = [field.name for field in fields(ModelConfig) if hasattr(cfg, field.name)]
     for variant in VARIANTS:

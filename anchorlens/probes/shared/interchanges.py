@@ -26,7 +26,7 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """The base and source inputs, and the composition's answers if the base has the source's g(x; a1)."""
+    """The base and source inputs, and the answers to the base inputs with the source's g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
     """The tokens of the run into which an activation is copied, [input, pos]."""
@@ -37,7 +37,7 @@ class Interchanges(NamedTuple):
     source_targets: Int[Tensor, " batch"]
     """The correct answers to the source inputs, [input]."""
     expected: Int[Tensor, " batch"]
-    """The base's other anchors applied to the source's g(x; a1), [input]."""
+    """The results of the base's other anchors applied to the source's g(x; a1), [input]."""
 
 
 def interchanges(
@@ -46,21 +46,23 @@ def interchanges(
     """Draw base and source inputs of pairs trained on the composition, with keys trained at the position.
 
     Base and source differ in the first anchor and in the later anchors. The expected answer identifies the
-    exchanged activation. This answer differs from the source's answer and (except for `equal`) from the
-    base's answer. It also differs from the answers after an exchange of the key alone or the first anchor
-    alone.
+    exchanged activation. It differs from the answer to the source and, except for `equal`, from the answer to
+    the base. The expected answer also differs from the answers after an exchange of the key alone or the
+    first anchor alone.
 
     Args:
-        task: the task, which defines pairs, keys and noise. Only pairs trained on their composition are used.
-        kind: the kind of the inputs. In `unequal` and `unseen`, the source's g differs from the base's g.
-            In `equal`, g is equal, so nothing should change. The pair (source's first anchor, base's
-            others) is untrained in `unseen`, and trained in the other kinds.
+        task: the task, which defines pairs, keys and noise. Base and source have pairs trained on the
+            composition.
+        kind: the kind of the inputs. In `unequal` and `unseen`, the source's g differs from the base's g. In
+            `equal`, both inputs have the same g, so the answer should not change. The exchange makes a pair
+            of the source's first anchor and the base's other anchors. This pair is untrained in `unseen`, and
+            trained in the other kinds.
         n_sequences: the number of inputs.
         key_position: the position of the key in base and source.
         seed: the random seed.
 
     Returns:
-        The inputs; `None` if the task has few or no inputs of the kind.
+        The inputs, or `None` if the task has few or no inputs of the kind.
     """
     rng = generator(seed, "probe", KINDS.index(kind))
     combined = _combinations(task, kind)
@@ -113,7 +115,7 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
 
 
 def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
-    """Return a dict from values of g to the keys for which an anchor gives the value."""
+    """Return a dict from each value of g to the keys for which the anchor gives this value."""
     keys_by_result: dict[int, list[int]] = {}
     for key in keys:
         keys_by_result.setdefault(task.apply(anchor, key), []).append(key)
@@ -130,7 +132,7 @@ class Answers(NamedTuple):
 
 
 def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:
-    """Copy every activation of the source run into the base run, one at a time.
+    """Copy every activation of the source run into the base run, one at a time, and return the answers.
 
     Args:
         model: a model whose hooks at `sites` are alive.
@@ -149,6 +151,6 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
 
 
 def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:
-    """Return (site, layer, position) of the largest value; among equal values, the first location."""
+    """Return (site, layer, position) of the largest value, or of the first of several equal values."""
     site, layer, pos = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
     return int(site), int(layer), int(pos)

@@ -1,4 +1,4 @@
-"""The linear algebra that probes share: functions of matrices, without a model."""
+"""The linear algebra that probes share, as functions of matrices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 _MOST_ROWS_SQUARED = 4096
-"""The largest number of rows for which all cosines are computed at once."""
+"""The largest number of rows for which `lag_cosines` computes the cosines of all rows."""
 
 
 def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
-    """Return the cosine of every row with every row, -1..1; 0 if a row is zero.
+    """Return the cosine of every row with every row, from -1 to 1, or 0 if a row is zero.
 
     >>> cosine_matrix(torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)).tolist()
     [[1.0, 0.6, 0.0], [0.6, 1.0, 0.0], [0.0, 0.0, 0.0]]
@@ -25,7 +25,9 @@ def cosine_matrix(a: Float[Tensor, "row feature"]) -> Float[Tensor, "row row"]:
 
 
 def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
-    """Return ||W||_F^2 / ||W||_2^2, from 1 (rank one) to the smaller side; NaN for the zero matrix.
+    """Return the stable rank ||W||_F^2 / ||W||_2^2, or NaN for the zero matrix.
+
+    The stable rank goes from 1 (rank one) to the smaller side of the matrix.
 
     >>> stable_rank_of(torch.diag(torch.tensor([2.0, 2.0, 1.0])))  # (4 + 4 + 1) / 4
     2.25
@@ -35,7 +37,7 @@ def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
 
 
 def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
-    """Return the stable rank of a large matrix of independent Gaussians: mn / (sqrt(m) + sqrt(n))^2.
+    """Return the stable rank mn / (sqrt(m) + sqrt(n))^2 of a large matrix of independent Gaussians.
 
     >>> round(gaussian_stable_rank(640, 640))
     160
@@ -44,10 +46,13 @@ def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
 
 
 def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) -> list[list[int]]:
-    """Group rows greedily: the first remaining row starts a group, and all rows similar to it join.
+    """Group rows greedily.
+
+    The first row that has no group starts a group. All rows without a group that are similar to the first row
+    join.
 
     Args:
-        similarity: the symmetric matrix of similarities; larger is more similar.
+        similarity: the symmetric matrix of similarities. A larger value means a larger similarity.
         threshold: the similarity to the first row of a group above which a row joins the group.
 
     Returns:
@@ -70,15 +75,15 @@ def principal_components(
 ) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
     """Return the coordinates of the centred rows along their principal axes, and the eigenvalues.
 
-    The sign of each axis is arbitrary; the function makes the largest coordinate positive.
+    The sign of each axis is arbitrary, so the function makes the largest coordinate positive.
 
     Args:
         rows: the rows, at least two.
-        n_components: the number of components, 1..the number of features.
+        n_components: the number of components, from 1 to the number of features.
 
     Returns:
-        The coordinates, and the min(n - 1, d) eigenvalues of the covariance (with 1/n) of n rows in d
-        dimensions, largest first. All other eigenvalues are 0.
+        The coordinates, and the eigenvalues of the covariance (with 1/n), largest first. For n rows in d
+        dimensions, there are min(n - 1, d) eigenvalues. All other eigenvalues are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))
@@ -89,11 +94,11 @@ def principal_components(
 
 
 def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor, " lag"]:
-    """Return the mean cosine of centred rows at distance k, for each lag k, -1..1.
+    """Return the mean cosine of centred rows at distance k, for each lag k, from -1 to 1.
 
     Args:
-        rows: the rows in order; more rows than the largest lag.
-        lags: the lags k, each >= 1.
+        rows: the rows in order. There must be more rows than the largest lag.
+        lags: the lags k, each at least 1.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     if len(rows) > _MOST_ROWS_SQUARED:  # a language vocabulary: all pairs would take gigabytes
@@ -108,7 +113,7 @@ def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor
 def cosines_between(
     a: Float[Tensor, "row feature"], b: Float[Tensor, "column feature"]
 ) -> Float[np.ndarray, "row column"]:
-    """Return the cosine of every row of `a` with every row of `b`, -1..1."""
+    """Return the cosine of every row of `a` with every row of `b`, from -1 to 1."""
     return cosine_matrix(torch.cat([a, b]))[: len(a), len(a) :].cpu().numpy()
 
 
@@ -136,8 +141,8 @@ def compare_groups(
         same: the mark of each cell whose row and column are expected to be similar.
 
     Returns:
-        The raw cosines, the cosines after subtracting the mean vector of both groups, and the gap of each
-        (see `gap_between`). The gaps are `None` if `same` is true in all cells or in no cell.
+        The raw cosines, the cosines after subtracting the mean vector of both groups, and the gaps of raw and
+        centred cosines (see `gap_between`). The gaps are `None` if `same` is true in all cells or in no cell.
     """
     mean = torch.cat([a, b]).mean(dim=0)
     raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
@@ -147,7 +152,7 @@ def compare_groups(
 
 
 def nearest_share(similarity: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]) -> float:
-    """Return the proportion of rows whose most similar other row has the same label, 0..1.
+    """Return the proportion of rows whose most similar other row has the same label, from 0 to 1.
 
     >>> near = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
     >>> round(nearest_share(near, np.array([7, 7, 8])), 2)  # the third's nearest is the second

@@ -1,4 +1,4 @@
-"""Code that the two masking probes share: the zeroed attention, and the answers without this attention."""
+"""Code that the two masking probes share, which zeroes attention and computes the answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Queries = Literal["all", "last"]
 Edge = tuple[int, int, int, int]
-"""An attention edge: (layer, head, query position, key position), each from 0."""
+"""An attention edge (layer, head, query position, key position), with each index counted from 0."""
 
 
 def masked_logits(
@@ -30,13 +30,13 @@ def masked_logits(
     queries: Queries,
     edge: Edge | None,
 ) -> Float[np.ndarray, "batch d_vocab"]:
-    """Compute last-position logits with attention zeroed after the softmax, if the hooks are alive.
+    """Compute the logits of the last position with some attention zeroed after the softmax.
 
     Args:
         model: a model whose attention hooks must be alive.
         tokens: the sequences.
         positions: the key positions to which attention is zeroed.
-        queries: the queries whose attention is zeroed, `all` or only the `last`; in every layer and head.
+        queries: the queries whose attention is zeroed in every layer and head, `all` or only the `last`.
         edge: a single edge to zero instead.
 
     Raises:
@@ -59,7 +59,7 @@ def masked_logits(
 
 
 def checked_edge(edge: object) -> Edge | None:
-    """Check the single edge that a caller gave, and return it; `None` stays `None`.
+    """Check the single edge that a caller gave, and return the edge, or `None` if no edge is given.
 
     Raises:
         ValueError: If the edge is not (layer, head, query position, key position).

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 PARTS = ("embedding", "last attention", "last MLP")
 """The parts of the model whose gradients are compared."""
 MOST_PAIRS = 64
-"""The largest number of compared pairs; from more pairs, a sample of this size is drawn."""
+"""The largest number of compared pairs. If the task has more pairs, the probe compares a sample of this
+size."""
 _MOST_GRADIENTS = 2**26
-"""The largest number of gradient elements held at once: 256 MiB in float32."""
+"""The largest number of gradient elements that memory holds at once, which is 256 MiB in float32."""
 
 
 def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
-    """Return the names of the weight matrices of each part in the differentiated module.
+    """Return the names of the weight matrices of each part in the module to differentiate.
 
     Raises:
         ValueError: If the model has other parameter names.
@@ -81,11 +82,11 @@ def pair_gradients(
     """Compute the cosines between the gradients of every two pairs, by part.
 
     Each gradient is the gradient of log p(neighbour) - log p(target) at the last position, averaged over
-    trained inputs of a pair. The neighbour is the token below the target (above the target 0). All pairs have
-    the same keys, positions and noise.
+    trained inputs of a pair. The neighbour is the token below the target, or the token 1 for the target 0.
+    All pairs have the same keys, positions and noise.
 
     Returns:
-        A dict from parts to cosines, -1..1; NaN in the row of a pair whose gradient is zero.
+        A dict from parts to cosines, from -1 to 1. The row of a pair whose gradient is zero contains NaN.
     """
     device = device_of(model)
     module = differentiated(model)

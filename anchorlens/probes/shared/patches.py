@@ -1,4 +1,4 @@
-"""Patches of single activations of a clean run into a corrupted run, and the proportion they recover."""
+"""Patches of single activations of a clean run into a corrupted run, and the recovered proportions."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def patch_effects(
         sites: the hook names of activations [batch, pos, d_model].
 
     Returns:
-        The mean over sequences, [site, layer, pos]: 0 = the patch changes nothing, 1 = the patch recovers the
-        clean logit difference.
+        The mean proportion over sequences, [site, layer, pos]. The proportion is 0 if the patch changes
+        nothing, and 1 if the patch recovers the clean logit difference.
     """
     clean, corrupted = (
         pairs.differences(hooks.last_logits(model, tokens)).mean()
@@ -75,20 +75,20 @@ def patched_logits(
     source: Int[Tensor, "batch pos"],
     sites: Sequence[str],
 ) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
-    """Yield logits for `base` with one activation of the run on `source`, for each site, layer and position.
+    """Yield the logits for `base` with one activation of the run on `source`, for each location.
 
-    A batch holds as many positions of a site and layer as fit. Memory holds one layer's activations at a
+    A batch holds as many positions of a site and layer as fit. Memory holds the activations of one layer at a
     time.
 
     Args:
         model: a model whose hooks at `sites` are alive.
         base: the sequences whose run is changed.
-        source: the sequences whose activations are copied, in the number of `base`.
+        source: the sequences whose activations are copied, as many as `base` has.
         sites: the hook names of activations [batch, pos, d_model].
 
     Yields:
-        (index of the site, layer, positions, logits at the last position). Positions that are not yielded do
-        not reach the last position, so a patch there does not change the logits for `base`.
+        (index of the site, layer, positions, logits at the last position). A position that is not yielded
+        does not reach the last position, so a patch at this position does not change the logits.
     """
     n_pos = base.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
@@ -115,7 +115,9 @@ def patched_logits(
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
-    """Return whether the mean lies more than two standard errors above 0, or a single value above 0.
+    """Return whether the mean lies more than two standard errors above 0.
+
+    A single value must only be above 0.
 
     >>> clearly_above_zero(np.array([1.0, 2.0, 1.5])), clearly_above_zero(np.array([9.0, -4.0]))
     (True, False)
@@ -131,13 +133,13 @@ def sequences_that_differ(
 
     Args:
         task: the task, which defines the sequences.
-        change: the changed token: 0 for the key, i for the i-th anchor.
+        change: the index of the changed token, which is 0 for the key and i for the i-th anchor.
         position: the position of the key.
         n_sequences: the number of pairs of sequences.
         seed: the random seed.
 
     Raises:
-        ValueError: If the change rarely or never gives another target.
+        ValueError: If the change rarely or never leads to another target.
     """
     rng = generator(seed, "probe", change)
     from_to = _changed_pairs(task.seen_pairs, change) or _changed_pairs(task.pairs, change)
@@ -174,7 +176,7 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
         targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2].
 
     Raises:
-        ValueError: If one of the three is missing, contains no tokens, or has a wrong shape.
+        ValueError: If one of the three arguments is missing, contains no tokens, or has a wrong shape.
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(
@@ -197,7 +199,10 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
 
 
 def _changed_pairs(pairs: Sequence[Pair], change: int) -> list[tuple[Pair, Pair]]:
-    """Return (pair, corrupted pair): equal if the key is changed, else with different i-th anchors."""
+    """Return (pair, corrupted pair) for a change of the key or of the i-th anchor.
+
+    The two pairs are equal if the key changes, and differ in the i-th anchor otherwise.
+    """
     if change == 0:
         return [(pair, pair) for pair in pairs]
 

@@ -1,4 +1,4 @@
-"""The base class of probe results: readings, raw values, JSON and a picture."""
+"""The base class of probe results, with readings, raw values, JSON data and a plot."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-"""The version of the format of `to_dict`; it increases by one when a key changes its meaning or is
+"""The version of the format of `to_dict`. The version increases by one when a key changes its meaning or is
 removed."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult(ABC):
-    """The base class of results: a frozen dataclass of readings, CPU arrays and options, each documented.
+    """The base class of results, which are frozen dataclasses of documented readings, CPU arrays and options.
 
-    Your own result class needs `probe`, fields, `headline` and `plot`.
+    Your own result class must define `probe`, fields, `headline` and `plot`.
     """
 
     probe: ClassVar[str]
     """The name of the probe, equal to the names of its function and its file."""
     readings: ClassVar[tuple[str, ...]] = ()
-    """The names of the fields that summarise the measurement in one reading each, the most informative first.
-    A reading that does not apply is `None`."""
+    """The names of the fields that contain readings, the most informative reading first. Each reading
+    summarises the measurement in one value. A reading that does not apply is `None`."""
     comparable_axes: ClassVar[bool] = True
-    """Whether the axes of two pictures have the same meaning, unlike the axes of a t-SNE."""
+    """Whether the axes of two plots have the same meaning. The axes of a t-SNE differ between plots."""
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Keep the one-line repr, which a dataclass would replace by a repr with every array."""
+        """Keep the one-line repr, which a dataclass would replace with a repr of every array."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):
             cls.__repr__ = ProbeResult.__repr__
@@ -52,10 +52,13 @@ class ProbeResult(ABC):
 
     @abstractmethod
     def plot(self) -> go.Figure:
-        """Return the picture as a figure, without measuring, displaying or saving."""
+        """Return the plot as a figure.
+
+        The method does not measure, display or save anything.
+        """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field by its name, as JSON data; NaN and infinity, which JSON lacks, are null.
+        """Return every field by its name, as JSON data, with null for NaN and infinity.
 
         Raises:
             ValueError: If a field of your own result class cannot be written as JSON.
@@ -88,7 +91,7 @@ def probe_result(cls: type[T]) -> type[T]:
 
 
 def number(value: float) -> float | None:
-    """Return a reading as a float, or `None` for NaN, which means that there is nothing to measure.
+    """Return a reading as a float, or `None` for NaN, which stands for a reading that does not apply.
 
     >>> number(0.5), number(float("nan"))
     (0.5, None)
@@ -100,7 +103,7 @@ def _plain(value: object) -> Any:
     """Return a value as JSON data.
 
     Raises:
-        TypeError: If the value cannot be written as JSON; the message is its type.
+        TypeError: If the value cannot be written as JSON. The message is the type of the value.
     """
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())

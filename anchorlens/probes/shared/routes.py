@@ -1,4 +1,4 @@
-"""Routes from key and anchors to the answer: the loss of margin when a stage of a route is cut."""
+"""The routes from key and anchors to the answer, and the loss of margin when a stage of a route is cut."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 N_ROUTE_SEQUENCES = 280
-"""The number of random sequences for the average: twenty of each of the papers' trained pairs."""
+"""The number of random sequences for the average, which is twenty for each trained pair of the papers."""
 N_TO_CHOOSE = 28
 """The number of first sequences that determine the border between early and late layers."""
 MOST_MEETINGS = 9
-"""The largest number of borders to try, evenly spread; every border in models of up to ten layers."""
+"""The largest number of borders to try. The borders are evenly spread. In a model of at most ten layers, the
+function tries every border."""
 CUTS_AT_ONCE = 15
-"""The largest number of cuts in one pass, which share one uncut copy of the sequences."""
+"""The largest number of cuts in one pass. The cuts of a pass share one uncut copy of the sequences."""
 
 Edges = tuple[range, range, range]
-"""A group of edges (layers, queries, keys): every edge from a key to a query, in all heads."""
+"""A group of edges (layers, queries, keys), which contains every edge from a key to a query in all heads."""
 
 
 def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str, dict[str, Edges]]:
-    """Return the edges of each stage of each route; a stage is in either early or late layers.
+    """Return the edges of each stage of each route.
+
+    Each stage lies either in the early layers or in the late layers.
 
     Args:
         anchors: the positions of the anchors, which follow the key.
@@ -62,8 +65,8 @@ class Routes:
     baseline: float
     """The mean margin when no later position attends to the key or an anchor."""
     stages: dict[str, dict[str, float | None]]
-    """The fraction of the margin above the baseline that is lost without each stage of each route, 0..1.
-    The fraction is `None` unless the margin is above 0 and above the baseline."""
+    """The fraction of the margin above the baseline that is lost without each stage of each route, from 0 to
+    1. The fraction is `None` unless the margin is above 0 and above the baseline."""
     late_from: dict[str, int]
     """The first late layer of each route."""
 
@@ -78,16 +81,17 @@ def routes(
 ) -> Routes:
     """Measure the fraction of the margin that is lost when each stage of a route is cut in all heads.
 
-    In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the border between early
-    and late layers maximises the smallest fraction of each route on the first `N_TO_CHOOSE` sequences.
+    In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the function chooses the
+    border between early and late layers separately for each route. The chosen border maximises the smallest
+    fraction of the route on the first `N_TO_CHOOSE` sequences.
 
     Args:
         model: a model of two layers or more whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
         targets: the correct answers.
-        key: the position of the key; the anchors follow the key and end before the last position.
+        key: the position of the key. The anchors follow the key and end before the last position.
         chain_length: the number of anchors.
-        patterns: the attention patterns of later layers, see `hooks.cut_copies`.
+        patterns: the attention patterns of later layers, as for `hooks.cut_copies`.
     """
     n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
     meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
@@ -119,7 +123,10 @@ def shares(
     groups: Sequence[Edges],
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[float, Mapping[Edges, float | None]]:
-    """Compute the baseline, and the fraction of the margin above it that is lost without each group."""
+    """Compute the baseline, and the loss without each group of edges.
+
+    The loss is the fraction of the margin above the baseline that is lost.
+    """
     n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
     hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]
     groups = list(dict.fromkeys(groups))
@@ -143,7 +150,10 @@ def mean_margins(
     cuts: Sequence[Sequence[Edges]],
     patterns: Literal["frozen", "recomputed"],
 ) -> list[float]:
-    """Compute the mean margin without a cut, then with each cut; a cut is one or several groups of edges."""
+    """Compute the mean margin without a cut, and then with each cut.
+
+    A cut is one or several groups of edges.
+    """
     n_layers = model.cfg.n_layers
     begins = [min(layer for layers, *_ in groups for layer in layers) for groups in cuts]
     order = sorted(range(len(cuts)), key=begins.__getitem__)
@@ -170,7 +180,7 @@ def mean_margins(
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
-    """Return, for each layer, the mask of the attention that each cut zeroes in all heads."""
+    """Return the mask, for each layer, of the attention that each cut zeroes in all heads."""
     masks = {
         layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
         for layer in range(n_layers)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 _MOST_GRADIENTS = 2**25
-"""The largest number of gradient elements held at once: 128 MiB in float32."""
+"""The largest number of gradient elements that memory holds at once, which is 128 MiB in float32."""
 
 
 def tangent_kernel(
@@ -24,8 +24,8 @@ def tangent_kernel(
 ) -> Float[np.ndarray, "batch batch"]:
     """Compute the empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
 
-    f is the logit of the target at the last position. Parameters are processed in groups, so that memory
-    holds at most 128 MiB of gradients, or the gradients of one larger matrix.
+    The function f is the logit of the target at the last position. The computation processes groups of
+    parameters, so that memory holds at most 128 MiB of gradients, or the gradients of one larger matrix.
     """
     module = differentiated(model)
     device = device_of(model)
@@ -52,12 +52,12 @@ def tangent_kernel(
 
 
 def differentiated(model: HookedTransformer) -> nn.Module:
-    """Return the module to differentiate: the model, or the module that a TransformerBridge wraps."""
+    """Return the module to differentiate, which is the model or the module that a TransformerBridge wraps."""
     return getattr(model, "original_model", model)
 
 
 def usable_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return a module's parameters and buffers, made usable by autograd after inference mode."""
+    """Return the parameters and buffers of a module in a form that autograd can use after inference mode."""
     return {
         name: tensor.clone() if tensor.is_inference() else tensor.detach()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
@@ -65,7 +65,7 @@ def usable_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def is_matrix(name: str, tensor: Tensor) -> bool:
-    """Return whether a parameter is a weight matrix, by the names of HookedTransformer or a plain module."""
+    """Return whether a parameter of a HookedTransformer or of a plain module is a weight matrix."""
     return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
         name.endswith("weight") and tensor.dim() == 2
     )

@@ -1,4 +1,4 @@
-"""The weight matrices of a model, with merged heads, as probes use them."""
+"""The weight matrices of a model, with merged heads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
     """Return every weight matrix by its parameter name, with inputs as rows.
 
-    W_Q, W_K and W_V are [d_model, n_heads * d_head]; W_K and W_V have n_key_value_heads if heads share keys
-    and values. W_O is [n_heads * d_head, d_model]. A matrix that the model lacks is left out, for example an
-    MLP matrix of an attention-only model. Matrices of half precision are returned in float32.
+    The matrices W_Q, W_K and W_V are [d_model, n_heads * d_head]. If heads share keys and values, W_K and W_V
+    have n_key_value_heads heads. W_O is [n_heads * d_head, d_model]. The result omits a matrix that the model
+    does not have, for example an MLP matrix of an attention-only model. Matrices of half precision are
+    converted to float32.
     """
     matrices = {"embed.W_E": model.W_E}
     if hasattr(model, "pos_embed"):  # a model with rotary positions has none
@@ -39,7 +40,7 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
 
 
 def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield an MLP's matrices by HookedTransformer's names, or all matrices of a mixture of experts."""
+    """Yield the matrices of an MLP by HookedTransformer's names, or all matrices of a mixture of experts."""
     named = {name: getattr(mlp, name, None) for name in ("W_in", "W_gate", "W_out")}
     if named["W_in"] is None:
         named = {name: weight for name, weight in mlp.named_parameters() if weight.dim() == 2}
@@ -63,5 +64,5 @@ def short_name(name: str) -> str:
 def merged_heads(
     weight: Float[Tensor, "head_index d_model d_head"],
 ) -> Float[Tensor, "d_model d_z"]:
-    """Concatenate the heads: [d_model, n_heads * d_head]."""
+    """Concatenate the heads to a matrix [d_model, n_heads * d_head]."""
     return rearrange(weight, "h m d -> m (h d)")

@@ -41,10 +41,10 @@ class FirstLayerTSNE(ProbeResult):
     points: np.ndarray
     """[sequence, 2] The t-SNE of the vectors."""
     silhouette_ordered: float | None
-    """The mean silhouette of the vectors with a label for each ordered pair, -1..1."""
+    """The mean silhouette of the vectors with a separate label for each ordered pair, from -1 to 1."""
     silhouette_unordered: float | None
-    """The mean silhouette with one label for a pair and its reversed pair, -1..1: above 0 if the first layer
-    fuses the anchors."""
+    """The mean silhouette with one label for a pair and its reversed pair, from -1 to 1. The silhouette is
+    above 0 if the first layer fuses the anchors."""
     perplexity: float
     """The perplexity of the t-SNE."""
     seed: int
@@ -76,23 +76,24 @@ def first_layer_tsne(
 ) -> FirstLayerTSNE:
     """Measure and draw how well the last position separates anchor pairs after one attention layer.
 
-    Sequences are drawn with random keys, positions and noise from the pairs of different anchors. The vector
-    is `hook_resid_mid` of layer 0 at the last position.
+    The probe draws sequences of pairs of different anchors, with random keys, positions and noise. It
+    measures the vector `hook_resid_mid` of layer 0 at the last position.
 
-    Limitations: The probe does not detect a fusion of the anchors in a later layer. It does not show whether
-    the answer uses the anchors.
+    Limitations: The probe does not detect a fusion of the anchors in a later layer. The probe does not show
+    whether the answer uses the anchors.
 
     Args:
-        model: a HookedTransformer; the probe does not change it.
+        model: a HookedTransformer, which the probe does not change.
         task: the task, which defines the sequences.
-        n_sequences: the number of sequences, >= 1 (10,000 in the paper, about a minute of t-SNE).
+        n_sequences: the number of sequences, at least 1. The paper uses 10,000 sequences, for which the t-SNE
+            takes about a minute.
         perplexity: the perplexity of the t-SNE, below `n_sequences`.
         seed: the seed of the sequences and the t-SNE.
 
     Returns:
-        A t-SNE, and silhouettes by ordered and unordered pair, -1..1. The silhouettes are clearly above 0 if
-        the first layer brings the anchors together, as in the symmetric solution, and about 0 or below
-        otherwise.
+        A t-SNE, and the silhouettes by ordered and by unordered pair, from -1 to 1. The silhouettes are
+        clearly above 0 if the first layer brings the anchors together, as in the symmetric solution.
+        Otherwise the silhouettes are about 0 or negative.
 
     Raises:
         ValueError: If an option is out of range, activations are not finite, or the model is too small for
@@ -103,7 +104,7 @@ def first_layer_tsne(
         >>> first_layer_tsne(build_model(ModelConfig(gamma=0.5)), AnchorTask(), n_sequences=60).points.shape
         (60, 2)
 
-    Source: arXiv 2405.05409, figure 3 (b).
+    Source: Figure 3 (b) of arXiv 2405.05409 shows the t-SNE.
     """
     check_inputs(model, task)
     pairs = mirrored_pairs(task)

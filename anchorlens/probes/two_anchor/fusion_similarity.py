@@ -26,39 +26,40 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
-"""The anchor pairs that the paper compares because they reach equal targets (arXiv 2405.05409, figure 4)."""
+"""The anchor pairs that figure 4 of arXiv 2405.05409 compares because these pairs reach equal targets."""
 
 
 @probe_result
 class FusionSimilarity(ProbeResult):
-    """The cosines of the last position's residual stream after the last attention layer, for anchor pairs."""
+    """The cosines between anchor pairs of the last position's residual stream after the last attention."""
 
     probe: ClassVar[str] = "fusion_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
     keys: np.ndarray
-    """[key] The keys used with both pairs: x with the first pair, and y with the second pair."""
+    """[key] The keys that both pairs use. The key is x with the first pair, and y with the second pair."""
     comparisons: np.ndarray
     """[comparison, 2, chain_length] The two anchor pairs of each comparison."""
     targets: np.ndarray
     """[comparison, 2, key] The inferential targets of the two pairs."""
     cosines: np.ndarray
-    """[comparison, key, key] The cosine of (x; first pair) and (y; second pair), -1..1."""
+    """[comparison, key, key] The cosine of (x; first pair) and (y; second pair), from -1 to 1."""
     centred_cosines: np.ndarray
     """[comparison, key, key] The cosines after subtracting the mean vector of both pairs."""
     gaps: np.ndarray
     """[comparison] The mean cosine of inputs with equal targets minus the mean cosine of inputs with
-    different targets. NaN if all targets are equal or all are different."""
+    different targets. The gap is NaN if all targets are equal or all targets are different."""
     centred_gaps: np.ndarray
     """[comparison] The gaps of the centred cosines."""
     gap: float | None
-    """The mean of `gaps`; `None` if all gaps are NaN."""
+    """The mean of `gaps`, or `None` if all gaps are NaN."""
     centred_gap: float | None
-    """The mean of `centred_gaps`: above 0 if inputs with equal targets are similar."""
+    """The mean of `centred_gaps`. The mean is above 0 if inputs with equal targets are similar."""
     nearest_same: float | None
-    """The proportion of first-pair inputs whose most similar second-pair input has the same target, 0..1.
-    Only inputs with a partner of equal target count; `None` without such inputs."""
+    """The proportion of first-pair inputs whose most similar second-pair input has the same target, from 0 to
+    1. Only first-pair inputs count for which some second-pair input has the same target. The proportion is
+    `None` if no input counts."""
     layer: int
-    """The last layer, from 0."""
+    """The last layer, counted from 0."""
 
     def headline(self) -> str:
         """Return the centred gap as text."""
@@ -67,7 +68,7 @@ class FusionSimilarity(ProbeResult):
         return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Plot the centred cosines of each comparison, with boxes around cells of equal targets."""
+        """Plot the centred cosines of each comparison, with a box around each cell of equal targets."""
         compared = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
         return key_cosines(
             [str(key) for key in self.keys],
@@ -80,9 +81,9 @@ class FusionSimilarity(ProbeResult):
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Return the paper's comparisons with the task's first three anchors.
+    """Return the comparisons of the paper with the first three anchors of the task.
 
-    With two anchors, the comparison is a pair with its reversed pair.
+    If the task has two anchors, the only comparison is a pair with its reversed pair.
 
     >>> default_comparisons(AnchorTask())
     (((3, 3), (2, 2)), ((1, 2), (1, 3)))
@@ -99,7 +100,7 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Compare every unseen pair with every pair trained on the composition.
+    """Return the comparisons of every unseen pair with every pair trained on the composition.
 
     >>> unseen_comparisons(AnchorTask())[:2]
     (((3, 4), (1, 1)), ((3, 4), (1, 2)))
@@ -108,7 +109,9 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
 
 
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Compare every two pairs trained on the composition, except a pair and its reversed pair.
+    """Return the comparisons of every two pairs trained on the composition.
+
+    The comparisons of a pair with its reversed pair are left out.
 
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
@@ -120,7 +123,7 @@ def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Compare every unseen pair with its reversed pair, once for each two pairs.
+    """Return the comparison of every unseen pair with its reversed pair, without repetition.
 
     >>> mirror_comparisons(AnchorTask())
     (((3, 4), (4, 3)),)
@@ -140,28 +143,29 @@ def fusion_similarity(
 ) -> FusionSimilarity:
     """Measure whether inputs with equal targets are similar at the last position after the last attention.
 
-    The vector is the residual stream of the last position after the last attention layer (after its
-    LayerNorm in `postnorm`), before the last MLP.
+    The probe measures the residual stream of the last position between the last attention layer and the last
+    MLP. With `postnorm`, the probe measures after the LayerNorm of the last attention layer.
 
     Limitations: The probe does not detect a model whose last MLP combines separate codes for g and the second
-    anchor, above all one-hot codes. Before that MLP, inputs with equal targets are not similar. The probe
-    does not show whether the model uses a similarity, since it ablates nothing.
+    anchor, such as one-hot codes. Inputs with equal targets are not similar before this MLP. The probe does
+    not show whether the model uses a similarity, since the probe ablates nothing.
 
     Args:
-        model: a HookedTransformer; the probe does not change it.
+        model: a HookedTransformer, which the probe does not change.
         task: the task, which defines the anchors, their functions and the sequence.
-        comparisons: the compared anchor pairs. Default: (3,3) with (2,2) and (1,2) with (1,3), as in the
+        comparisons: the compared anchor pairs. Default: (3,3) with (2,2), and (1,2) with (1,3), as in the
             paper. `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)`
             return other useful comparisons.
-        keys: the keys of both pairs. Default: 30..40, or the middle eleven of the task's number tokens.
+        keys: the keys of both pairs. Default: the keys 30 to 40, or the middle eleven number tokens of the
+            task.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines, and for each comparison the gap between equal and different targets. The gap is above 0
+        The cosines, and the gap between equal and different targets for each comparison. The gap is above 0
         if the model has fused key and anchors into a value that determines the target.
 
     Raises:
-        ValueError: If a pair, key or position is invalid for the task, activations are not finite, or the
+        ValueError: If a pair, key or position is invalid for the task, an activation is not finite, or the
             model is too small for the task.
 
     Example:
@@ -169,7 +173,7 @@ def fusion_similarity(
         >>> fusion_similarity(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
         (2, 11, 11)
 
-    Source: arXiv 2405.05409, figure 4 (a) and (b).
+    Source: Figures 4 (a) and (b) of arXiv 2405.05409 show the cosines.
     """
     check_inputs(model, task)
     chosen = middle_keys(task) if keys is None else whole_numbers("keys", keys)

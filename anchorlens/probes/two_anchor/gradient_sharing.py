@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")
-"""The relations of two pairs: they share no anchor, some anchor, or all anchors in reverse order."""
+"""The relations of two pairs, which share no anchor, some anchor, or all anchors in reverse order."""
 
 
 @probe_result
@@ -32,32 +32,34 @@ class GradientSharing(ProbeResult):
     pairs: np.ndarray
     """[pair, anchor] The compared trained pairs."""
     parts: tuple[str, ...]
-    """The parts of the model: the embedding, the last attention and, if the model has one, the last MLP."""
+    """The parts of the model, which are the embedding, the last attention and, unless the model has no MLP,
+    the last MLP."""
     cosines: np.ndarray
-    """[part, pair, pair] The cosine of the gradients of two pairs, -1..1; NaN if a gradient is zero."""
+    """[part, pair, pair] The cosine of the gradients of two pairs, from -1 to 1. The cosine is NaN if a
+    gradient is zero."""
     relations: np.ndarray
-    """[pair, pair] The relation of two pairs: 0 = no common anchor, 1 = a common anchor, 2 = a pair and its
-    reversed pair, -1 = the diagonal."""
+    """[pair, pair] The relation of two pairs. The value is 0 without a common anchor, 1 with a common anchor,
+    2 for a pair and its reversed pair, and -1 on the diagonal."""
     means: np.ndarray
-    """[part, 3] The mean cosine over two pairs of each relation: no common anchor, a common anchor, and a
-    pair with its reversed pair. NaN without such pairs."""
+    """[part, 3] The mean cosine over two pairs of each relation, in the order 0, 1 and 2 of `relations`. The
+    mean is NaN if no two pairs have the relation."""
     sharing: float | None
-    """The geometric mean of `mlp_sharing` and `attention_sharing`, with negative values taken as 0. The
-    mean is large if the same weights decode the target of every pair, as in Phase 3."""
+    """The geometric mean of `mlp_sharing` and `attention_sharing`. Negative values count as 0. The mean is
+    large if the same weights decode the target of every pair, as in Phase 3."""
     mlp_sharing: float | None
     """The mean cosine in the last MLP over two pairs that share no anchor."""
     attention_sharing: float | None
     """The mean cosine in the last attention over two pairs that share no anchor."""
     order_blindness: float | None
-    """The mean cosine of a pair and its reversed pair in the embedding: near 1 if the model ignores the order
-    of two anchors."""
+    """The mean cosine of a pair and its reversed pair in the embedding. The mean is near 1 if the model
+    ignores the order of two anchors."""
     n_sequences: int
     """The number of inputs of each pair."""
     seed: int
     """The seed of the keys, positions and noise."""
 
     def headline(self) -> str:
-        """Describe the agreement of gradients between pairs without a common anchor."""
+        """Return the agreement of gradients between pairs without a common anchor as text."""
         if self.attention_sharing is None:
             return "no two trained pairs of this task share no anchor"
         parts = f"{self.attention_sharing:.2f} in the last attention"
@@ -78,39 +80,42 @@ def gradient_sharing(
     """Measure whether the same weights answer trained pairs that share no anchor.
 
     G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
-    G(p) is the change of weights that moves the answer of p to the next smaller number. All pairs have the
+    G(p) is the change of weights that moves the answer to p to the next smaller number. All pairs have the
     same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets of
-    all pairs by the same weights. The gradients of pairs without a common anchor then have the same
-    direction. A model that has learnt each pair as a whole uses separate weights for each pair, and the
-    gradients are orthogonal.
+    all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
+    therefore have the same direction. A model that has learnt each pair as a whole uses separate weights for
+    each pair. The gradients in this model are orthogonal.
 
     The probe does not use unseen pairs.
 
     Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor). Two pairs
-    without a common anchor never share these neurons, so a compiled composer has the value 0. The probe does
-    not show how the model computes the target if pairs share the weights that decode it.
+    without a common anchor never share these neurons, so a compiled model that composes has the value 0. If
+    pairs share the weights that decode the target, the probe does not show how the model computes the target.
 
     Args:
-        model: a HookedTransformer; the probe changes neither the model nor its gradients.
-        task: the task, which defines the trained pairs, their inputs and targets. At most 64 pairs are
-            compared, or as many as fit into 256 MiB of gradients; a random sample replaces more pairs.
-        n_sequences: the number of inputs of each pair, >= 1.
+        model: a HookedTransformer. The probe changes neither the model nor its gradients.
+        task: the task, which defines the trained pairs, their inputs and targets. The probe compares at most
+            64 pairs, or as many as fit into 256 MiB of gradients. If the task has more pairs, the probe
+            compares a random sample.
+        n_sequences: the number of inputs of each pair, at least 1.
         seed: the seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        The cosines, -1..1, by part and two pairs, and their means by the relation of two pairs.
+        The cosines for each part and each two pairs, from -1 to 1, and their means for each relation of two
+        pairs.
 
     Raises:
-        ValueError: If the model lacks HookedTransformer's parameters or is too small for the task, or an
-            option is out of range.
+        ValueError: If the model does not have the parameters of a HookedTransformer or is too small for the
+            task, or an option is out of range.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> gradient_sharing(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
         (3, 14, 14)
 
-    Source: ours; the inner product of the gradients of two examples is their first-order influence on each
-    other (after Koh and Liang, arXiv 1703.04730), here by anchor pair and part of the model.
+    Source: The probe is ours. The inner product of the gradients of two examples is their first-order
+    influence on each other (after Koh and Liang, arXiv 1703.04730). The probe applies this influence to
+    anchor pairs, separately for each part of the model.
     """
     check_inputs(model, task)
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)

@@ -1,4 +1,4 @@
-"""Information flow: which attention edges and which route carry the key and the anchors to the answer?"""
+"""Information flow: which attention edges and which route carry key and anchors to the answer?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class InformationFlow(ProbeResult):
-    """The attention along every edge of one sequence, the effects of edges, and the route scores."""
+    """The attention along every edge of one sequence, the effects of the edges, and the route scores."""
 
     probe: ClassVar[str] = "information_flow"
     readings: ClassVar[tuple[str, ...]] = (
@@ -46,46 +46,48 @@ class InformationFlow(ProbeResult):
     chain_length: int
     """The number of anchors in a sequence."""
     answer: int
-    """The model's answer to the drawn sequence, a token."""
+    """The token that the model answers to the drawn sequence."""
     target: int
-    """The trained target of the drawn sequence; for an unseen pair, the composition."""
+    """The trained target of the drawn sequence. For an unseen pair, the target is the composition."""
     attention: np.ndarray
-    """[layer, head_index, query_pos, key_pos] The attention after the softmax, 0..1, of the drawn
-    sequence."""
+    """[layer, head_index, query_pos, key_pos] The attention after the softmax on the drawn sequence, from 0
+    to 1."""
     patterns: str
-    """The attention patterns of later layers when an edge is cut: `frozen`, as without the cut (direct
-    effects), or `recomputed` (total effects)."""
+    """The attention patterns of later layers when an edge is cut. With `frozen`, the patterns are the
+    patterns without the cut, so the effects are direct. With `recomputed`, the effects are total."""
     effects: np.ndarray | None
-    """[layer, head_index, query_pos, key_pos] The mean drop of the target's logit margin when the edge alone
-    is zeroed, in logits; above 0 = the edge helps. `None` if not requested."""
+    """[layer, head_index, query_pos, key_pos] The mean drop of the target's logit margin when the probe
+    zeroes the edge alone, in logits. A drop above 0 means that the edge helps. The value is `None` if you did
+    not request effects."""
     merged_effects: np.ndarray | None
-    """[layer, query_pos, key_pos] The mean drop with the edge zeroed in all heads at once; `None` if not
-    requested."""
+    """[layer, query_pos, key_pos] The mean drop of the margin when the probe zeroes the edge in all heads at
+    once, in logits. The value is `None` if you did not request effects."""
     margin: float | None
-    """The mean margin without a cut: the logit of the target minus the largest other logit."""
+    """The mean margin without a cut. The margin is the logit of the target minus the largest other logit."""
     baseline: float | None
-    """The mean margin when no later position attends to the key or an anchor, so their content is lost."""
+    """The mean margin when no later position attends to the key or to an anchor."""
     stages: dict[str, dict[str, float | None]]
-    """The fraction of the margin above the baseline that is lost, 0..1, when the edges of each stage of each
-    route are cut in all heads. `inferential`: `key to anchors` early (cut to all anchors at once, since one
-    anchor may be enough), `anchor 1 to last`, `anchor 2 to last` late. `symmetric`: `anchor 1 to last`,
-    `anchor 2 to last` early, `key to last` late. `gathered`: `key to anchors`, `anchor 1 to later anchors`
-    early, `anchor 2 to last` late. A fraction is `None` if the model has no margin to lose. The dict is
-    empty if routes were not requested."""
+    """The fraction of the margin above the baseline that is lost when a stage of a route is cut in all heads,
+    from 0 to 1. The `inferential` route has the early stage `key to anchors` and the late stages `anchor 1 to
+    last` and `anchor 2 to last`. The `symmetric` route has the early stages `anchor 1 to last` and `anchor 2
+    to last` and the late stage `key to last`. The `gathered` route has the early stages `key to anchors` and
+    `anchor 1 to later anchors` and the late stage `anchor 2 to last`. The stage `key to anchors` is cut to
+    all anchors at once. A fraction is `None` if the margin is not above 0 and above the baseline. The dict is
+    empty if you did not request routes."""
     late_from: dict[str, int]
-    """The first late layer of each route: 1 in a model of two layers; in deeper models, the layer with the
-    largest score."""
+    """The first late layer of each route, counted from 0. In a model of two layers, this is layer 1. In
+    deeper models, this is the layer with the largest route score."""
     inferential_route: float | None
-    """The smallest fraction over the stages of the inferential route. If it is 1, a cut of any stage loses
-    the whole margin. If it is 0, the model does not need one of the stages."""
+    """The smallest fraction over the stages of the inferential route. At a score of 1, a cut of any stage
+    loses the whole margin. At a score of 0, the model does not need one of the stages."""
     symmetric_route: float | None
     """The smallest fraction over the stages of the symmetric route."""
     gathered_route: float | None
     """The smallest fraction over the stages of the route that gathers key and anchors at the last anchor."""
     n_sequences: int
-    """The number of sequences over which the effects are averaged."""
+    """The number of sequences over which the probe averages the effects."""
     n_route_sequences: int
-    """The number of sequences over which margin, baseline and stages are averaged."""
+    """The number of sequences over which the probe averages margin, baseline and stages."""
     seed: int
     """The seed of the sequences."""
 
@@ -103,12 +105,13 @@ class InformationFlow(ProbeResult):
         )
 
     def plot(self, head: int | None = None) -> go.Figure:
-        """Plot layers as rows of tokens and attention as lines.
+        """Plot the layers as rows of tokens, and the attention as lines between the tokens.
 
-        The width is the attention; the colour is the fraction of the margin that is lost without the edge.
+        The width of a line shows the attention. The colour of a line shows the fraction of the margin that is
+        lost without the edge.
 
         Args:
-            head: the head whose edges are drawn. Default: all heads merged (mean attention).
+            head: the head whose edges are drawn. Default: all heads together, with the mean attention.
         """
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
@@ -152,56 +155,61 @@ def information_flow(
 ) -> InformationFlow:
     """Measure which attention edges the answer needs, and which route the information takes.
 
-    The picture shows one sequence. Effects and routes are means over random sequences of trained pairs with
-    their trained targets, with key and anchors at the same positions. The effect of an edge is the drop of
-    the target's logit margin when that single edge is zeroed after the softmax, without renormalising. In
-    the last layer, only the last position's edges can reach the answer; the other effects are 0.
+    The plot shows one sequence. Effects and route scores are means over random sequences of trained pairs
+    with their trained targets. Key and anchors have the same positions in all these sequences. The effect of
+    an edge is the drop of the target's logit margin when the probe zeroes the edge. The probe zeroes an edge
+    after the softmax, without renormalising. In the last layer, only the edges of the last position can reach
+    the answer. The effects of all other edges of the last layer are 0.
 
     The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
-    baseline. The score of a route is the smallest fraction over its stages:
+    baseline. The score of a route is the smallest fraction over its stages. The routes are:
 
-    - inferential: the key to the anchors in early layers, **each** anchor to the last position in late ones;
-    - symmetric: each anchor to the last position in early layers, the key to the last position in late ones;
-    - gathered: the key to the anchors and each anchor to later anchors in early layers, the last anchor to
-      the last position in late layers.
+    - The inferential route leads from the key to the anchors in early layers, and from **each** anchor to the
+      last position in late layers.
+    - The symmetric route leads from each anchor to the last position in early layers, and from the key to the
+      last position in late layers.
+    - The gathered route leads from the key to the anchors and from each anchor to later anchors in early
+      layers. In late layers, it leads from the last anchor to the last position.
 
-    `key to anchors` is cut to all anchors at once, since one anchor with the key is enough. Of two anchors
-    with the key, either may replace the other. In a model of two layers, the first layer is early and the
-    second layer is late. In deeper models, the border with the largest score of the route is used (at most
-    nine borders are tried). Early and late are always different layers. A model has the score 0 on all three
-    routes if it uses another route, for example over a noise position. The scores are also 0 if it uses two
-    routes of which each is enough.
+    The probe cuts the stage `key to anchors` to all anchors at once, since one anchor with the key is enough.
+    In a model of two layers, the first layer is early and the second layer is late. In deeper models, the
+    probe tries at most nine borders between early and late layers. It uses the border with the largest score
+    of the route. A model that uses another route, for example over a noise position, has the score 0 on all
+    three routes. A model that uses two routes, each of which is enough, also has the score 0 on all three
+    routes.
 
-    Limitations: The probe does not show what an edge carries: a table of pairs and a composition over the
-    same edges have the same scores. It does not detect a route other than these three; all scores are then 0,
-    and `merged_effects` shows the edges. It does not handle a second anchor at the last position. With frozen
-    patterns, it does not detect edges that only affect where later layers attend.
+    Limitations: The probe does not show what an edge carries. A table of pairs and a composition over the
+    same edges have the same scores. The probe does not detect a route other than these three. For another
+    route, all scores are 0, and `merged_effects` shows the edges. The probe does not accept a second anchor
+    at the last position. With frozen patterns, the probe does not detect edges that only affect the attention
+    of later layers.
 
     Args:
         model: a HookedTransformer of two layers or more whose attention hooks are alive.
         task: the task, which defines the sequences and their targets.
-        tokens: one sequence, [pos], or several, [sequence, pos]. The first sequence is drawn, and the means
-            are over all sequences. Default: the papers' [35, 63, x, 1, 2, ...].
-        effects: `head`: the effects of each edge in each head and in all heads at once; `merged`: only in all
-            heads at once, which divides the cost by the number of heads; `routes`: margin and routes without
-            the effects of edges; `margin`: the margin alone; None: the attention alone (`margin` and None
-            also work on models whose hooks cannot be edited).
-        patterns: the attention patterns of later layers when an edge is cut. `frozen`: as without the cut,
-            which measures what the edge itself carries (direct effect, path patching); `recomputed`:
-            computed from the changed values (total effect). A cut of an early edge may then change the later
-            attention.
-        n_sequences: the number of random sequences over which the effects are averaged, >= 1; the routes,
-            which cost little, use 280.
+        tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first of
+            several sequences, and the means are over all of them. Default: the papers' sequence [35, 63, x,
+            1, 2, ...].
+        effects: the measurements. `head` measures the effects of each edge in each head and in all heads at
+            once. `merged` measures only the effects in all heads at once, which divides the cost by the
+            number of heads. `routes` measures the margin and the routes without the effects of edges.
+            `margin` measures only the margin, and `None` only the attention. `margin` and `None` also work on
+            models whose hooks cannot be edited.
+        patterns: the attention patterns of later layers when an edge is cut. `frozen` uses the patterns
+            without the cut, which measures what the edge itself carries (direct effect, path patching).
+            `recomputed` computes the patterns from the changed values (total effect). With `recomputed`, a
+            cut of an early edge may change the later attention.
+        n_sequences: the number of random sequences over which the probe averages the effects, at least 1. The
+            routes, which cost little, use 280 sequences.
         seed: the seed of the random sequences.
 
     Returns:
-        The attention (0..1), the effects in logits (by head and merged), and the scores of three routes,
-        0..1. Score 1: the answer is lost when any stage of the route is cut. Score 0: the answer does not
-        need one of the stages.
+        The attention from 0 to 1, the effects in logits by head and merged, and the scores of three routes
+        from 0 to 1. A score of 1 means that the answer is lost when any stage of the route is cut. A score of
+        0 means that the answer does not need one of the stages.
 
     Raises:
-        ValueError: If tokens are not a sequence of the task, or the last anchor is at the last position,
-            where it attends to itself.
+        ValueError: If the tokens are not a sequence of the task, or the last anchor is at the last position.
         ValueError: If the model has one layer or is too small for the task, or a hook is dead.
 
     Example:
@@ -209,8 +217,8 @@ def information_flow(
         >>> information_flow(build_model(ModelConfig(gamma=0.5)), AnchorTask()).merged_effects.shape
         (2, 9, 9)
 
-    Source: information flow and the two solutions of arXiv 2405.05409 and 2501.08537. The papers mark the
-    edges that matter by hand; this probe measures their effects.
+    Source: The papers arXiv 2405.05409 and 2501.08537 show the information flow and the two solutions. The
+    papers mark the edges that matter by hand, and this probe measures their effects.
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)
@@ -278,7 +286,10 @@ def _edge_effects(
     *,
     each_head: bool,
 ) -> dict[str, np.ndarray]:
-    """Compute the drop of the margin without each edge, in all heads at once or also in each head."""
+    """Compute the drop of the margin without each edge.
+
+    The edge is cut in all heads at once and, with `each_head`, also in each head.
+    """
     merged = drops(model, tokens, targets, merged=True, patterns=patterns)
     found = {"merged_effects": merged[:, 0].numpy()}
     if each_head:
@@ -294,7 +305,7 @@ def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | 
 
 
 def _targets(task: AnchorTask, tokens: Int[Tensor, "batch pos"], key: int) -> Int[Tensor, " batch"]:
-    """Return the trained target of each sequence; for an unseen pair, the composition."""
+    """Return the trained target of each sequence, or the composition for an unseen pair."""
     anchors = tokens[:, key + 1 : key + 1 + task.chain_length]
     trials = Trials(anchors.numpy(), tokens[:, key].numpy(), np.full(len(tokens), key))
     return torch.from_numpy(task.targets(trials))

@@ -25,44 +25,46 @@ if TYPE_CHECKING:
 
 @probe_result
 class Interchange(ProbeResult):
-    """The interchange accuracy of every location: how often the answer follows the exchanged g(x; a1)."""
+    """The interchange accuracy of every location, by the answers that follow the exchanged g(x; a1)."""
 
     probe: ClassVar[str] = "interchange"
     readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
     sites: tuple[str, ...]
     """The hook names of the exchanged activations, in the order of a block."""
     accuracies: np.ndarray
-    """[kind, site, layer, pos] The interchange accuracy, 0..1: the proportion of the inputs whose answer
-    becomes the composition's answer. For `unequal`, g differs and the exchanged pair is trained. For `equal`,
-    g is equal, so the answer should not change. For `unseen`, g differs and the exchanged pair is never
-    trained. NaN if the task has no inputs of the kind."""
+    """[kind, site, layer, pos] The interchange accuracy, which is the proportion of the inputs whose answer
+    becomes the composition's answer, from 0 to 1. For the kind `unequal`, g differs and the exchanged pair is
+    trained. For `equal`, g is equal, so the answer should not change. For `unseen`, g differs and the
+    exchanged pair is never trained. The accuracy is NaN if the task has no inputs of the kind."""
     of_source: np.ndarray
     """[site, layer, pos] The proportion of the `unequal` inputs whose answer becomes the source's answer,
-    as for a location that contains key and anchors together."""
+    from 0 to 1. The proportion is high at a location that contains key and anchors together."""
     site: str
-    """The hook name of the best location, by the accuracy of `unequal` on the first half of the inputs."""
+    """The hook name of the best location, which has the largest accuracy of `unequal` on the first half of
+    the inputs."""
     layer: int
-    """The layer of the best location."""
+    """The layer of the best location, counted from 0."""
     position: int
     """The position of the best location."""
     accuracy: float | None
-    """The accuracy of `unequal` at the best location on the other half of the inputs. It is near 1 if the
-    location contains g(x; a1), or key and first anchor, and the model computes the answer from the
+    """The accuracy of `unequal` at the best location on the other half of the inputs. The accuracy is near 1
+    if the location contains g(x; a1), or key and first anchor, and the model computes the answer from the
     location."""
     unseen_accuracy: float | None
-    """The accuracy of `unseen` at the best location: near 1 if the rest of the model also applies the rule to
-    untrained pairs."""
+    """The accuracy of `unseen` at the best location. The accuracy is near 1 if the later parts of the model
+    also apply the rule to untrained pairs."""
     equal_accuracy: float | None
-    """The accuracy of `equal` at the best location: near 1 if the answer depends on the location through g
-    alone."""
+    """The accuracy of `equal` at the best location. The accuracy is near 1 if the answer depends on the
+    location through g alone."""
     elsewhere: float | None
-    """The control: the largest accuracy of `unequal` at a noise token's position; near 0."""
+    """The largest accuracy of `unequal` at the position of a noise token. This accuracy is a control and
+    should be near 0."""
     key_position: int
     """The position of the key token, which the anchors follow."""
     chain_length: int
     """The number of anchors in a sequence."""
     n_sequences: int
-    """The number of inputs of each kind; half of the inputs determine the best location."""
+    """The number of inputs of each kind. Half of the inputs determine the best location."""
     seed: int
     """The seed of the inputs."""
 
@@ -98,30 +100,33 @@ def interchange(
     key_position: int | None = None,
     seed: int = 0,
 ) -> Interchange:
-    """Exchange the activation of one location between two inputs, and measure if the answer follows the rule.
+    """Exchange an activation between two inputs, and measure whether the answer follows the rule.
 
-    The rule is a causal model: g = g(x; a1), and the answer applies the other anchors to g. Suppose that a
-    location contains g. A copy of its activation from the source run into the base run must then give the
-    answer of (the source's g, the base's other anchors). Both inputs have pairs trained on the composition,
-    keys trained at the position, and separate noise. The expected answer differs from the answers with
-    which it could be confused (see `interchanges`). An accuracy near 1 for `unequal` shows that the
-    location contains key and first anchor in some form. For `equal`, it shows that the answer depends on
-    the location through g alone. For `unseen`, it shows that the rest of the model applies the rule.
+    The rule is a causal model. It computes g = g(x; a1), and then applies the other anchors to g. Suppose
+    that a location contains g. The probe copies the activation of this location from the source run into the
+    base run. The model must then answer with the base's other anchors applied to the source's g. Base and
+    source have pairs trained on the composition, keys trained at the position, and separate noise. The
+    expected answer differs from every answer with which it could be confused (see `interchanges`).
 
-    Limitations: The probe does not detect g(x; a) that is spread over several locations. It does not show the
-    form in which a location contains g(x; a): a table of (key, first anchor) also has accuracy 1. Only
-    `unseen_accuracy` separates the two forms. The probe measures one position of the key.
+    - An accuracy near 1 for `unequal` shows that the location contains key and first anchor in some form.
+    - An accuracy near 1 for `equal` shows that the answer depends on the location through g alone.
+    - An accuracy near 1 for `unseen` shows that the later parts of the model apply the rule.
+
+    Limitations: The probe does not detect g(x; a) that is spread over several locations. The probe does not
+    show the form in which a location contains g(x; a). A table of (key, first anchor) also has accuracy 1.
+    Only `unseen_accuracy` distinguishes a table from g(x; a). The probe measures one position of the key.
 
     Args:
         model: a HookedTransformer whose residual hooks are alive.
         task: the task, which defines the inputs.
-        n_sequences: the number of inputs of each kind, >= 2.
+        n_sequences: the number of inputs of each kind, at least 2.
         key_position: the position of the key token. Default: 2, as in the papers.
         seed: the seed of the inputs.
 
     Returns:
-        The interchange accuracy, 0..1, by kind, site, layer and position. One half of the inputs determines
-        the best location; its accuracies are measured on the other half.
+        The interchange accuracy, from 0 to 1, by kind, site, layer and position. One half of the inputs
+        determines the best location. The probe measures the accuracies of the best location on the other
+        half.
 
     Raises:
         ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
@@ -131,8 +136,8 @@ def interchange(
         >>> interchange(build_model(ModelConfig(gamma=0.5)), AnchorTask()).accuracies.shape
         (3, 3, 2, 9)
 
-    Source: interchange interventions (Geiger et al., arXiv 2106.02997), applied to the composition task of
-    arXiv 2405.05409.
+    Source: The probe applies interchange interventions (Geiger et al., arXiv 2106.02997) to the composition
+    task of arXiv 2405.05409.
     """
     check_inputs(model, task)
     check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)

@@ -30,39 +30,41 @@ if TYPE_CHECKING:
 
 @probe_result
 class MaskKeyToken(ProbeResult):
-    """The answers with the key token masked, for every pair of different anchors."""
+    """The answers with a masked key token, for every pair of different anchors."""
 
     probe: ClassVar[str] = "mask_key_token"
     readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
     comparable_axes: ClassVar[bool] = False
     pairs: np.ndarray
-    """[pair, chain_length] The anchors; each pair is followed by its reversed pair."""
+    """[pair, chain_length] The anchors of each pair. Each pair is followed by its reversed pair."""
     labels: np.ndarray
     """[sequence] The index of the pair of each sequence."""
     logits: np.ndarray
-    """[sequence, d_vocab] The logits at the last position, with the key token masked."""
+    """[sequence, d_vocab] The logits at the last position, with a masked key token."""
     points: np.ndarray | None
-    """[sequence, 2] The joint t-SNE of the logits; `None` if not requested."""
+    """[sequence, 2] The joint t-SNE of the logits, or `None` if you did not request the t-SNE."""
     silhouette_ordered: float | None
-    """The mean silhouette of the logits with a label for each ordered pair, -1..1; 1 = a tight cluster for
-    each pair."""
+    """The mean silhouette of the logits with a separate label for each ordered pair, from -1 to 1. The
+    silhouette is 1 if each pair has a tight cluster."""
     silhouette_unordered: float | None
-    """The mean silhouette with one label for a pair and its reversed pair, -1..1."""
+    """The mean silhouette with one label for a pair and its reversed pair, from -1 to 1."""
     mirror_merge: float | None
-    """The mean distance of the centroids of reversed pairs, divided by the mean distance of any two
-    pairs. 0 = merged (commutative), about 1 = apart."""
+    """The mean distance between the centroids of a pair and its reversed pair, divided by the mean distance
+    between any two centroids. The ratio is 0 if reversed pairs are merged (commutative), and about 1 if they
+    are apart."""
     queries: Queries
     """The query positions whose attention to the key token is masked."""
     edge: Edge | None
-    """The single edge that was masked instead; `None` if no edge was given."""
+    """The single edge that the probe masked instead, or `None` if you gave no edge."""
     key_position: int
     """The position of the key token."""
     perplexity: float | None
-    """The perplexity of the t-SNE; `None` without a t-SNE."""
+    """The perplexity of the t-SNE, or `None` without a t-SNE."""
     seed: int
     """The seed of the keys, the noise tokens and the t-SNE."""
     noise: Noise = "independent"
-    """Whether noise is drawn for every sequence, or is the same in sequence i of every pair."""
+    """The kind of noise. `independent` noise is drawn for every sequence, and `shared` noise is the same in
+    sequence i of every pair."""
 
     def headline(self) -> str:
         """Return the mirror merge and both silhouettes as text."""
@@ -104,34 +106,35 @@ def mask_key_token(
 ) -> MaskKeyToken:
     """Measure the separation of the anchor pairs in the answers when no position attends to the key token.
 
-    Attention to the key token is set to zero after the softmax, without renormalising. The inputs have
-    held-out keys with every pair of different anchors; every pair has the same keys.
+    The probe sets the attention to the key token to zero after the softmax, without renormalising. The inputs
+    combine held-out keys with every pair of different anchors. Every pair has the same keys.
 
-    Limitations: The probe does not work for a circuit that finds the anchors by the key before them. Without
-    the key, this circuit gives no answer to compare. The probe does not show the route by which clusters
-    form.
+    Limitations: The probe does not work for a circuit that needs the key to find the anchors. Without the
+    key, this circuit gives no answer to compare. The probe does not show the route by which clusters form.
 
     Args:
         model: a HookedTransformer whose attention hooks are alive.
         task: the task, which defines the anchors, the held-out keys and the sequence.
-        queries: the masked queries: `all` positions, or the `last` alone.
-        edge: a single edge to zero instead: (layer, head, query position, key position).
-        n_sequences: the number of sequences of each pair (50 in the papers).
+        queries: the query positions whose attention is masked, `all` or only the `last`.
+        edge: a single edge (layer, head, query position, key position) to mask instead.
+        n_sequences: the number of sequences of each pair. Default: 50, as in the papers.
         key_position: the position of the key token. Default: 2, as in the papers, or the nearest position
             with a held-out key.
-        seen: whether to use only pairs with both orders trained, instead of all pairs of different anchors.
-        perplexity: the perplexity of the t-SNE; `None` returns the readings without the picture, which takes
-            most of the time.
-        noise: `independent`: noise is drawn for each sequence, as in the paper; `shared`: sequence i of every
-            pair has the same noise. With shared noise, the effect of the noise cancels in the distances
-            between pairs. If the anchors have little effect, the picture shows a cluster for each i.
+        seen: whether to use only pairs whose two orders are both trained, instead of all pairs of different
+            anchors.
+        perplexity: the perplexity of the t-SNE. With `None`, the probe omits the t-SNE, which takes most of
+            the time.
+        noise: the kind of noise. With `independent`, the probe draws noise for each sequence, as in the
+            paper. With `shared`, sequence i of every pair has the same noise, whose effect cancels in the
+            distances between pairs. If the noise is shared and the anchors have little effect, the plot shows
+            a cluster for each i.
         seed: the seed of the keys, noise and t-SNE.
 
     Returns:
-        The silhouettes of the logits (-1..1) with ordered and with unordered labels, the mirror merge, and a
-        t-SNE. Phase 1 has no clusters, and Phase 2 without commutativity has a cluster for each ordered pair.
-        Phase 2 with commutativity and Phase 3 have a cluster for each unordered pair, with a mirror merge
-        near 0.
+        The silhouettes of the logits with ordered and with unordered labels, from -1 to 1, the mirror merge,
+        and a t-SNE. Models in Phase 1 have no clusters. Models in Phase 2 without commutativity have a
+        cluster for each ordered pair. Models in Phase 2 with commutativity and in Phase 3 have a cluster for
+        each unordered pair, and a mirror merge near 0.
 
     Raises:
         ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
@@ -142,7 +145,7 @@ def mask_key_token(
         >>> result.logits.shape
         (60, 201)
 
-    Source: attention masking of arXiv 2501.08537.
+    Source: The probe follows the attention masking of arXiv 2501.08537.
     """
     check_inputs(model, task)
     check_choice("noise", noise, get_args(Noise))

@@ -26,38 +26,39 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
-"""The default number of values of g; the papers use 40..79."""
+"""The default number of values of g. The papers use the values 40 to 79."""
 
 
 @probe_result
 class MaskSecondAnchor(ProbeResult):
-    """The cosines of the answers with the second anchor masked, for inputs that reach the same g(x; a)."""
+    """The cosines between answers with a masked second anchor, for inputs that reach equal values g(x; a)."""
 
     probe: ClassVar[str] = "mask_second_anchor"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
     results: np.ndarray
-    """[input] The values g(x; a), ascending; each value has one input for each anchor."""
+    """[input] The values g(x; a), in ascending order. Each value has one input for each anchor."""
     keys: np.ndarray
-    """[input] The key x."""
+    """[input] The key x of each input."""
     first_anchors: np.ndarray
-    """[input] The first anchor a."""
+    """[input] The first anchor a of each input."""
     cosines: np.ndarray
-    """[input, input] The cosine of the logits at the last position, -1..1."""
+    """[input, input] The cosine of the logits at the last position, from -1 to 1."""
     centred_cosines: np.ndarray
     """[input, input] The cosines after subtracting the mean vector."""
     gap: float
-    """The mean cosine of two inputs with equal g minus the mean cosine of two inputs with different g,
-    -2..2."""
+    """The mean cosine of two inputs with equal g minus the mean cosine of two inputs with different g, from
+    -2 to 2."""
     centred_gap: float
-    """The gap of the centred cosines: about 1 if the logits depend on g alone, about 0 at chance."""
+    """The gap of the centred cosines. The gap is about 1 if the logits depend on g alone, and about 0 at
+    chance level."""
     nearest_same: float
-    """The proportion of inputs whose most similar other input has the same g, 0..1."""
+    """The proportion of inputs whose most similar other input has the same g, from 0 to 1."""
     second_anchor: int
-    """The masked anchor at all positions after the first anchor."""
+    """The second anchor, which the probe masks at all positions after the first anchor."""
     queries: Queries
-    """The query positions whose attention to the masked anchor is zeroed."""
+    """The query positions whose attention to the second anchor is masked."""
     edge: Edge | None
-    """The single edge that was masked instead; `None` if no edge was given."""
+    """The single edge that the probe masked instead, or `None` if you gave no edge."""
     key_position: int
     """The position of the key token, which the first anchor follows."""
 
@@ -70,10 +71,10 @@ class MaskSecondAnchor(ProbeResult):
 
     @property
     def averaged_cosines(self) -> np.ndarray:
-        """[g, g] The mean of `centred_cosines` over the inputs of two values of g, -1..1.
+        """[g, g] The mean of `centred_cosines` over the inputs of two values of g, from -1 to 1.
 
-        On the diagonal, the mean includes each input's cosine with itself, 1. `centred_gap` excludes these
-        cosines.
+        On the diagonal, the mean includes the cosine of each input with itself, which is 1. `centred_gap`
+        excludes these cosines.
         """
         n_results = len(np.unique(self.results))
         return reduce(self.centred_cosines, "(g i) (h j) -> g h", "mean", g=n_results, h=n_results)
@@ -82,8 +83,8 @@ class MaskSecondAnchor(ProbeResult):
         """Plot the centred cosines in the order of g.
 
         Args:
-            averaged: whether to draw `averaged_cosines`, with a cell for every two values of g. Otherwise the
-                plot has a cell for every two inputs, with boxes around blocks of equal g.
+            averaged: whether to draw `averaged_cosines`, with a cell for every two values of g. With False,
+                the plot has a cell for every two inputs, and a box around each block of equal g.
         """
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
@@ -99,7 +100,7 @@ class MaskSecondAnchor(ProbeResult):
 def inputs_of_equal_result(
     task: AnchorTask, results: Sequence[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return (g, x, a) for values g that every anchor reaches from some key, in ascending order of g.
+    """Return (g, x, a) for each value g that every anchor reaches from some key, in ascending order of g.
 
     >>> inputs_of_equal_result(AnchorTask())[:4]
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
@@ -147,31 +148,33 @@ def mask_second_anchor(
 ) -> MaskSecondAnchor:
     """Measure whether answers without the second anchor depend on g(x; a) alone.
 
-    Attention to every anchor after the first is set to zero after the softmax, without renormalising. Keys
-    and first anchors vary so that each first anchor reaches each g(x; a) once. All inputs have the same
-    noise.
+    The probe sets the attention to every anchor after the first anchor to zero after the softmax, without
+    renormalising. Keys and first anchors vary so that each first anchor reaches each value g(x; a) once. All
+    inputs have the same noise.
 
-    Limitations: The probe does not work for a circuit that gives no answer without its second anchor. It does
-    not show where g(x; a) is located, since it compares only the logits.
+    Limitations: The probe does not work for a circuit that gives no answer without a second anchor. The probe
+    does not show the location of g(x; a), since the probe compares only logits.
 
     Args:
         model: a HookedTransformer whose attention hooks are alive.
         task: the task, which defines the anchors, their functions and the sequence.
-        results: the values of g. Default: 40..79, as in the papers, or the middle values that every anchor
+        results: the values of g. Default: 40 to 79, as in the papers, or the middle values that every anchor
             reaches.
-        second_anchor: the masked anchor. Default: the second anchor of the task, 2 in the papers.
-        queries: the masked queries: `all` positions, or the `last` alone.
-        edge: a single edge to zero instead: (layer, head, query position, key position).
+        second_anchor: the second anchor, which the probe masks. Default: the second anchor of the task, which
+            is 2 in the papers.
+        queries: the query positions whose attention is masked, `all` or only the `last`.
+        edge: a single edge (layer, head, query position, key position) to mask instead.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines of the logits, the gap between equal and different g (-2..2), raw and centred, and the
-        proportion of nearest neighbours with the same g. Phase 3 has a bright diagonal and a gap above 0. The
-        picture has a cell for every two values of g; `plot(averaged=False)` has a cell for every two inputs.
+        The cosines of the logits, the raw and centred gap between equal and different g from -2 to 2, and the
+        proportion of nearest neighbours with the same g. Models in Phase 3 have a bright diagonal and a gap
+        above 0. The plot has a cell for every two values of g, and `plot(averaged=False)` has a cell for
+        every two inputs.
 
     Raises:
-        ValueError: If the last anchor is at the last position, which attends to itself, so that it cannot be
-            masked.
+        ValueError: If the last anchor is at the last position, which attends to itself, so that the probe
+            cannot mask the anchor.
         ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
 
     Example:
@@ -179,7 +182,7 @@ def mask_second_anchor(
         >>> mask_second_anchor(build_model(ModelConfig(gamma=0.5)), AnchorTask()).cosines.shape
         (160, 160)
 
-    Source: attention masking of arXiv 2501.08537.
+    Source: The probe follows the attention masking of arXiv 2501.08537.
     """
     check_inputs(model, task)
     single = checked_edge(edge)
@@ -224,6 +227,6 @@ def mask_second_anchor(
 
 
 def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean cosine of two different rows with equal labels minus that with different labels."""
+    """Return the gap between the mean cosines of two rows with equal and with different labels."""
     others = ~np.eye(len(labels), dtype=bool)
     return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

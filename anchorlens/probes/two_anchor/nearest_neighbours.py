@@ -33,7 +33,7 @@ _LEAST_NORM = 1e-12
 
 @probe_result
 class NearestNeighbours(ProbeResult):
-    """The proportion of inputs whose most similar input has the same intermediate result, by location."""
+    """The proportion, at each location, of inputs whose most similar input has the same result."""
 
     probe: ClassVar[str] = "nearest_neighbours"
     readings: ClassVar[tuple[str, ...]] = (
@@ -45,13 +45,15 @@ class NearestNeighbours(ProbeResult):
     sites: tuple[str, ...]
     """The hook names of the activations, in the order of a block."""
     trained: np.ndarray
-    """[result, site, layer, pos] The proportion of inputs whose most similar input has the same result, 0..1,
-    over pairs trained on the composition. The results are `g1` = g(x; a1), `g2` = g(x; a2) and `target`. The
-    candidates have another first anchor for `g1`, another second anchor for `g2`, and neither the same pair
-    nor its reversed pair for `target`. Only inputs with candidates of the same and of another result count.
-    The value is NaN without such inputs, and at positions other than key, anchors and last."""
+    """[result, site, layer, pos] The proportion of inputs whose most similar input has the same result, from
+    0 to 1. All inputs have pairs trained on the composition. The results are `g1` = g(x; a1), `g2` = g(x; a2)
+    and `target`. For `g1`, the candidates for the most similar input have another first anchor. For `g2`, the
+    candidates have another second anchor. For `target`, the candidates have another pair that is not the
+    reversed pair. Only inputs with a candidate of the same result and a candidate of another result count.
+    The proportion is NaN if no input counts, and at the positions of noise tokens before the last
+    position."""
     unseen: np.ndarray
-    """[result, site, layer, pos] The proportion for inputs of unseen pairs, with candidates of trained
+    """[result, site, layer, pos] The proportion for inputs of unseen pairs. The candidates have trained
     pairs."""
     g1_at_first_anchor: float | None
     """The value of `trained` for g1 at the first anchor, after the first layer."""
@@ -66,15 +68,15 @@ class NearestNeighbours(ProbeResult):
     unseen_g1_at_last: float | None
     """The value of `unseen` for g1 at the last position, before the last MLP."""
     unseen_target_at_last: float | None
-    """The value of `unseen` for the target at the last position, before the last MLP. The value is high if
+    """The value of `unseen` for the target at the last position, before the last MLP. This value is high if
     unseen pairs have the representations of trained pairs with the same target."""
     unseen_margin: float | None
     """The largest cosine with a trained input of the same target minus the largest cosine with a trained
-    input of another target, -2..2. The margin is averaged over inputs of unseen pairs at the same
-    location."""
+    input of another target. The margin goes from -2 to 2. It is the mean over inputs of unseen pairs at the
+    last position, before the last MLP."""
     pair_share: float | None
-    """The proportion of the last position's variance after the first layer that lies between pairs, 0..1. The
-    proportion is high if the first layer brings the anchors to the last position."""
+    """The proportion of the last position's variance after the first layer that lies between pairs, from 0 to
+    1. The proportion is high if the first layer brings the anchors to the last position."""
     keys: np.ndarray
     """[key] The keys of the inputs."""
     key_position: int
@@ -93,7 +95,7 @@ class NearestNeighbours(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Plot the proportions by location, for each result and for the target of unseen pairs."""
+        """Plot the proportion at each location, for each result and for the target of unseen pairs."""
         panels = dict(zip(_TITLES, self.trained, strict=True)) | {"target, unseen pair": self.unseen[2]}
         return place_map(
             "Most similar input has the same result",
@@ -129,7 +131,7 @@ class _Inputs:
         return ~(same | mirrored)
 
     def equal(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Return which inputs have the same result."""
+        """Return the mask of inputs with the same result."""
         return self.results[result][:, None] == other.results[result][None]
 
 
@@ -145,35 +147,35 @@ def nearest_neighbours(
 
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
     location represents a result in the same way for all keys and anchors, the most similar input has the same
-    result. For the target at the last position, trained pairs show whether different pairs have a common
-    representation. Unseen pairs show whether this representation extends beyond training. The probe uses no
-    answers.
+    result. The target at the last position shows whether different trained pairs have a common
+    representation. Unseen pairs show whether this representation extends beyond training. The probe does not
+    use answers of the model.
 
-    Limitations: The probe does not show whether the model uses the similarity, since it ablates nothing. It
-    does not work for codes, such as one-hot codes, in which different values are equally far apart, so that
-    chance determines the nearest input.
+    Limitations: The probe does not show whether the model uses the similarity, since the probe ablates
+    nothing. The probe does not work for codes in which different values are equally far apart, such as
+    one-hot codes. Chance then determines the nearest input.
 
     Args:
-        model: a HookedTransformer whose residual hooks are alive; the probe does not change it.
+        model: a HookedTransformer whose residual hooks are alive. The probe does not change the model.
         task: the task, which defines keys, anchors and results.
-        keys: the keys of the inputs. Default: the middle forty of the task's number tokens.
+        keys: the keys of the inputs. Default: the middle forty number tokens of the task.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The proportions, 0..1, by result, site, layer and position, for trained and for unseen pairs, and
-        their values at the locations that the papers discuss.
+        The proportions for each result, site, layer and position, from 0 to 1, for trained and for unseen
+        pairs. The readings are the values at the locations that the papers discuss.
 
     Raises:
         ValueError: If a key or position is invalid for the task, or the model is too small for the task.
-        ValueError: If activations are not finite, or a hook is dead.
+        ValueError: If an activation is not finite, or a hook is dead.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> nearest_neighbours(build_model(ModelConfig(gamma=0.5)), AnchorTask()).trained.shape
         (3, 2, 2, 9)
 
-    Source: the similarity of inputs with equal results is figure 4 of arXiv 2405.05409. The proportion of
-    nearest neighbours, at every location, is ours.
+    Source: Figure 4 of arXiv 2405.05409 shows the similarity of inputs with equal results. The proportion of
+    nearest neighbours at every location is ours.
     """
     check_inputs(model, task)
     position = checked_position(task, key_position)
@@ -240,7 +242,7 @@ class _Comparisons:
     def of(
         self, vectors: Float[Tensor, "input feature"]
     ) -> tuple[Float[np.ndarray, "pairs result"], float | None]:
-        """Return the proportions for trained and unseen pairs, and the margin for targets of unseen pairs."""
+        """Return the proportions for trained and unseen pairs, and the margin for unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
         for k, (there, not_equal, not_other) in enumerate(self.masks):

@@ -1,4 +1,4 @@
-"""V similarity: do the attention values at the first anchor encode g(x; a), for any x and a?"""
+"""V similarity: do the attention values at the first anchor encode g(x; a) for all x and a?"""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ class VSimilarity(ProbeResult):
     pairs: np.ndarray
     """[pair, 2] The pairs of different anchors (a, a') that reach an equal g on these keys."""
     cosines: np.ndarray
-    """[pair, key, key] The cosine of u(x; a) and u(x'; a'), -1..1."""
+    """[pair, key, key] The cosine of u(x; a) and u(x'; a'), from -1 to 1."""
     centred_cosines: np.ndarray
     """[pair, key, key] The cosines after subtracting the mean vector of the two anchors."""
     gaps: np.ndarray
-    """[pair] The mean cosine with g(x; a) = g(x'; a') minus the mean of the other cosines, -2..2."""
+    """[pair] The mean cosine of inputs with g(x; a) = g(x'; a') minus the mean of the other cosines, from -2
+    to 2."""
     centred_gaps: np.ndarray
     """[pair] The gaps of the centred cosines, which do not depend on a common direction."""
     gap: float | None
-    """The mean of `gaps`; `None` if no two anchors reach an equal g."""
+    """The mean of `gaps`, or `None` if no two anchors reach an equal g."""
     centred_gap: float | None
-    """The mean of `centred_gaps`: above 0 if the values encode g(x; a)."""
+    """The mean of `centred_gaps`. The mean is above 0 if the values encode g(x; a)."""
     layer: int
-    """The layer of the values, from 0."""
+    """The layer of the values, counted from 0."""
 
     def headline(self) -> str:
         """Return the centred gap as text."""
@@ -60,7 +61,7 @@ class VSimilarity(ProbeResult):
         return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
 
     def plot(self) -> go.Figure:
-        """Plot the centred cosines of the first pair of anchors, with boxes around cells of equal g."""
+        """Plot the centred cosines of the first pair of anchors, with a box around each cell of equal g."""
         title = f"Values at the first anchor, layer {self.layer} (boxed: equal g)"
         if not len(self.pairs):
             title = f"Values at the first anchor: {self.headline()}"
@@ -87,24 +88,25 @@ def v_similarity(
 ) -> VSimilarity:
     """Measure whether the attention values at the first anchor depend on g(x; a) alone.
 
-    u(x; a) is `hook_v` of the layer, heads merged, at the position of the first anchor. Later tokens have no
-    effect on u(x; a), since attention is causal.
+    The vector u(x; a) is `hook_v` of the layer at the position of the first anchor, with merged heads. Later
+    tokens have no effect on u(x; a), since attention is causal.
 
-    Limitations: The probe does not detect g(x; a) in other layers or at other positions. It does not show
-    whether the model uses the value.
+    Limitations: The probe does not detect g(x; a) in other layers or at other positions. The probe does not
+    show whether the model uses the value.
 
     Args:
-        model: a HookedTransformer of two layers or more; the probe does not change it.
+        model: a HookedTransformer of two layers or more, which the probe does not change.
         task: the task, which defines the anchors and their functions.
-        keys: the keys x. Default: 30..40, or the middle eleven of the task's number tokens.
-        layer: the layer of the values, from 1 (in layer 0, the anchor has not attended to the key), or from
-            the end if negative.
+        keys: the keys x. Default: the keys 30 to 40, or the middle eleven number tokens of the task.
+        layer: the layer of the values, from 1 on. In layer 0, the anchor has not attended to the key. A
+            negative layer is counted from the end.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines for each pair of different anchors, and the gap between equal and different g within each
-        pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The gaps
-        are computed by pair, since anchors with close shifts have more equal g and also other cosines.
+        The cosines for each pair of different anchors, and the gap between equal and different g for each
+        pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The probe
+        computes the gap of each pair separately. Anchors with close shifts have more equal values of g and
+        also other cosines.
 
     Raises:
         ValueError: If the model has one layer, or a key or position is invalid for the task.
@@ -115,7 +117,7 @@ def v_similarity(
         >>> v_similarity(build_model(ModelConfig(gamma=0.8)), AnchorTask()).layer
         1
 
-    Source: similarity of the values of single anchors, arXiv 2405.05409, figure 4.
+    Source: Figure 4 of arXiv 2405.05409 shows the similarity of the values of single anchors.
     """
     check_inputs(model, task)
     layer = check_layer(model, layer, minimum=1)

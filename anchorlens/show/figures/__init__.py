@@ -1,4 +1,4 @@
-"""What all figures share: colours, scales, and output that notebooks show offline."""
+"""Code that all figures share, such as colours, scales, and output that notebooks show offline."""
 
 import lazy_loader
 

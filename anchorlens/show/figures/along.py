@@ -1,4 +1,4 @@
-"""The figure of `probes.along`: a row for each reading, a line for each group of runs, a band over seeds."""
+"""The figure of `probes.along`, with a row for each reading and a line for each group of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_WORDS = {
 
 
 class Point(NamedTuple):
-    """A reading or metric at one step: mean, minimum and maximum over the seeds that have a value."""
+    """The mean, minimum and maximum of a reading or metric at one step, over the seeds with a value."""
 
     step: int
     mean: float
@@ -41,9 +41,10 @@ def along_figure(
     """Draw the figure of `probes.along`.
 
     Args:
-        readings: the names `<probe>.<reading>`; of several probes, the first reading of each is drawn.
+        readings: the names `<probe>.<reading>`. With several probes, the figure shows the first reading of
+            each probe.
         metrics: the names of the metrics, which share the last row.
-        over_seeds: the function from the name of a reading or metric to group -> points.
+        over_seeds: the function from the name of a reading or metric to a dict from groups to points.
     """
     probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))
     drawn = list(readings)
@@ -86,7 +87,10 @@ def _add(
     dash: str = "solid",
     in_legend: bool = False,
 ) -> None:
-    """Add a line with its band; a line with one seed at each step has no band."""
+    """Add a line with its band.
+
+    A line with one seed at each step has no band.
+    """
     steps = [point.step for point in points]
     shared: dict[str, Any] = {"legendgroup": name, "hoverinfo": "skip", "showlegend": False}
     if any(point.n_seeds > 1 for point in points):

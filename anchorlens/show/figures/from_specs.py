@@ -1,4 +1,4 @@
-"""Draw the figures that a task describes as data: grids, curves, lines, bars, images."""
+"""Draw the figures that a task describes as data, such as grids, curves, lines, bars and images."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def figure_of(spec: Grid | Curve | Lines | Bars | ImageGrid) -> Picture:
         spec: an entry of `evaluate(...).figure_specs`.
 
     Returns:
-        A figure. It shows the values of a `Grid`, 0 white to 1 dark blue, with its frame in vermilion; the
-        points of a `Curve` and of each line of `Lines`, with error bars of one standard error; a bar for each
-        name of `Bars`; or the images of an `ImageGrid`.
+        The figure of the spec. The figure of a `Grid` shows its values from 0 (white) to 1 (dark blue), with
+        its frame in vermilion. The figure of a `Curve` or of `Lines` shows points with error bars of one
+        standard error. The figure of `Bars` shows a bar for each name, and the figure of an `ImageGrid` its
+        images.
     """
     kinds: dict[type, Any] = {Grid: _grid, Curve: _curve, Lines: _lines, Bars: _bars, ImageGrid: _mosaic}
     return kinds[type(spec)](spec)

@@ -1,6 +1,6 @@
 """HTML output that a script draws.
 
-Outputs that share one window share one copy of the script's library; every other output has its own copy.
+Outputs in one window share one copy of the script's library. Every other output has a separate copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Library = Literal["Plotly", "CircuitsVis"]
 """The name of a JavaScript library in the browser."""
 
 _HOLDERS: dict[Library, str | None] = {}
-"""The cell of this kernel whose output holds a library, by library."""
+"""The cell of this kernel whose output contains the library, for each library."""
 
 _SHARING = frozenset(("plotly_mimetype", "notebook", "notebook_connected", "jupyterlab", "vscode"))
 """The plotly renderers of front ends whose outputs share one window."""
@@ -70,20 +70,21 @@ def source(library: Library) -> str:
 
 @functools.cache
 def _packed(library: Library) -> str:
-    """Return the source of a library, compressed to two fifths of its size."""
+    """Return the source of a library, which is compressed to two fifths of its size."""
     return base64.b64encode(gzip.compress(source(library).encode(), mtime=0)).decode()
 
 
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
     """Return HTML that loads nothing and draws as soon as the library is on the page.
 
-    A library has megabytes. If the outputs of a notebook surely share one window, only the first cell that
-    draws with the library holds it, also when that cell runs again. Otherwise every output holds it.
+    The size of a library is several megabytes. If the outputs of a notebook surely share one window, only the
+    first cell that draws with the library contains the library. The first cell also contains the library when
+    the cell runs again. Otherwise every output contains the library.
 
     Args:
         library: the library that draws.
-        call: the JavaScript call of the library; `place` is the element to draw into.
-        alone: whether the HTML holds the library even in a notebook.
+        call: the JavaScript call of the library. The variable `place` is the element to draw into.
+        alone: whether the HTML contains the library even in a notebook.
     """
     cell = _running_cell() if not alone and _outputs_share_a_window() else None
     held = ""

@@ -1,4 +1,4 @@
-"""A plotly figure that a notebook shows offline: live, in VS Code, and saved as HTML."""
+"""A plotly figure that notebooks, VS Code and notebooks saved as HTML show offline."""
 
 from __future__ import annotations
 
@@ -37,11 +37,15 @@ def plotly_text(text: str) -> str:
 class Picture(go.Figure):
     """A figure whose notebook output also contains HTML that needs no network.
 
-    plotly's own output needs a front end that knows plotly; saved as HTML it is blank.
+    The standard output of plotly needs a front end that supports plotly. In a notebook saved as HTML, the
+    standard output is blank.
     """
 
     def show(self, *args: object, **kwargs: object) -> None:
-        """Show the figure with the chosen renderer of plotly; without one, in a form that notebooks keep."""
+        """Show the figure with the chosen renderer of plotly.
+
+        Without a chosen renderer, the figure has a form that notebooks keep.
+        """
         if args or kwargs or pio.renderers.default != "plotly_mimetype":
             super().show(*args, **kwargs)
         else:
@@ -53,7 +57,7 @@ class Picture(go.Figure):
         self.show()
 
     def _bundle(self) -> dict[str, Any]:
-        """Return data for front ends that know plotly, and HTML for other front ends."""
+        """Return data for front ends that support plotly, and HTML for other front ends."""
         content = json.loads(self.to_json() or "")
         parts = (content["data"], content["layout"], QUIET)
         arguments = ", ".join(script_json(json.dumps(part)) for part in parts)

@@ -14,19 +14,19 @@ import plotly.graph_objects as go
 from anchorlens.show.figures import styled
 
 GUTTER = 0.25
-"""The proportion of a column's width that stays free on its right."""
+"""The proportion of a column's width that remains free on its right."""
 COMMON = ("legend", "showlegend", "coloraxis", "barmode")
 """The parts of the layout that come from the first figure, including numbered parts such as `coloraxis2`."""
 _LABEL_HEIGHT, _LINE_HEIGHT = 94, 16
-"""The pixels above each figure for the text of the figure, and for each line of its label."""
+"""The heights above each figure in pixels, for the text of the figure and for each line of its label."""
 _CHARACTER_WIDTH = 7.5
 """The average width of a character of a label, in pixels."""
 _LESS_HEIGHT = 64
-"""The pixels above each figure, and for each line of its label, if `room` is given."""
+"""The height in pixels above each figure, and for each line of its label, if `room` is given."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels, all numbered if two are equal.
+    """Return the labels, with a number before each label if two labels are equal.
 
     >>> distinct(["ckpt.pt", "ckpt.pt"])
     ('1: ckpt.pt', '2: ckpt.pt')
@@ -52,12 +52,13 @@ def side_by_side(
 ) -> go.Figure:
     """Join several figures of one kind, in reading order, with one legend and one colour bar.
 
-    Up to three figures are in one row, four in two columns, and more in three columns.
+    The layout has one row for at most three figures, two columns for four figures, and three columns for more
+    figures.
 
     Args:
-        figures: the figures, of one kind; they are not changed. Heatmaps without a colour range get a
-            common range.
-        labels: the text above each figure, in plotly's markup; a text wider than the figure wraps.
+        figures: the figures of one kind, which do not change. Heatmaps without a colour range get a common
+            range.
+        labels: the text above each figure, in plotly's markup. A text wider than the figure wraps.
         share_axes: whether a numeric axis gets the same range in every figure.
         room: the space for the figures. Default: each figure keeps its height and about its width.
     """
@@ -132,7 +133,7 @@ def _text_axes(traces: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _range_of_colours(figures: Sequence[go.Figure]) -> dict[str, float]:
-    """Return `zmin` and `zmax` over all heatmaps; the result is empty without heatmaps."""
+    """Return `zmin` and `zmax` over all heatmaps, or an empty dict without heatmaps."""
     heatmaps: list[Any] = [t for f in figures for t in f.select_traces(selector={"type": "heatmap"})]
     values = [np.asarray(trace.z, dtype=float).ravel() for trace in heatmaps if trace.z is not None]
     together = np.concatenate(values or [np.empty(0)])
@@ -149,7 +150,7 @@ class _Place:
     n_rows: int
     n_columns: int
     header: float
-    """The proportion of a row's height above its figures."""
+    """The proportion of a row's height above the figures of the row."""
     offset: int
     """The number of axes of the previous figures."""
 
@@ -161,11 +162,11 @@ class _Place:
         return f"{letters}{number if number > 1 else ''}" + (f" {rest}" if rest else "")
 
     def across(self, share: float) -> float:
-        """Convert a horizontal position in the figure, 0..1, to the joined figure."""
+        """Convert a horizontal position in the figure, from 0 to 1, to the joined figure."""
         return (self.column + share * (1 - GUTTER)) / self.n_columns
 
     def up(self, share: float) -> float:
-        """Convert a vertical position in the figure, 0..1, to the joined figure."""
+        """Convert a vertical position in the figure, from 0 to 1, to the joined figure."""
         below = self.header if self.n_rows > 1 else 0  # for the title of the axis and the next row's label
         return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
 
@@ -181,7 +182,10 @@ class _Place:
         return {**moved, "legendgroup": moved["name"]} if moved.get("name") else moved
 
     def axes(self, layout: dict[str, Any], text_axes: set[str], *, share: bool) -> dict[str, Any]:
-        """Move the axes of a layout; with `share`, numeric axes get the range of the first figure's axes."""
+        """Move the axes of a layout to the joined figure.
+
+        With `share`, numeric axes get the range of the axes of the first figure.
+        """
         axes: dict[str, Any] = {"xaxis": {}, "yaxis": {}}
         axes |= {name: value for name, value in layout.items() if name.startswith(("xaxis", "yaxis"))}
         moved = {}

@@ -1,4 +1,4 @@
-"""The style that the figures of probes share: colour-blind-safe scales, and sizes for print."""
+"""The style of the figures of probes, with colour-blind-safe scales and sizes for print."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", 
 """The colour-blind-safe colours of Okabe and Ito, and a dark violet."""
 
 COSINE = {"colorscale": "RdBu_r", "zmin": -1, "zmax": 1}
-"""The scale of all cosines and recovered shares, so that figures of different checkpoints can be compared:
-blue -1, white 0, red 1."""
+"""The scale of all cosines and recovered proportions, from -1 (blue) over 0 (white) to 1 (red). A common
+scale makes the figures of different checkpoints comparable."""
 
 SHARE = {"colorscale": "Blues", "zmin": 0, "zmax": 1}
 """The scale of values between 0 (white) and 1 (dark blue), such as attention."""
 
 NO_EFFECT = "#D9D9D9"
-"""The grey for no causal effect, the middle of `EFFECT`."""
+"""The grey for no causal effect, which is the middle of `EFFECT`."""
 
 EFFECT = {"colorscale": [[0, "#0072B2"], [0.5, NO_EFFECT], [1, "#D55E00"]], "cmin": -1, "cmax": 1}
-"""The scale of causal effects: grey = no effect, vermilion = a worse answer, blue = a better answer."""
+"""The scale of causal effects. Grey means no effect, vermilion a worse answer, and blue a better answer."""
 
 
 WIDTH, HEIGHT = 600, 450
@@ -38,7 +38,10 @@ WIDTH, HEIGHT = 600, 450
 
 
 def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
-    """Return a figure in the common style: white, 12 point, readable at 600 pixels, and shown offline."""
+    """Return a figure in the common style, which is white, 12 point, and readable at 600 pixels.
+
+    Notebooks show the figure offline.
+    """
     layout: dict[str, Any] = {
         "template": "simple_white",
         "title": {"text": title, "font": {"size": 14}},
@@ -54,7 +57,7 @@ def complete(figure: object, title: str) -> go.Figure:
     """Return the figure for a page, with a title, a size and a style.
 
     Args:
-        figure: the result of a probe's `plot`; it is not changed.
+        figure: the result of a probe's `plot`, which does not change.
         title: the title of a figure without a title.
 
     Raises:
@@ -73,7 +76,7 @@ def complete(figure: object, title: str) -> go.Figure:
 
 
 def in_words(name: str) -> str:
-    """Write the name of a function as a heading.
+    """Return the name of a function as a heading.
 
     >>> in_words("attention_entropy")
     'Attention entropy'
@@ -83,7 +86,10 @@ def in_words(name: str) -> str:
 
 
 def cosine_heatmap(values: object, labels: object = None, colorbar: str = "cosine") -> go.Heatmap:
-    """Return a heatmap of cosines; `autorange="reversed"` on the y axis puts the first row on top."""
+    """Return a heatmap of cosines.
+
+    The setting `autorange="reversed"` of the y axis puts the first row on top.
+    """
     return go.Heatmap(z=values, x=labels, y=labels, colorbar={"title": colorbar, "len": 0.9}, **COSINE)
 
 
@@ -92,7 +98,7 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
 
     Args:
         figure: the figure, which is changed.
-        cells: the (row, column) of each box's first cell, from 0.
+        cells: the (row, column) of the first cell of each box, counted from 0.
         size: the number of cells on a side.
         width: the width of the line in pixels.
         subplot: the `row` and `col` of the subplot, if there are subplots.
@@ -117,12 +123,13 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     Args:
         figure: the figure.
         path: the path of the file.
-        result: the result that the figure shows; an .html page then has a caption.
+        result: the result that the figure shows. With a result, an .html page has a caption.
 
     Raises:
-        ValueError: If the folder is missing, the suffix is another, the path is not an ordinary file, or
-            kaleido or a browser for static images is not installed.
-        OSError: If writing fails; an existing file is then unchanged.
+        ValueError: If the folder is missing, the path has another suffix, or the path is not an ordinary
+            file.
+        ValueError: If kaleido or a browser for static images is not installed.
+        OSError: If the write fails. An existing file is then unchanged.
     """
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":

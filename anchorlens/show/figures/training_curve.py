@@ -1,4 +1,4 @@
-"""The training curve of a run: accuracies and loss against steps."""
+"""The training curve of a run, with accuracies and loss against optimiser steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STYLES = {
         ("OOD", ORANGE, "solid", "diamond"),
     )
 }
-"""The line style of each metric, by title; styles can be distinguished without colour."""
+"""The line style of each metric, by title. The styles can be distinguished without colour."""
 _OTHERS = [
     {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}
     for colour, symbol in zip(list(COLOURS.values())[:3], ("triangle-up", "cross", "star"), strict=True)
@@ -37,8 +37,8 @@ _OTHERS = [
 def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the title and the line style of each metric of a log, by name.
 
-    Train, ID and OOD accuracy are included even if they are missing, unless the log has a metric of another
-    unit.
+    The result includes train, ID and OOD accuracy even if the log lacks these accuracies, unless the log has
+    a metric of another unit.
     """
     names = {name for line in log for name in line}
     metrics = logged_metrics()
@@ -62,10 +62,10 @@ def thinned(n_points: int, most: int) -> slice:
 
 
 def training_curve(log: Log) -> go.Figure:
-    """Draw loss and accuracies against optimizer steps.
+    """Plot the loss and the accuracies against optimiser steps.
 
     Args:
-        log: the log lines of a run; the log may be empty.
+        log: the log lines of a run, which may be empty.
     """
     units = {logged_metrics()[name].unit for name in metric_styles(log)}
     figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
@@ -92,7 +92,10 @@ def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
 
 
 def two_rows(above: str, below: str) -> go.Figure:
-    """Make an empty figure of two rows with these axis titles; the upper row has the range of accuracies."""
+    """Make an empty figure of two rows with these axis titles.
+
+    The upper row has the range of accuracies.
+    """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     figure.update_yaxes(title=above, range=[-0.04, 1.04], row=1, col=1)
     return figure.update_yaxes(title=below, row=2, col=1)

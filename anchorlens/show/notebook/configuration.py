@@ -1,4 +1,4 @@
-"""Notebook views of configurations, tasks, their batches and evaluations; they do not import torch."""
+"""Notebook views of configurations, tasks, batches and evaluations, which do not import torch."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from anchorlens.training.recipes.run_config import PARTS, RunConfig
 from anchorlens.views import html
 
 MOST_SEQUENCES = 8
-"""The largest number of sequences of a batch that are shown."""
+"""The largest number of sequences of a batch in a view."""
 
 
 @html.register
 def config_html(config: Config) -> str:
-    """List every field with its value and meaning."""
+    """Return a list of every field with its value and meaning, as HTML."""
     return view("configuration.html", name=type(config).__name__, rows=settings(config))
 
 
 @html.register
 def run_html(run: RunConfig) -> str:
-    """Describe a run in words, and list its fields that differ from the defaults."""
+    """Return a description of a run, and the fields that differ from the defaults, as HTML."""
     parts = [(part, settings(config)) for part, config in zip(PARTS, run, strict=True)]
     return view("run.html", overview=run.overview, lines=run.task.describe().split("\n"), parts=parts)
 
 
 @html.register
 def task_html(task: TaskConfig) -> str:
-    """Describe the task in words, and list its fields."""
+    """Return a description of the task and its fields as HTML."""
     lines = task.describe().split("\n")
     return view("task_in_words.html", title=type(task).__name__, lines=lines, rows=settings(task))
 
 
 @html.register
 def anchor_task_html(task: AnchorTask) -> str:
-    """Describe the task in words, and show a training sequence, the pairs and the fields."""
+    """Return a description of the task, a training sequence, the pairs and the fields as HTML."""
     pair = next((pair for pair in task.seen_pairs if len(set(pair)) > 1), task.seen_pairs[0])
     allowed = task.splits.allowed("train")
     places = task.positions[allowed.any(axis=0)]
@@ -69,7 +69,7 @@ def anchor_task_html(task: AnchorTask) -> str:
 
 
 def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
-    """Return the kind of a pair and the function on which the pair is trained, in words."""
+    """Return the kind of a pair, and the function on which the pair is trained, in words."""
     if pair in task.ood_pairs:
         return "unseen", "unseen"
     if pair in task.trained_overrides:
@@ -79,7 +79,7 @@ def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
 
 @html.register
 def batch_html(batch: AnchorBatch) -> str:
-    """Show the first sequences with their targets; keys and anchors are marked."""
+    """Return the first sequences with marked keys and anchors and their targets, as HTML."""
     trials = batch.trials.take(np.arange(min(MOST_SEQUENCES, len(batch))))
     tokens, targets = (array[:MOST_SEQUENCES].tolist() for array in (batch.tokens, batch.targets))
     rows = [
@@ -91,5 +91,5 @@ def batch_html(batch: AnchorBatch) -> str:
 
 @html.register
 def evaluation_html(behaviour: Evaluation) -> str:
-    """Show the phase by definition, and all measurements."""
+    """Return the behavioural phase and all measurements as HTML."""
     return view("behaviour.html", behaviour=behaviour)

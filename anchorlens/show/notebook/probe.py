@@ -1,4 +1,4 @@
-"""Notebook views of probe results, for one checkpoint or several."""
+"""Notebook views of probe results for one or several checkpoints."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from anchorlens.show.templating import view
 from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
-"""The largest number of checkpoints shown in a comparison; the other checkpoints are counted."""
+"""The largest number of checkpoints in the view of a comparison. The view states the number of other
+checkpoints."""
 MOST_NUMBERS = 40
-"""The largest number of rows of readings along training; `table` writes all rows."""
+"""The largest number of rows of readings along training. The method `table` writes all rows."""
 
 
 @html.register
 def probe_html(result: ProbeResult) -> str:
-    """Show the headline, the readings with their meanings, the options, and the shapes of the arrays."""
+    """Return the headline, the readings with their meanings, the options and the shapes of arrays as HTML."""
     docs, values = field_docs(type(result)), vars(result)
     rows = [
         (TableCell(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
@@ -41,7 +42,7 @@ def probe_html(result: ProbeResult) -> str:
 
 @html.register
 def comparison_html(comparison: Comparison) -> str:
-    """Show a row of readings for each checkpoint."""
+    """Return a table with a row of readings for each checkpoint as HTML."""
     results = comparison.results
     readings = results[0].readings if results else ()
     rows = []
@@ -59,7 +60,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 @html.register
 def along_html(found: Along) -> str:
-    """Show for each reading and group the mean over seeds at the first and the last checkpoint."""
+    """Return the mean over seeds of each reading and group at the first and last checkpoint as HTML."""
     rows = []
     for name in (*found.readings, *found.metrics):
         for group, points in found.over_seeds(name).items():

@@ -1,4 +1,4 @@
-"""The progress of a run, as a notebook shows it during training: a bar and the training curve so far."""
+"""The notebook view of the progress of a run, with a bar and the training curve so far."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DASHES = {"dot": "2 3", "dash": "6 4", "solid": "", "dashdot": "6 2 1 2"}
 
 @html.register
 def checkpoint_html(checkpoint: Checkpoint) -> str:
-    """Show the content of a checkpoint, and the settings that differ from the defaults."""
+    """Return the content of a checkpoint, and the settings that differ from the defaults, as HTML."""
     weights = checkpoint.weights.values()
     dtypes = ", ".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights}))
     metrics = [
@@ -50,7 +50,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
 
 @html.register
 def train_result_html(result: TrainResult) -> str:
-    """Show the phase of a run, how the run ended, the training curve and the accuracies."""
+    """Return the phase of a run, how the run ended, the training curve and the accuracies as HTML."""
     checkpoint, log = result.checkpoint, result.log
     ended = f"{result.status} at step {checkpoint.step:,}"
     if checkpoint.train_config is not None:
@@ -78,15 +78,17 @@ class SmallLine(NamedTuple):
     """The points in SVG syntax."""
     colour: str
     dash: str
-    """The dash style in SVG syntax; empty for a solid line."""
+    """The dash style in SVG syntax, or an empty text for a solid line."""
     scale: str = ""
-    """A text on how to read the line."""
+    """The scale of the line, as text."""
 
 
 def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
-    """Return the lines of a small training curve: accuracies from 0 to 1, the loss over its range.
+    """Return the lines of a small training curve.
 
-    The lines omit values that are not finite. A line of fewer than two points is omitted.
+    Accuracies have the scale from 0 to 1. The scale of the loss is its range.
+
+    The lines omit values that are not finite. The result omits a line of fewer than two points.
     """
     steps = [line["step"] for line in log]
     if len(steps) < 2 or steps[0] == steps[-1]:

@@ -9,7 +9,7 @@ from anchorlens.views import html
 
 @html.register
 def by_probes_html(by_probes: ByProbes) -> str:
-    """Show only the probe verdict: the probabilities and the evidence, without a script."""
+    """Return the probe verdict, with the probabilities and the evidence, as HTML without a script."""
     return view("by_probes.html", VERDICT_SHEETS, by_probes=by_probes)
 
 
@@ -17,7 +17,7 @@ def by_probes_html(by_probes: ByProbes) -> str:
 def verdict_html(verdict: Verdict) -> str:
     """Return the verdicts, their agreement, the probabilities and the evidence as an HTML fragment.
 
-    The fragment has no script, loads nothing, and takes its colours from the surrounding page, dark or light.
+    The fragment has no script, loads nothing, and takes its dark or light colours from the surrounding page.
 
     Example:
         >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP

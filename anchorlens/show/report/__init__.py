@@ -1,1 +1,1 @@
-"""The report: one HTML page about one or more models, which needs no network."""
+"""The report, which is one HTML page about one or more models and works offline."""

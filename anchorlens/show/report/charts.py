@@ -1,4 +1,4 @@
-"""The picture that only the report has: a run's trajectory with the forecast."""
+"""The plot of the trajectory of a run with its forecasts, which only the report contains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYMBOLS = ("circle", "square", "diamond", "cross")
 
 
 def trajectory(points: Sequence[TrajectoryPoint]) -> go.Figure:
-    """Draw accuracies and forecast probabilities at the evenly spaced checkpoints of a run."""
+    """Plot accuracies and forecast probabilities at the evenly spaced checkpoints of a run."""
     figure = two_rows("accuracy", "probability of the end")
     steps = [f"{point.step:,}" for point in points]
     for title, style in metric_styles([]).values():

@@ -1,4 +1,4 @@
-"""The report: a self-contained HTML page on one verdict, or on several verdicts side by side."""
+"""The report, which is a self-contained HTML page on one verdict or on several verdicts side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 
 MOST_IN_MAP = 40
-"""The largest number of anchors whose pairs are drawn as a map."""
+"""The largest number of anchors whose pairs the report draws as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """The fields of `cfg` that describe a model without a checkpoint."""
 
@@ -40,24 +40,25 @@ def write_report(
     *,
     probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES,
 ) -> None:
-    """Write one HTML page on one verdict, or on several side by side; it needs no network.
+    """Write one HTML page on one verdict, or on several verdicts side by side, which works offline.
 
-    Every probe measures its model again for the picture, which takes seconds for a small model. If a probe
-    refuses or fails, the page gives the reason instead of the picture.
+    Every probe measures the model again for its plot, which takes seconds for a small model. If a probe
+    refuses the model or fails, the page gives the reason instead of the plot.
 
     Args:
         verdicts: one or more verdicts.
-        path: the path of the page, .html; an existing file is replaced.
-        probes: the probes whose pictures are shown, in order: functions, or names of shipped probes. The page
-            also shows `holdout` if a verdict rests on that probe. `(*REPORT_PROBES, my_probe)` adds your own
-            probe; the heading is its name, and the first sentence of its docstring explains the picture.
-            `SHIPPED` has all probes, including the probes that train a model.
+        path: the path of the page, with the suffix `.html`. An existing file is replaced.
+        probes: the probes whose plots the page shows, in order, as functions or names of shipped probes. The
+            page also shows `holdout` if a verdict is based on `holdout`. `(*REPORT_PROBES, my_probe)` adds
+            your own probe. The heading of your own probe is its name, and the first sentence of its docstring
+            explains the plot. `SHIPPED` contains all probes, including the probes that train a model.
 
     Raises:
-        ValueError: If there is no verdict, an object is not a verdict or a probe, two probes have one name, a
-            verdict was read back without its model, the suffix is another, the folder is missing, or the
-            path exists and is not an ordinary file or is a file that was classified.
-        OSError: If writing fails; an existing file is then unchanged.
+        ValueError: If there is no verdict, an object is not a verdict or a probe, two probes have the same
+            name, or a verdict was loaded from JSON without its model.
+        ValueError: If the path has another suffix, its folder is missing, or the path is not an ordinary file
+            or is a classified file.
+        OSError: If the write fails. An existing file is then unchanged.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
@@ -76,7 +77,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     """Return the page that `write_report` writes.
 
     Raises:
-        ValueError: If an object is not a probe, or two probes have one name.
+        ValueError: If an object is not a probe, or two probes have the same name.
     """
     requested, verdicts = checked_probes(probes), [_with_present_hooks(verdict) for verdict in verdicts]
     tasks = [verdict.subject.model_and_task()[1] for verdict in verdicts]
@@ -142,11 +143,11 @@ def _with_present_hooks(verdict: Verdict) -> Verdict:
 
 
 def check_verdicts(verdicts: Any) -> None:
-    """Check that these are verdicts, each with its model.
+    """Check that each object is a verdict with its model.
 
     Raises:
-        ValueError: If there is no verdict, an object is not a verdict, or a verdict was read back without its
-            model.
+        ValueError: If there is no verdict, an object is not a verdict, or a verdict was loaded from JSON
+            without its model.
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
@@ -158,7 +159,7 @@ def check_verdicts(verdicts: Any) -> None:
 
 
 def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Return the files that the verdicts come from: checkpoints, and the files that their tasks read."""
+    """Return the files of the verdicts, which are the checkpoints and the files that their tasks read."""
     for subject in (verdict.subject for verdict in verdicts):
         if subject.path is not None:
             yield subject.path
@@ -173,7 +174,7 @@ def outline(subject: Subject) -> str:
 
 
 def _configurations(subject: Subject) -> dict[str, list[Setting]]:
-    """Return all fields of each configuration, by its name; without a checkpoint, facts of the model."""
+    """Return all fields of each configuration by name, or facts of a model without a checkpoint."""
     checkpoint = subject.checkpoint
     about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}
     versions = (f"{name} {version}" for name, version in (subject.versions or {}).items())
@@ -189,7 +190,10 @@ def _configurations(subject: Subject) -> dict[str, list[Setting]]:
 
 
 def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, list[list[Setting | None]]]:
-    """Return the setting of each field in each model, by configuration; None if a model lacks the field."""
+    """Return the setting of each field in each model, by configuration.
+
+    The setting is None if the model does not have the field.
+    """
     rows = {}
     for part in dict.fromkeys(itertools.chain(*of_models)):
         by_name = [{setting.name: setting for setting in parts.get(part, ())} for parts in of_models]

@@ -1,4 +1,4 @@
-"""The pictures of the report and their captions: a figure for each probe, with a panel for each model."""
+"""The plots of the report and their captions, with a figure for each probe and a panel for each model."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CARD = {
     "embedding_pca": Room(1150, 2, 400),
     "mask_key_token": Room(1150, 4, 310),
 }
-"""The space for the panels of several models, by probe; the pictures of these probes come first."""
+"""The space for the panels of several models, by probe. The plots of these probes come first."""
 
 ALONE = 410
-"""The largest height of each of these pictures in pixels, if there is one model."""
+"""The largest height of the plots of these probes in pixels, if there is one model."""
 
 
 @dataclass(eq=False)
@@ -49,44 +49,44 @@ class Panel:
     label: str
     """The label of the model."""
     text: str
-    """A sentence on what the picture shows, or the reason why there is no picture."""
+    """A sentence on what the plot shows, or the reason why there is no plot."""
     picture: go.Figure | None = None
-    """The picture, if there is one."""
+    """The plot, or None without a plot."""
     heads: Markup | None = None
     """The input of circuitsvis, as JSON for a script element."""
 
     @property
     def drawn(self) -> bool:
-        """Whether the panel has a picture."""
+        """Whether the panel has a plot."""
         return self.picture is not None or self.heads is not None
 
 
 @dataclass(frozen=True, eq=False)
 class PageFigure:
-    """The panels of all models as one picture, with its texts."""
+    """The panels of all models as one plot, with its texts."""
 
     id: str
-    """The id of the HTML element: the name of a shipped probe, `own-` and the name of your own probe, or the
-    name of a picture that only the report has."""
+    """The id of the HTML element. For a shipped probe, the id is the name of the probe. For your own probe,
+    the id is `own-` and the name. For a plot that only the report has, the id is the name of the plot."""
     caption: Caption
-    """The heading, and how to read the picture."""
+    """The heading of the plot, and the instructions for reading the plot."""
     panels: Sequence[Panel]
     """A panel for each model."""
     json: Markup | None = None
-    """The picture as JSON for a script element; None if no model has one."""
+    """The plot as JSON for a script element, or None if no model has a plot."""
     height: int = 0
-    """The height of the picture in pixels."""
+    """The height of the plot in pixels."""
     comes_first: bool = False
-    """Whether the page shows the picture outside a folded section."""
+    """Whether the page shows the plot outside a folded section."""
 
     @property
     def heads(self) -> bool:
-        """Whether circuitsvis draws the picture."""
+        """Whether circuitsvis draws the plot."""
         return any(panel.heads is not None for panel in self.panels)
 
     @property
     def words(self) -> str:
-        """The picture in words, for readers who do not see the picture."""
+        """The plot in words, for readers who cannot see the plot."""
         several = len(self.panels) > 1
         texts = (f"{panel.label}: {panel.text}" if several else panel.text for panel in self.panels)
         return f"{self.caption.title}. {'; '.join(texts)}"
@@ -97,12 +97,14 @@ def probe_figures(
     labels: Sequence[str],
     probes: Sequence[Callable[..., ProbeResult]] = REPORT_PROBES,
 ) -> Iterator[PageFigure]:
-    """Make the picture of every probe; a probe that refuses or fails shows the reason or the error.
+    """Make the figure of every probe.
+
+    The figure of a probe that refuses or fails shows the reason or the error.
 
     Args:
-        verdicts: the verdicts to show; their models are measured again.
+        verdicts: the verdicts to show. The probes measure the models again.
         labels: the label of each model.
-        probes: the probes whose pictures are shown, in order.
+        probes: the probes whose plots are shown, in order.
     """
     for probe in probes:
         panels, share_axes, result = [], True, None
@@ -125,12 +127,12 @@ def probe_figures(
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Return why a probe has no picture: the probe refused, or the probe failed."""
+    """Return the reason why a probe has no plot, which is a refusal or a failure of the probe."""
     return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the pictures of the answers, if the task provides any."""
+    """Make the plots of the answers if the task describes plots."""
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())
@@ -143,7 +145,7 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the training curves, and the trajectories with their forecasts if there are any."""
+    """Make the plots of training curves and, if there are any, of trajectories with their forecasts."""
     curves, trajectories = [], []
     for verdict, label in zip(verdicts, labels, strict=True):
         if log := verdict.subject.log:
@@ -162,7 +164,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
-    """Make the panel of one model; the caller handles errors."""
+    """Make the panel of one model, without handling errors."""
     if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
         return Panel(label, seen(result), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
@@ -184,7 +186,7 @@ def _figure(
     *,
     first: bool = False,
 ) -> PageFigure:
-    """Join all panels to one picture, on equal scales if `share_axes` is true."""
+    """Join all panels to one plot, on equal scales if `share_axes` is true."""
     made = PageFigure(identity, caption, panels, comes_first=first)
     pictures = [panel.picture for panel in panels if panel.picture is not None]
     labels = [_short(panel.label) for panel in panels if panel.picture is not None]
@@ -207,7 +209,7 @@ def _figure(
 
 
 def _short(label: str) -> str:
-    """Shorten a label to fit above a panel, and escape the label, since plotly interprets a few tags."""
+    """Shorten a label to fit above a panel, and escape the label, since plotly interprets some tags."""
     if len(label) > LONGEST_LABEL:
         half = LONGEST_LABEL // 2
         label = f"{label[: half - 1]}…{label[-half:]}"

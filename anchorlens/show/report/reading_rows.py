@@ -1,4 +1,4 @@
-"""The readings of several models as rows: the readings that changed the verdicts most, and all others."""
+"""The readings of several models as rows, in which the readings that changed the verdicts most come first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anchorlens.verdict.readings import READINGS
 from anchorlens.verdict.verdict import Evidence
 
 MOST_MOVED = 6
-"""The largest number of readings that are listed before all others."""
+"""The largest number of readings in the first list of `reading_rows`."""
 
 
 class ReadingRow(NamedTuple):
@@ -21,18 +21,19 @@ class ReadingRow(NamedTuple):
     meaning: str
     """The meaning of the reading, in a few words."""
     evidence: Sequence[Evidence | None]
-    """The evidence of each model; None if a model lacks the reading."""
+    """The evidence of each model, or None if the model does not have the reading."""
 
 
 def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
-    """Sort the readings of several models by how much they changed the verdicts.
+    """Sort the readings of several models by the size of their changes to the verdicts.
 
     Args:
         of_models: the readings of each model, the strongest evidence first.
 
     Returns:
-        Two lists: at most `MOST_MOVED` readings that vote for a label, the first of each model before any
-        second reading; and all other readings, in the order of the probes.
+        Two lists of readings. The first list contains at most `MOST_MOVED` readings that vote for a label,
+        with the first reading of each model before any second reading. The second list contains all other
+        readings, in the order of the probes.
     """
     by_name = [{one.reading: one for one in evidence} for evidence in of_models]
     votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]

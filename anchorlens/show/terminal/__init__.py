@@ -1,1 +1,1 @@
-"""Tables and lines for the terminal."""
+"""The tables and lines of the terminal output."""

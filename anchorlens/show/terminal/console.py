@@ -1,4 +1,4 @@
-"""Output for people, tables and lines in which foreign text stays text, and JSON for programs."""
+"""The terminal output, which is tables and lines for people, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,40 +19,41 @@ from anchorlens.show.tables import Table, text_of
 
 
 class Terminal(Console):
-    """A console that interprets nothing in a text: no markup, no `:smile:`, no control characters.
+    """A console that does not interpret markup, `:smile:` or control characters in a text.
 
-    A line break in a text breaks the line, so a name that may hold a line break must go through `printable`.
+    A line break in a text breaks the line, so the caller must apply `printable` to a name that may contain a
+    line break.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Convert a text for output; this method converts every text, including the texts of table cells."""
+        """Convert a text for output, which may be the text of a table cell."""
         return super().render_str(safe_lines(text), **options)
 
 
 _LONGEST_WORD = 13
-"""The length up to which a word is not broken in a narrow table: `commutativity`."""
+"""The largest length of a word that a narrow table does not break, which is the length of `commutativity`."""
 _BORDER = 3
-"""The characters of a table's border and padding for each column; one more character closes the table."""
+"""The number of characters of the border and padding of each column. One more character closes the table."""
 
 
 @dataclass(frozen=True)
 class FittedTable:
-    """A table for a terminal, no wider than the console, that loses no column and cuts no word.
+    """A table that is at most as wide as the console, and keeps every column and every word.
 
-    Texts wrap first, then long words break. Names of rows break after dots and underscores. Columns that
-    still do not fit follow in a table below, next to the names of the rows.
+    The table first wraps texts, and then breaks long words. Names of rows break after dots and underscores.
+    Columns that still do not fit are in another table below, next to the names of the rows.
     """
 
     table: Table
-    """The table; emphasised rows are bold."""
+    """The table, whose emphasised rows are bold."""
     styles: Sequence[str] = ()
-    """The styles of the rows; empty if the rows have no styles."""
+    """The styles of the rows. The sequence is empty if the rows have no styles."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[rich.table.Table]:
-        """Yield the tables, one below the other."""
+        """Yield the tables, from top to bottom."""
         rows = [[safe_lines(text_of(item)) for item in row] for row in (self.table.columns, *self.table.rows)]
         columns = [
             _ColumnWidths.of(texts, i == 0, i in self.table.numbers)
@@ -81,7 +82,10 @@ class _ColumnWidths(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[str], names_rows: bool, holds_numbers: bool) -> _ColumnWidths:
-        """Return the widths of a column of texts; the first text is the heading, and numbers do not wrap."""
+        """Return the widths of a column of texts, whose first text is the heading.
+
+        Numbers do not wrap.
+        """
         heading, *cells = texts
         lines = [line for text in cells for line in text.split("\n")]
         words = lines if holds_numbers else [word for line in lines for word in line.split()]
@@ -101,7 +105,7 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 def _split(columns: Sequence[_ColumnWidths], room: int) -> Iterator[dict[int, int]]:
-    """Split columns with their widths into tables that fit; every table has the first column."""
+    """Split columns with their widths into tables that fit, each with the first column."""
     room -= 1 + _BORDER
     whole, broken = [column.whole for column in columns], [column.broken for column in columns]
     for least in (whole, [*whole[:1], *broken[1:]], broken):

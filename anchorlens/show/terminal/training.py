@@ -1,4 +1,4 @@
-"""The evaluation of one model, and the cost of a training, in the terminal."""
+"""The terminal output of the evaluation of one model, and of the cost of a training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from anchorlens.training.plan import Plan
 from anchorlens.training.progress import duration
 
 SCHEMA_VERSION = 1
-"""The version of the JSON objects; it increases by one when a key changes its meaning or is removed."""
+"""The version of the JSON objects. The version increases by one when a key changes its meaning or is
+removed."""
 
 
 def print_behaviour(
@@ -23,7 +24,7 @@ def print_behaviour(
 
     Args:
         path: the path of the checkpoint.
-        checkpoint: the checkpoint that was evaluated; None for a model without a checkpoint.
+        checkpoint: the checkpoint that was evaluated, or None for a model without a checkpoint.
         task: the task on which the model was evaluated.
         behaviour: the evaluation of the model.
         as_json: whether to print one JSON object on one line instead.

@@ -1,4 +1,4 @@
-"""Verdicts in the terminal, in colour if the output is a terminal: a table, or a JSON object for each."""
+"""The terminal output of verdicts, as a table in colour or as a JSON object for each verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = {
     **dict(zip(LEARNT, ("red", "yellow", "green"), strict=True)),
     **dict(zip(MEMORISATION, ("red", "green"), strict=True)),
 }
-"""The terminal colour of each phase, or of a label if there is no phase."""
+"""The terminal colour of each phase or label."""
 
 
 def print_unreadable_json(path: str, message: str) -> None:
@@ -29,7 +29,7 @@ def print_unreadable_json(path: str, message: str) -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict: the phases by probes and by behaviour, the evidence, and any trajectory."""
+    """Print one verdict, with the phases by probes and by behaviour, the evidence, and any trajectory."""
     console = Terminal()
     phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
@@ -54,7 +54,7 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print several verdicts with a row for each verdict."""
+    """Print several verdicts, with a row for each verdict."""
     console = Terminal()
     labels = [_name(verdict) for verdict in verdicts]
     table = verdict_table(verdicts, labels, most=3)
@@ -72,7 +72,7 @@ def _name(verdict: Verdict) -> str:
 
 
 def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
-    """Return lines for the strongest readings: the value, the changed odds, and the ranges in each phase."""
+    """Yield a line for each of the strongest readings, with the value, the changed odds and the ranges."""
     readings = by_probes.evidence
     if not readings:
         return

@@ -27,8 +27,8 @@ OPTION = r"--[\w|,-]+(?: [A-Z]+\b| [a-z0-9_|]+\|[a-z0-9_|]+)?(?: \(default [^)]*
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text in Markdown, without code blocks, tables, headings and the markup of links."""
-    text = re.sub(r"^(```|~~~).*?^\1\s*$", "\n\n", text, flags=re.DOTALL | re.MULTILINE)
+    """The sentences of a Markdown text, without code, formulas, tables, headings and the markup of links."""
+    text = re.sub(r"^ *(```|~~~|\$\$).*?^ *\1\s*$", "\n\n", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^\s*(\||#|\$|>|:::|\{)[^\n]*$|<[^>]*>", "\n\n", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     for block in re.split(r"\n\s*\n|^\s*[-*] |^\s*\d+\. ", text, flags=re.MULTILINE):

@@ -15,7 +15,16 @@ One sentence with a [link](page.md#part) in it. Another one, of `code` and words
 $ a command of five words
 ```
 
+$$
+f(x; a, b) = g(x; a) + g(x; b)
+$$
+
 - A bullet has a sentence of its own.
+
+  ~~~sh
+  a command within a bullet here
+  ~~~
+
 - Too short a line.
 """
 

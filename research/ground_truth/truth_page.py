@@ -114,7 +114,7 @@ def count(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> tuple[i
 def misses(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> list[str]:
     """The readings that are not what was expected, in words."""
     return [
-        f"`{row['probe']}` {row['name']} of `{name}` {numerals.number(value)}"
+        f"`{row['probe']}` reports `{row['name']}` {numerals.number(value)} for `{name}`."
         for row, read in rows(group, found)
         if row["kind"] in kinds
         for name, value in read.items()

@@ -220,12 +220,13 @@ def row(head: str, cells: Iterable[Any]) -> str:
     return f"| {' | '.join([head, *map(str, cells)])} |".replace("|cosine|", "\\|cosine\\|")
 
 
-def network(numbers: Numbers, *, samples: bool = True) -> str:
-    """Which network it is: variant, sizes, samples, steps, learning rate, seeds.
+def network(numbers: Numbers, *, samples: bool = True, more: Mapping[str, str] | None = None) -> str:
+    """The settings of a network as a table: variant, sizes, samples, steps, learning rate, seeds.
 
     Args:
         numbers: with `network` (common.py).
         samples: whether the run has a number of samples of its own.
+        more: further rows, setting -> value.
     """
     found: Mapping[str, Sequence[Any]] = numbers["network"]
 
@@ -244,24 +245,23 @@ def network(numbers: Numbers, *, samples: bool = True) -> str:
     def whole(name: str) -> str:
         return numerals.joined(f"{value:,}" for value in found[name])
 
-    model = [
-        numerals.joined(
-            VARIANTS[each].format(ACTIVATIONS[found["activation"][0]]) for each in found["variant"]
-        ),
-        several("n_layers", "layer"),
-        several("n_heads", "head"),
-        *(f"{name} {whole(name)}" for name in ("d_model", "d_head", "d_mlp")),
-    ]
-    recipe = [
-        *([f"{whole('n_samples')} sequences"] if samples else []),
-        f"batches of {whole('batch_size')}",
-        f"{whole('total_steps')} steps",
-        f"lr {settings('lr')}",
-        f"weight decay {settings('weight_decay')}",
-        f"gamma {settings('gamma')}",
-    ]
-    seeds = f"seed{'' if len(found['seed']) == 1 else 's'} {whole('seed')}"
-    return f"{model[0]} with {', '.join(model[1:])}; {', '.join(recipe)}; {seeds}."
+    variants = numerals.joined(
+        VARIANTS[each].format(ACTIVATIONS[found["activation"][0]]) for each in found["variant"]
+    )
+    rows = {
+        "variant": variants,
+        "depth": f"{several('n_layers', 'layer')}, {several('n_heads', 'head')}",
+        "sizes": ", ".join(f"{name} {whole(name)}" for name in ("d_model", "d_head", "d_mlp")),
+        **({"training sequences": whole("n_samples")} if samples else {}),
+        "batch size": whole("batch_size"),
+        "training steps": whole("total_steps"),
+        "learning rate": settings("lr"),
+        "weight decay": settings("weight_decay"),
+        "gamma": settings("gamma"),
+        "seeds": whole("seed"),
+        **(more or {}),
+    }
+    return "\n".join(["| setting | value |", "|---|---|", *(row(name, [rows[name]]) for name in rows)])
 
 
 def others(script: str, name: str | None = None) -> str:

@@ -67,8 +67,8 @@ def prontoqa(numbers: Numbers) -> list[Reading]:
     return _by_seed(
         numbers,
         {
-            "at every size they fit their training questions in fewer updates": _sooner,
-            "with large ones the updates grow with the size, and then fall": _up_and_down,
+            "small initial weights with decay fit the training questions in fewer steps": _sooner,
+            "with large initial weights the steps grow with the size, and then fall": _up_and_down,
         },
     )
 

@@ -56,7 +56,7 @@ def classify_command(
     tasks: shared.OwnTasks = None,
     device: shared.Device = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 4 if a phase is undecided.")
+        bool, typer.Option("--strict", help="Exit with code 4 if the behavioural verdict is undecided.")
     ] = False,
     thorough: Annotated[
         bool,

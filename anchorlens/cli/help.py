@@ -44,7 +44,7 @@ fit. The options of the task follow the first group, or the second group if no t
 
 
 class Entry(NamedTuple):
-    """One option or argument, for the help and the documentation."""
+    """The help of one option or argument, which the documentation also shows."""
 
     name: str
     """The name of the parameter."""
@@ -71,7 +71,7 @@ class Section(NamedTuple):
 
 
 class HelpCommand(TyperCommand):
-    """A command with the help of this module."""
+    """A command that shows the help of this module."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Store the words after the command, on which the help depends, and parse the options."""
@@ -96,7 +96,7 @@ def function_of(command: TyperCommand) -> Any:
 
 
 def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
-    """Collect the arguments and options of a command.
+    """Collect the help of the arguments and options of a command.
 
     Args:
         command: the command that typer made.

@@ -22,9 +22,9 @@ def catch_interruptions() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, or end the program where no code can catch the exception.
 
     During an import, the imported module might catch the exception. In a destructor, Python only prints the
-    exception. In both cases, the program prints one line and ends at once. No data are lost, because
-    anchorlens writes files atomically. A program that ignores Ctrl-C (`nohup`, `&` in a script) still ignores
-    Ctrl-C.
+    exception. During an import and in a destructor, the program therefore prints one line and ends at once.
+    No data are lost, because anchorlens writes files atomically. A program that is started with `nohup`, or
+    with `&` in a script, still ignores Ctrl-C.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return

@@ -11,7 +11,7 @@ import typer
 def path_option(help: str, *names: str) -> Any:
     """Make an option that takes a path.
 
-    The command reports an unreadable path when it opens the path.
+    The command reports an unreadable path when the command opens the path.
     """
     return typer.Option(*names, help=help, readable=False)
 

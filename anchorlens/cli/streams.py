@@ -20,8 +20,8 @@ _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
 class OutputLost(SystemExit):
     """The exit of the program after a write to stdout has failed.
 
-    The exit code is 141, without a message, if the reader closed stdout, as after SIGPIPE. After any other
-    failure, the exit code is 1.
+    The exit code is 141, without a message, if the reader closed stdout, as after SIGPIPE. The exit code is 1
+    after any other failure of stdout.
     """
 
     def __init__(self, error: OSError):
@@ -52,9 +52,9 @@ class _DescriptorFile(io.FileIO):
 def prepare_streams() -> None:
     """Prepare the standard streams and the sizes in the environment so that writing is safe.
 
-    A closed stream becomes /dev/null. The streams replace characters that they cannot encode with plain
-    characters. The function removes COLUMNS from the environment if its value is not a number or is less than
-    20.
+    A closed stream becomes /dev/null. Standard streams replace characters that their encoding does not have
+    with plain characters. The function removes COLUMNS from the environment if its value is not a number or
+    is less than 20.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)

@@ -70,15 +70,16 @@ class Along:
         return pd.DataFrame(list(self.rows))
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows as a table.
+        """Write the rows to a file as a table.
 
         Args:
-            path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
+            path: the path of the file, with the suffix `.csv` or `.parquet`. `table` replaces an existing
+                file.
 
         Raises:
             ValueError: If the suffix is not `.csv` or `.parquet`, the folder is missing, or the path is not
                 an ordinary file.
-            OSError: If the write fails. An existing file is then unchanged.
+            OSError: If the write fails. A failed write does not change an existing file.
         """
         write_rows(self.rows, path)
 
@@ -88,7 +89,7 @@ class Along:
         return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
 
     def over_seeds(self, number: str) -> dict[str, list[Point]]:
-        """Return a metric or reading along training, with its mean and range over the seeds of each group.
+        """Return the mean and the range of a metric or reading over the seeds of each group, along training.
 
         Args:
             number: the name of a metric or reading, from `metrics` or `readings`.
@@ -150,7 +151,7 @@ def along(
 
     Args:
         runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
-            several checkpoints. A run of another library is given as its path or as an `Opened`. You may also
+            several checkpoints. You give a run of another library as its path or as an `Opened`. You may also
             give the models of one run, as a dict from steps to models or as a list of (step, model). A model
             is any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of them.
@@ -158,7 +159,7 @@ def along(
             the task of each checkpoint. Models in memory have no accuracies without `task`.
         config: the configuration of bare weights given by path, as for `open_checkpoint`. `along` uses
             `config` for models with steps and for runs of another library.
-        device: the device of the models: auto, cpu, cuda, cuda:N or mps.
+        device: the device of the models, which is auto, cpu, cuda, cuda:N or mps.
         progress: the display of progress, as for `train`.
         **options: the options of the probe. Options are allowed only for a single probe.
 
@@ -166,8 +167,8 @@ def along(
         The readings and the accuracies at every checkpoint.
 
     Raises:
-        ValueError: If there is no run, a run has no checkpoints, or a checkpoint lacks its training
-            configuration.
+        ValueError: If there is no run, a run has no checkpoints, or a checkpoint does not contain its
+            training configuration.
         ValueError: If options are given for several probes, a step or model is given twice, or a probe
             refuses its input. If a probe refuses its input, the message starts with the file or the step.
         CheckpointError: If a file or a checkpoint of `train` is damaged.

@@ -83,8 +83,9 @@ class Comparison:
             level: the confidence level of the interval, above 0 and at most 1.
 
         Returns:
-            A row for each recipe and reading, with the number of values `n`, the mean `mean`, and the ends
-            `low` and `high` of Student's t interval for the mean. The ends are NaN for fewer than two values.
+            A row for each recipe and reading, with the number of values `n` and the mean `mean`. The columns
+            `low` and `high` contain the ends of Student's t interval for the mean. The ends are NaN for fewer
+            than two values.
 
         Raises:
             ValueError: If the level is not above 0 and at most 1.
@@ -131,13 +132,13 @@ def compare(
         config: the configuration of bare weights given by path, as for `open_checkpoint`.
         labels: the label of each model. The default label of a file is its name. The default label of a model
             in memory consists of gamma, seed and step, or is the model's name.
-        device: the device of models from checkpoints: auto, cpu, cuda, cuda:N or mps.
+        device: the device of models from checkpoints, which is auto, cpu, cuda, cuda:N or mps.
         options: the options of the probe.
 
     Returns:
-        A `Comparison`. `plot` returns the pictures next to each other, `to_dict` the results as JSON data,
-        and `to_frame` the readings as a DataFrame. `over_seeds` returns means over seeds with confidence
-        intervals.
+        A `Comparison` with a result for each model. The method `plot` returns the plots next to each other.
+        The method `to_dict` returns the results as JSON data, and the method `to_frame` returns the readings
+        as a DataFrame. The method `over_seeds` returns means over seeds with confidence intervals.
 
     Raises:
         ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model. If the

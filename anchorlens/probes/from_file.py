@@ -30,9 +30,10 @@ WHAT_A_READING_IS = (
 def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult], ...]:
     """Run a Python file and return the probes that it defines.
 
-    A probe is a public function that the file defines, and not only imports. The return annotation of a probe
-    is a subclass of `ProbeResult`. `own_probes` runs the file as a program, so give only a file that you
-    would run. Checkpoints contain only data, and anchorlens never runs their content.
+    A probe is a public function that the file defines. Functions that the file imports are not probes. The
+    return annotation of a probe is a subclass of `ProbeResult`. `own_probes` runs the file as a program, so
+    give only a file that you would run. Checkpoints contain only data, and anchorlens never runs their
+    content.
 
     Args:
         path: the path of the Python file (`.py`). Each call runs the file again.
@@ -42,7 +43,7 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
 
     Raises:
         ValueError: If the file is missing, has another suffix, raises an error or defines no probe. If the
-            file raises an error, the message contains the line.
+            file raises an error, the message contains the number of the line.
 
     Example:
         >>> own_probes("my_probe.py")  # doctest: +SKIP
@@ -133,12 +134,12 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     """Return one line about an error of a probe.
 
-    The line contains the message of a shipped probe that refuses its input. For every other error, it also
-    contains the line of code.
+    The line contains the message of a shipped probe that refuses its input. For every other error, the line
+    also contains the line number in the code.
 
     Args:
         error: the error that the probe raised.
-        probe: the probe that raised it.
+        probe: the probe that raised the error.
     """
     text = " ".join(str(error).split())
     if not isinstance(error, ValueError) or not text:

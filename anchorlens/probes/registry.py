@@ -112,7 +112,7 @@ def probe_named(
         probes: the probes to choose from. Default: the shipped probes.
 
     Raises:
-        ValueError: If the probe is unknown. The message lists the names.
+        ValueError: If the probe is unknown. The message lists the names of all probes.
     """
     by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():

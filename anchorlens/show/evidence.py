@@ -107,7 +107,7 @@ def range_bar(evidence: Evidence) -> RangeBar:
 def is_drawn(evidence: Evidence) -> bool:
     """Return whether a plot shows the ranges.
 
-    A plot shows the ranges of phases, and a text the ranges of solutions.
+    A plot shows the ranges of phases, and a text states the ranges of solutions.
     """
     return not evidence.ranges or any(label in evidence.ranges for label in LABELS)
 

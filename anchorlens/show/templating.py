@@ -51,7 +51,7 @@ def rendered(template: str | Path, **content: object) -> str:
 def sources(names: Sequence[str | Path]) -> Markup:
     """Return the text of style sheets or scripts without escaping.
 
-    The names have the same form as the names of templates.
+    The names of style sheets and scripts have the same form as the names of templates.
     """
     return Markup("".join(map(_source, names)))
 

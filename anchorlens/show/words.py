@@ -74,7 +74,7 @@ CAPTIONS = captions_in(TEMPLATES / "captions.toml")
 def caption_of(probe: str, result: object = None) -> Caption | None:
     """Return the caption of a shipped probe's plot.
 
-    Without known shifts, the caption is the caption for tokens.
+    If no shifts are known, the function returns the caption for tokens.
     """
     of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
     return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

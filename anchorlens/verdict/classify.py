@@ -74,9 +74,9 @@ def classify(
 
     For every other task, and for training data without a task, the probe verdict is *memorised*, *learnt a
     rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
-    training data. The probe measures whether the copies still answer this tenth. This verdict does not need
-    held-out data. This verdict does not show which rule the model learnt, or whether the rule holds outside
-    the training data.
+    training data. The probe measures whether the copies still answer the left-out tenth. The verdict by
+    `holdout` does not need held-out data. The verdict by `holdout` does not show which rule the model learnt,
+    or whether the rule holds outside the training data.
 
     Args:
         model_or_checkpoint: a HookedTransformer, a `Checkpoint`, the result of `train`, or the path of a file
@@ -92,19 +92,19 @@ def classify(
             seq_len] with targets [batch], or with targets [batch, seq_len] and -100 for unscored positions.
             You may also give the path of a file with tokens and targets. A checkpoint with a training
             configuration has a training set. If a sequence trains an input that the task holds out, there is
-            no phase, since the ID or OOD accuracy would be a train accuracy. Without a training set, a
-            warning states which inputs `classify` assumes to be held out. `classify` then measures train
-            accuracy on a substitute, such as training inputs with fresh noise. If the accuracy on the
+            no phase. The ID or OOD accuracy would be a train accuracy. Without a training set, a warning
+            states which inputs `classify` assumes to be held out. Without a training set, `classify` measures
+            train accuracy on a substitute, such as training inputs with fresh noise. If the accuracy on the
             substitute is below 0.90, the model may have memorised, and there is no behavioural phase.
         device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
             remains on its device.
         seed: the seed of the noise in the evaluation.
-        even_underfit: whether to take readings of a model that has not fit its training data. These readings
-            take seconds and do not determine a phase.
-        thorough: whether to measure `interchange` and `activation_patching` even if their readings cannot
-            change the phase.
-        name: the name of the model in the verdict and its report, or a list of names for several models.
-            Default: the name of the file.
+        even_underfit: whether to take readings of a model that has not fit its training data. The readings of
+            an underfit model take seconds and do not determine a phase.
+        thorough: whether to apply `interchange` and `activation_patching` even if the readings of these
+            probes cannot change the phase.
+        name: the name of the model in the verdict and in the report, or a list of names for several models.
+            The default name is the name of the file.
 
     Returns:
         The verdicts with readings and reasons, and the agreement of the probe and behavioural verdicts with

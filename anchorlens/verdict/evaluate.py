@@ -46,8 +46,8 @@ def evaluate(
         model: a HookedTransformer, a Checkpoint, the result of `train`, or the path of a checkpoint or run.
             You may also give a function of tokens [batch, pos] that returns logits [batch, pos, d_vocab].
             Logits may be an array of any library, the `logits` of an object or dict, or part of a tuple such
-            as (logits, loss). The logits of the last position are sufficient if the task scores only this
-            position. `evaluate` does not change the training mode or device of a model. You may also give a
+            as (logits, loss). If the task scores only the last position, the logits of the last position are
+            sufficient. `evaluate` does not change the training mode or device of a model. You may also give a
             list of models.
         task: the task of the model. Default: the papers' two-anchor task. A checkpoint contains its task.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
@@ -64,10 +64,10 @@ def evaluate(
             options `n_noise`, `max_train`, `max_trials`, `batch_size` and `half`.
 
     Returns:
-        An `Evaluation`, or an `AnchorEvaluation` for an AnchorTask. An `AnchorEvaluation` contains accuracies
-        from 0 to 1 with standard errors, also per pair, deviations, commutativity and the phase. For a list
-        of models, `evaluate` returns a list. A warning states each assumption about missing information in a
-        file.
+        An `Evaluation`, or an `AnchorEvaluation` for an AnchorTask. An `AnchorEvaluation` contains the phase,
+        commutativity, deviations, and accuracies from 0 to 1 with standard errors, also for each pair. For a
+        list of models, `evaluate` returns a list. A warning states each assumption about missing information
+        in a file.
 
     Raises:
         ValueError: If an option is invalid, or the training set has another shape or vocabulary than the

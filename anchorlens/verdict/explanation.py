@@ -36,13 +36,13 @@ _MOST_NAMED = 2
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     """Return whether both verdicts assign the same phase or solution, and an explanation.
 
-    The explanation states only measurements of this model. It contains the phase by behaviour, the
-    probabilities by the probes, and the readings that a verdict prints (`ByProbes.strongest`).
+    The explanation states only measurements of this model. The explanation contains the phase by behaviour,
+    the probabilities by the probes, and the readings that a verdict prints (`ByProbes.strongest`).
 
     Returns:
         The agreement and the explanation. The agreement is `None` if a verdict is undecided, or if the probe
-        verdict cannot distinguish the two most probable phases. An explanation without an agreement gives the
-        reason.
+        verdict cannot distinguish the two most probable phases. If the agreement is `None`, the explanation
+        states the reason.
     """
     agreement, text = _compared(behaviour, by_probes)
     if by_probes.outside and by_probes.phase.is_named:

@@ -71,11 +71,12 @@ def read_inside(
         task: the task of the model. The phases are calibrated on two-anchor tasks. For other tasks, `holdout`
             measures whether the model memorised its training data or learnt a rule.
         training_set: the training data, for a task without anchors. Default: training data drawn by the task.
-        train: the accuracy on the training data. Below 0.90, there is no phase.
-        train_is_known: whether `train` was measured on the training data. With False, the phase assumes that
-            the model has fit its training data.
-        void: the reason why the answers exclude every phase. With a reason, the function takes no readings.
-        thorough: whether to take the costly readings even if they cannot change the phase.
+        train: the accuracy on the training data. If the train accuracy is below 0.90, there is no phase.
+        train_is_known: whether `train` was measured on the training data. If `train_is_known` is false, the
+            phase assumes that the model has fit its training data.
+        void: the reason why the answers exclude every phase. If there is a reason, the function takes no
+            readings.
+        thorough: whether to take the costly readings even if the costly readings cannot change the phase.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -234,7 +235,7 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
-    """Return the probability of each phase or solution, which adds both forms of Phase 2.
+    """Return the probability of each phase or solution, with the sum of both forms of Phase 2.
 
     >>> by_phase(dict(zip(LABELS, (0.0, 0.25, 0.5, 0.25))))
     {1: 0.0, 2: 0.75, 3: 0.25}

@@ -183,7 +183,9 @@ class QuestionModel(Record):
         return replace(self, questions=questions)
 
     def probabilities(self, values: Values, distance: float = 0.0) -> dict[str, float]:
-        """Return the probability of each label, from 0 to 1, with the sum 1.
+        """Return the probability of each label, from 0 to 1.
+
+        The sum of all probabilities is 1.
 
         Args:
             values: the name and value of each reading, with `None` for a missing value.
@@ -197,8 +199,8 @@ class QuestionModel(Record):
     def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
         """Return the change in the log-odds of each label due to one reading, in nats.
 
-        The change is the log-odds with the reading minus the log-odds without the reading. All other readings
-        remain unchanged.
+        The change is the log-odds with the reading minus the log-odds without the reading, with all other
+        readings unchanged.
         """
         odds: dict[Question, float] = {}
         without: dict[Question, float] = {}

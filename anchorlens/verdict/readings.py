@@ -87,7 +87,8 @@ def reading_positions(task: AnchorTask) -> tuple[int, ...]:
     """Return the positions of the key at which the verdicts take readings, without repetition.
 
     The positions are at one third and four fifths of the distance to the second to last position of the key.
-    The last position of the key is not used, because the last anchor would be at the position of the answer.
+    The verdicts do not use the last position of the key, because the last anchor would be at the position of
+    the answer.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -408,8 +409,8 @@ def take_readings(
     Args:
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
-        which: the readings to take. "all" takes all readings, "cheap" takes only the cheap readings, as for
-            the early verdict, and "costly" takes only the costly readings.
+        which: the readings to take, which are "all" readings, only the "cheap" readings, or only the "costly"
+            readings. The early verdict uses the cheap readings.
 
     Returns:
         The mean value over `reading_positions` of each `probe.field`. A value is `None` if the probe has no

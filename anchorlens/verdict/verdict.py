@@ -228,7 +228,7 @@ class Subject(Record):
     def measure(self, probe: Callable[..., ProbeResult]) -> ProbeResult:
         """Return the result of a probe on the model with default options.
 
-        Each probe measures the model only once.
+        The subject stores the result, so that each probe measures the model only once.
 
         Raises:
             ValueError: If the probe refuses the model or its task, or the verdict was loaded from JSON.
@@ -285,17 +285,17 @@ class Verdict(Record):
         """Write the report as one HTML page, which works offline.
 
         Args:
-            path: the path of the page, with the suffix `.html`. An existing file is replaced.
+            path: the path of the page, with the suffix `.html`. `report` replaces an existing file.
             probes: the probes whose figures the report shows. The report also shows `holdout` if the verdict
                 is based on `holdout`. Default: `probes.REPORT_PROBES`, which contains all probes that do not
                 train a model. `(*REPORT_PROBES, my_probe)` adds your own probe.
 
         Raises:
-            ValueError: If `probes` contains an invalid probe or two probes with one name, or the verdict was
-                loaded from JSON and has no model.
+            ValueError: If `probes` contains an invalid probe or two probes with the same name, or the verdict
+                was loaded from JSON without its model.
             ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
                 file or is the checkpoint.
-            OSError: If the write fails. An existing file is then unchanged.
+            OSError: If the write fails. A failed write does not change an existing file.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
 
@@ -332,15 +332,15 @@ class Verdict(Record):
         """Write the summary as one portrait A4 page of vector graphics for an appendix or a slide.
 
         Args:
-            path: the path of the file, with the suffix `.pdf`, `.svg` or `.png`. An existing file is
-                replaced.
+            path: the path of the file, with the suffix `.pdf`, `.svg` or `.png`. `summary` replaces an
+                existing file.
 
         Raises:
-            ValueError: If the verdict was loaded from JSON and has no model, or if matplotlib (the extra
+            ValueError: If the verdict was loaded from JSON without its model, or if matplotlib (the extra
                 `export`) is not installed.
             ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
                 file or is the checkpoint.
-            OSError: If the write fails. An existing file is then unchanged.
+            OSError: If the write fails. A failed write does not change an existing file.
         """
         summary(self, path)
 

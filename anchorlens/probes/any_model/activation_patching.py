@@ -120,20 +120,21 @@ def activation_patching(
 ) -> ActivationPatching:
     """Find which (layer, position) carries the key and each anchor to the answer.
 
-    Clean and corrupted sequences have the same noise. They differ in the key or in one anchor, and therefore
-    in their target. The probe patches one activation of the clean run at a time into the corrupted run. Each
-    activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out` or `hook_mlp_out`. The probe uses
-    the patch setter of `transformer_lens.patching`. The loop of `transformer_lens.patching` is not used,
-    because its progress bar cannot be silenced.
+    Clean and corrupted sequences have the same noise. Clean and corrupted sequences differ in the key or in
+    one anchor, and therefore in their target. The probe patches one activation of the clean run at a time
+    into the corrupted run. Each activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out` or
+    `hook_mlp_out`. The probe uses the patch setter of `transformer_lens.patching`. The probe does not use the
+    loop of `transformer_lens.patching`, because the progress bar of the loop cannot be silenced.
 
-    Limitations: The probe does not show whether a location contains g(x; a) or contains key and anchor
-    separately. The probe does not detect information that several locations carry only together. The readings
-    of the probe cover only the input of the last layer.
+    Limitations: The probe does not distinguish a location with g(x; a) from a location with key and anchor
+    separately. The probe does not detect information that is spread over several locations. The readings of
+    the probe cover only the input of the last layer.
 
     Args:
         model: a HookedTransformer whose residual hooks are alive.
         task: the task, which defines the sequences. The sequences have trained pairs if some trained pairs
-            differ by the change, and otherwise all pairs. The probe ignores the task if you give sequences.
+            differ by the change, and all pairs in other tasks. The probe ignores the task if you give
+            sequences.
         tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task. Your own sequences
             also need `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.

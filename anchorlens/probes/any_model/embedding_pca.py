@@ -133,9 +133,9 @@ def embedding_pca(
         model: a HookedTransformer with these tokens in its vocabulary. The probe does not change the model.
         task: the task, which defines the number tokens (its keys) and the single-anchor functions. For a task
             of another kind, the probe uses the tokens below the `d_vocab` of the task. Without a task, the
-            probe uses all tokens. In both cases, there is no order score.
-        tokens: the ids of three or more different tokens, which the probe uses instead. The order of the ids
-            defines the lags. There is an order score if the ids are consecutive ascending integers.
+            probe uses all tokens. The result for a task of another kind or without a task has no order score.
+        tokens: the ids of at least three different tokens, which the probe uses instead. The order of the ids
+            defines the lags. The result has an order score if the ids are consecutive ascending integers.
 
     Returns:
         The coordinates, the explained variance, the spectrum, and the mean cosine of tokens for each lag k.

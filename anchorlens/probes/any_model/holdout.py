@@ -54,7 +54,7 @@ _FEWEST, _DRAWN = 200, 10_000
 
 @probe_result
 class Holdout(ProbeResult):
-    """The accuracy on training data after training without them, and on the other training data."""
+    """The accuracies on left-out training data and on the other training data during further training."""
 
     probe: ClassVar[str] = "holdout"
     readings: ClassVar[tuple[str, ...]] = (
@@ -142,34 +142,35 @@ def holdout(
     n_sequences: int = 256,
     seed: int = 0,
 ) -> Holdout:
-    """Measure whether a model still answers training data that are left out of further training.
+    """Measure whether a model still answers training data that further training leaves out.
 
     AdamW trains copies of the model for 100 updates. The training of each copy leaves out a different random
     tenth of the training data. In the first 80 updates, weights decay while the batch accuracy is at least
-    0.85. Each copy therefore keeps the answers to the other training data, and forgets what these answers do
-    not need. A rule that the other training data need also answers the left-out data. If the final accuracy
-    on the other data is below 0.8, the probe starts again, at most twice. Each new start has half the
-    learning rate and twice the decay. The probe does not change the model, and does not use held-out data.
+    0.85. Each copy therefore keeps the answers to the other training data. The copy forgets information that
+    these answers do not need. A copy that keeps a rule for the other training data also answers the left-out
+    data. If the final accuracy on the other data is below 0.8, the probe starts again, at most twice. Each
+    new start has half the learning rate and twice the decay. The probe does not change the model, and does
+    not use held-out data.
 
     The accuracy is the proportion of correct scored tokens, with the correct earlier tokens as input. The
-    ratios subtract the chance level. The chance level is the accuracy of the last token's most frequent
-    target. Equal sequences count once.
+    ratios subtract the chance level from each accuracy. The chance level is the accuracy of a predictor that
+    always gives the most frequent target of the last token. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
     training data. The ratio of a model trained on random labels can reach 0.6. Two models that memorised can
-    have the same ratio although only one of the models answers held-out data. The ratio is therefore not an
-    estimate of held-out accuracy.
+    have the same ratio although only one of the models answers held-out data. The holdout ratio is therefore
+    not an estimate of held-out accuracy.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.
         task: the task, for a call without `training_set`. The probe draws 10,000 training sequences of the
-            task. For a checkpoint with a recipe, the sequences are the training sequences of its run.
+            task. For a checkpoint with a recipe, the probe draws the training sequences of the run.
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
             -100 for unscored positions. You may give a pair (tokens, targets), an object with both, or the
             path of a file with both.
         which: a mask of the sequences to leave out instead of random tenths, bool [sequence], for example a
-            mask of exceptions. The training of every copy then leaves out the same sequences and uses
-            separate batches.
+            mask of exceptions. With `which`, the training of every copy leaves out the masked sequences, with
+            separate batches for each copy.
         n_copies: the number of copies, from 1 to 10.
         lr: the learning rate, above 0.
         weight_decay: the decoupled weight decay of an update, at least 0.

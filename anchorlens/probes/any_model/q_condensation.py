@@ -65,10 +65,10 @@ class QCondensation(ProbeResult):
 def condensation(
     w_q: Float[Tensor, "d_model neuron"], threshold: float
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
-    """Return the cosines of the columns, their groups, the mean |cosine| and the parallel proportion.
+    """Return the cosines of the columns, the groups, the mean |cosine| and the proportion of parallel pairs.
 
     The cosines are [neuron, neuron], from -1 to 1. The mean and the proportion are over pairs of different
-    neurons, from 0 to 1. The proportion counts pairs with |cosine| above 0.9.
+    neurons. Two neurons are parallel if their |cosine| is above 0.9.
     """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])

@@ -69,13 +69,13 @@ def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 
     Limitations: The probe does not show routes or answers. The probe counts the directions of a matrix, and
-    does not show the function of these directions.
+    does not show the function of a direction.
 
     Args:
         model: a HookedTransformer, the U-Net of Concept Graphs, or a module whose method `weight_matrices`
-            returns its matrices by name. The heads of a HookedTransformer are merged. Each convolution of the
-            U-Net counts as the matrix from its kernel's inputs to its outputs. The probe does not change the
-            model.
+            returns its matrices by name. The probe merges the heads of a HookedTransformer. Each convolution
+            of the U-Net counts as the matrix from its kernel's inputs to its outputs. The probe does not
+            change the model.
 
     Raises:
         ValueError: If the object is not a model, the model has no layers, or a weight is not finite.

@@ -84,15 +84,16 @@ def training_regime(
     n_sequences: int = 8,
     seed: int = 0,
 ) -> TrainingRegime:
-    """Measure how far a run has moved from its start: every weight matrix, and the tangent kernel.
+    """Measure how far the weight matrices and the tangent kernel have moved since the start of a run.
 
     Limitations: The probe does not show what the model learnt. The readings of the probe are meaningful only
     if `initial` is the start of the same run.
 
     Args:
         model: the model at a later step of the run. The probe does not change the model.
-        task: the task, which defines the sequences for the kernel, spread evenly over the trained pairs.
-            Without a two-anchor task, the probe accepts any HookedTransformer and compares only the weights.
+        task: the task, which defines the sequences for the kernel. The sequences are spread evenly over the
+            trained pairs. Without a two-anchor task, the probe accepts any HookedTransformer and compares
+            only the weights.
         initial: the model at the start of the run, as a model, a checkpoint, a result of `train` or a path.
             Default: the initial model that `Checkpoint.initial_model()` draws again from the checkpoint's
             seed.

@@ -19,7 +19,8 @@ def cluster_figure(
 ) -> go.Figure:
     """Plot each pair as filled circles, and its reversed pair as open diamonds of the same colour.
 
-    The plot has eight colours. Further pairs use the same colours with filled and open squares.
+    The plot has eight colours. After eight pairs of different colours, the plot repeats the colours with
+    filled and open squares.
     """
     figure = go.Figure()
     chains = [tuple(map(int, pair)) for pair in pairs]

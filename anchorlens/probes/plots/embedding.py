@@ -41,7 +41,7 @@ def embedding_picture(
         explained: the proportion of the variance along each axis, from 0 to 1.
         spectrum: the eigenvalues of the covariance, largest first.
         lags: the differences of two tokens.
-        cosines: the mean cosine of tokens with each of these differences.
+        cosines: the mean cosine of tokens at each lag.
         marked: the lags that the plot draws in orange.
         steps: at most two steps. An arrow goes from each token to the token one step further.
         token_set: the description of the tokens.

@@ -48,7 +48,7 @@ def movement(
     Args:
         names: the names of the matrices.
         changes: the relative change of each matrix, at least 0.
-        change: the relative change of all matrices together, which the plot shows as a line. `None` if the
+        change: the relative change of all matrices together, which the plot shows as a line, or `None` if the
             change is undefined.
         kernels: the title of each kernel, with the kernel. There are two kernels or none.
     """

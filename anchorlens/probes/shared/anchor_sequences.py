@@ -48,8 +48,8 @@ def anchor_sequences(
         keys: the key of each sequence.
         pairs: the anchors of each sequence.
         key_position: the position of the key, which the anchors follow. Default: 2 (see `checked_position`).
-        noise: the other tokens in order. Default: the papers' noise if this noise fits the task, and
-            otherwise evenly spread numbers.
+        noise: the other tokens in order. Default: the papers' noise for a task that this noise fits, and
+            evenly spread numbers for other tasks.
 
     Returns:
         The token ids, [sequence, pos].
@@ -105,7 +105,7 @@ def random_sequences(
         seed: the seed of the keys and noise.
 
     Returns:
-        The sequences, pair by pair. Sequence i of every pair has the same key.
+        The sequences, in the order of the pairs. Sequence i of every pair has the same key.
 
     Raises:
         ValueError: If the position or the number of sequences is invalid for the task.

@@ -73,8 +73,8 @@ def takes_any(function: Callable[..., Any]) -> Any:
     """Make a probe accept a checkpoint, a result of `train` or a path as its model (`ModelInput`).
 
     The default task is the task of the checkpoint. A probe that uses only weights ignores the task. The
-    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. The probe
-    warns of problems with the model that do not prevent a measurement. An unknown option causes an error,
+    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. A problem
+    with the model that does not prevent a measurement causes a warning. An unknown option causes an error,
     which suggests a similar option.
     """
 
@@ -99,7 +99,7 @@ def takes_any(function: Callable[..., Any]) -> Any:
 
 
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
-    """Return whether a probe needs the task of a model when it is called with these options.
+    """Return whether a probe needs the task of a model for a call with these options.
 
     A probe that uses only weights does not need a task. With the option `tokens`, `attention_patterns` and
     `activation_patching` do not need a task.
@@ -233,8 +233,8 @@ def call(
         **options: the options of the function.
 
     Raises:
-        ValueError: If an option is unknown, or the task or the initial model is missing, or if the function
-            raises one.
+        ValueError: If an option is unknown, the task is missing, or the initial model is missing. `call` does
+            not catch errors of the function.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)
     by_place = [

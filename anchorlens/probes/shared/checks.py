@@ -27,7 +27,7 @@ def check_model(model: object, name: str = "model") -> None:
     """Check that an object is a HookedTransformer or TransformerBridge with finite weights.
 
     Raises:
-        ValueError: If the object is not such a model, or its weights contain NaN or infinity.
+        ValueError: If the object is not a model of these classes, or a weight is NaN or infinite.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, nn.Module) else ""
@@ -52,7 +52,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
 
 
 def check_task(task: Any) -> AnchorTask:
-    """Check that the task is an AnchorTask and return it.
+    """Check that the task is an AnchorTask, and return the task.
 
     Raises:
         ValueError: If the task is not an AnchorTask.
@@ -85,7 +85,7 @@ def check_inputs(
     If `answers` is true, the output vocabulary of the model must also contain the tokens of the task.
 
     Raises:
-        ValueError: If the task or the model does not meet one of these conditions.
+        ValueError: If the task is not an AnchorTask, or the model is not causal or does not fit the task.
     """
     check_model(model, name)
     task = check_task(task)
@@ -152,11 +152,11 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
 
 
 def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
-    """Check that values are one or more integers, or exactly `n` integers, and return them.
+    """Check that values are one or more integers, or exactly `n` integers, and return a list of the integers.
 
     Raises:
-        ValueError: If the values are not integers or have another number. The message contains the name of
-            the option.
+        ValueError: If a value is not an integer, or the number of values is wrong. The message contains the
+            name of the option.
     """
     try:
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):

@@ -47,11 +47,12 @@ def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
 def silhouette(
     vectors: Float[np.ndarray, "sequence feature"], labels: Int[np.ndarray, " sequence"]
 ) -> float | None:
-    """Return the mean silhouette, from 1 for tight clusters over 0 without clusters to -1.
+    """Return the mean silhouette of the labels, from -1 to 1.
 
-    If the silhouette is below 0, vectors are nearer to vectors of other labels than to vectors of their own
-    label. The result is `None` for fewer than two labels, or if every vector has a different label. If a
-    label has only one vector, the silhouette of this vector counts as 0.
+    The silhouette is 1 for tight clusters, and 0 without clusters. If the silhouette is below 0, vectors are
+    nearer to vectors of other labels than to vectors of their own label. The result is `None` for fewer than
+    two labels, or if every vector has a different label. If a label has only one vector, the silhouette of
+    this vector counts as 0.
     """
     _, label, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if not 2 <= len(sizes) < len(label):
@@ -75,7 +76,7 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Return the mean distance between a pair and its reversed pair, divided by that of any two pairs.
+    """Return the ratio of the mean distance of reversed pairs to the mean distance of any two pairs.
 
     The distance of two pairs is the distance of their centroids. The ratio is 0 if a pair and its reversed
     pair are one cluster. The ratio is about 1 if a pair and its reversed pair are as far apart as any two
@@ -99,8 +100,8 @@ def groups_apart(
     """Find the clusters of points in a plot, as sets of labels.
 
     Two labels are close if the silhouette of their points alone is below 0.3. Two labels are in one cluster
-    if the labels are close, or if a chain of close labels joins the two labels. If no labels separate, the
-    result is a single cluster of all labels.
+    if the labels are close, or if a chain of close labels joins the two labels. If the labels do not
+    separate, the result is a single cluster of all labels.
 
     >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
     >>> groups_apart(points, labels)

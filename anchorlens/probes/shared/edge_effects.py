@@ -22,7 +22,7 @@ def margin(
 ) -> Float[Tensor, "*batch"]:
     """Return the logit of the target minus the largest other logit.
 
-    This margin is above 0 if the answer is correct.
+    The margin is above 0 if the answer is correct.
 
     >>> margin(torch.tensor([1.0, 3.0, 2.5]), torch.tensor(1)).item()
     0.5
@@ -40,9 +40,9 @@ def causal_edges(
     Args:
         n_heads: the number of heads of the layer.
         n_pos: the number of positions.
-        last_only: whether to list only the edges of the last position. In the last layer, only these edges
-            reach the answer.
-        merged: whether an edge is cut in all heads at once. The head of a merged edge is 0.
+        last_only: whether to list only the edges of the last position. In the last layer, only the edges of
+            the last position reach the answer.
+        merged: whether an edge is cut in all heads at once. The result lists the head of a merged edge as 0.
     """
     heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
@@ -110,7 +110,7 @@ def drops(
         model: a model whose attention hooks are alive.
         tokens: sequences with key and anchors at the same positions.
         targets: the correct answers.
-        merged: whether to zero an edge in all heads at once. The result then has one head.
+        merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.
         patterns: the attention patterns of later layers, as for `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]

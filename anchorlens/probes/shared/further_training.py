@@ -32,7 +32,7 @@ class AdamW:
     """An AdamW optimiser that updates weights in place, without clipping.
 
     The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, because
-    a torch optimiser imports torch's compiler. The import takes 2 s.
+    a torch optimiser imports torch's compiler. The import of the compiler takes 2 s.
     """
 
     def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
@@ -80,9 +80,9 @@ class CopyAnswers(NamedTuple):
 class Copies:
     """The K copies of a model, each with separate weights and sequences.
 
-    The training engine computes all copies at once if the engine gives the logits of the model. Otherwise the
-    module of the model computes one copy after the other. The module computes models of other architectures,
-    and models with hooks that change the answers.
+    The training engine computes all copies at once if the engine gives the logits of the model. For models of
+    other architectures, and for models with hooks that change the answers, the model's own code computes one
+    copy after the other.
     """
 
     def __init__(

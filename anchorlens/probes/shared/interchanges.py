@@ -46,17 +46,17 @@ def interchanges(
     """Draw base and source inputs of pairs trained on the composition, with keys trained at the position.
 
     Base and source differ in the first anchor and in the later anchors. The expected answer identifies the
-    exchanged activation. It differs from the answer to the source and, except for `equal`, from the answer to
-    the base. The expected answer also differs from the answers after an exchange of the key alone or the
-    first anchor alone.
+    exchanged activation. The expected answer differs from the answer to the source and, except for `equal`,
+    from the answer to the base. The expected answer also differs from the answers after an exchange of the
+    key alone or the first anchor alone.
 
     Args:
         task: the task, which defines pairs, keys and noise. Base and source have pairs trained on the
             composition.
         kind: the kind of the inputs. In `unequal` and `unseen`, the source's g differs from the base's g. In
             `equal`, both inputs have the same g, so the answer should not change. The exchange makes a pair
-            of the source's first anchor and the base's other anchors. This pair is untrained in `unseen`, and
-            trained in the other kinds.
+            of the source's first anchor and the base's other anchors. The exchanged pair is untrained in
+            `unseen`, and trained in the other kinds.
         n_sequences: the number of inputs.
         key_position: the position of the key in base and source.
         seed: the random seed.

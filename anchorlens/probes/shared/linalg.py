@@ -49,7 +49,7 @@ def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) ->
     """Group rows greedily.
 
     The first row that has no group starts a group. All rows without a group that are similar to the first row
-    join.
+    join the group.
 
     Args:
         similarity: the symmetric matrix of similarities. A larger value means a larger similarity.
@@ -83,7 +83,7 @@ def principal_components(
 
     Returns:
         The coordinates, and the eigenvalues of the covariance (with 1/n), largest first. For n rows in d
-        dimensions, there are min(n - 1, d) eigenvalues. All other eigenvalues are 0.
+        dimensions, there are min(n - 1, d) eigenvalues. The other eigenvalues of the covariance are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)
     values, axes = torch.linalg.eigh(centred.mT @ centred / len(rows))
@@ -120,7 +120,7 @@ def cosines_between(
 def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
     """Return the mean over the cells where `same` is true minus the mean over the other cells.
 
-    Each of the two groups must have at least one cell.
+    The mask `same` must be true in at least one cell and false in at least one cell.
 
     >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
     0.75

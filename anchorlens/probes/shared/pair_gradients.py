@@ -60,7 +60,7 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
 def compared_pairs(
     model: HookedTransformer, task: AnchorTask, weights: Mapping[str, Sequence[str]], seed: int
 ) -> list[Pair]:
-    """Return the trained pairs, or a random sample if their number exceeds the limits."""
+    """Return the trained pairs, or a random sample if the number of trained pairs exceeds the limits."""
     pairs = [tuple(pair) for pair in task.seen_pairs]
     sizes = {name: weight.numel() for name, weight in differentiated(model).named_parameters()}
     n_weights = sum(sizes[name] for names in weights.values() for name in names)

@@ -117,7 +117,7 @@ def patched_logits(
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
     """Return whether the mean lies more than two standard errors above 0.
 
-    A single value must only be above 0.
+    For a single value, the function returns whether the value is above 0.
 
     >>> clearly_above_zero(np.array([1.0, 2.0, 1.5])), clearly_above_zero(np.array([9.0, -4.0]))
     (True, False)

@@ -19,8 +19,8 @@ def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row co
 
     The matrices W_Q, W_K and W_V are [d_model, n_heads * d_head]. If heads share keys and values, W_K and W_V
     have n_key_value_heads heads. W_O is [n_heads * d_head, d_model]. The result omits a matrix that the model
-    does not have, for example an MLP matrix of an attention-only model. Matrices of half precision are
-    converted to float32.
+    does not have, for example an MLP matrix of an attention-only model. The function converts matrices of
+    half precision to float32.
     """
     matrices = {"embed.W_E": model.W_E}
     if hasattr(model, "pos_embed"):  # a model with rotary positions has none
@@ -48,12 +48,12 @@ def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def single(weight: Tensor) -> Tensor:
-    """Return a weight, converted to float32 if it has half precision."""
+    """Return a weight, which is converted to float32 if the weight has half precision."""
     return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
 
 
 def short_name(name: str) -> str:
-    """Shorten a parameter's name for pictures.
+    """Shorten a parameter's name for plots.
 
     >>> short_name("blocks.0.attn.W_Q"), short_name("up2.0.weight")
     ('0.W_Q', 'up2.0')

@@ -74,10 +74,10 @@ def first_layer_tsne(
     perplexity: float = 30,
     seed: int = 0,
 ) -> FirstLayerTSNE:
-    """Measure and draw how well the last position separates anchor pairs after one attention layer.
+    """Measure how well the last position separates anchor pairs after the first attention layer.
 
-    The probe draws sequences of pairs of different anchors, with random keys, positions and noise. It
-    measures the vector `hook_resid_mid` of layer 0 at the last position.
+    The probe draws sequences of pairs of different anchors, with random keys, positions and noise. The probe
+    measures `hook_resid_mid` of layer 0 at the last position.
 
     Limitations: The probe does not detect a fusion of the anchors in a later layer. The probe does not show
     whether the answer uses the anchors.
@@ -92,11 +92,11 @@ def first_layer_tsne(
 
     Returns:
         A t-SNE, and the silhouettes by ordered and by unordered pair, from -1 to 1. The silhouettes are
-        clearly above 0 if the first layer brings the anchors together, as in the symmetric solution.
-        Otherwise the silhouettes are about 0 or negative.
+        clearly above 0 if the first layer brings the anchors together, as in the symmetric solution. If the
+        first layer does not bring the anchors together, the silhouettes are about 0 or negative.
 
     Raises:
-        ValueError: If an option is out of range, activations are not finite, or the model is too small for
+        ValueError: If an option is out of range, an activation is not finite, or the model is too small for
             the task.
 
     Example:

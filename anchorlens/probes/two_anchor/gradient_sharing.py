@@ -1,4 +1,4 @@
-"""Gradient sharing: do the same weights answer trained pairs that share no anchor?"""
+"""Gradient sharing: does a model use the same weights for trained pairs that share no anchor?"""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class GradientSharing(ProbeResult):
 def gradient_sharing(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
 ) -> GradientSharing:
-    """Measure whether the same weights answer trained pairs that share no anchor.
+    """Measure whether a model uses the same weights for trained pairs that share no anchor.
 
     G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
     G(p) is the change of weights that moves the answer to p to the next smaller number. All pairs have the
     same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets of
     all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
     therefore have the same direction. A model that has learnt each pair as a whole uses separate weights for
-    each pair. The gradients in this model are orthogonal.
+    each pair. The gradients of a model with separate weights for each pair are orthogonal.
 
     The probe does not use unseen pairs.
 

@@ -156,8 +156,8 @@ def information_flow(
     """Measure which attention edges the answer needs, and which route the information takes.
 
     The plot shows one sequence. Effects and route scores are means over random sequences of trained pairs
-    with their trained targets. Key and anchors have the same positions in all these sequences. The effect of
-    an edge is the drop of the target's logit margin when the probe zeroes the edge. The probe zeroes an edge
+    with their trained targets. Key and anchors have the same positions in all sequences. The effect of an
+    edge is the drop of the target's logit margin when the probe zeroes the edge. The probe zeroes an edge
     after the softmax, without renormalising. In the last layer, only the edges of the last position can reach
     the answer. The effects of all other edges of the last layer are 0.
 
@@ -169,27 +169,26 @@ def information_flow(
     - The symmetric route leads from each anchor to the last position in early layers, and from the key to the
       last position in late layers.
     - The gathered route leads from the key to the anchors and from each anchor to later anchors in early
-      layers. In late layers, it leads from the last anchor to the last position.
+      layers. In late layers, the gathered route leads from the last anchor to the last position.
 
-    The probe cuts the stage `key to anchors` to all anchors at once, since one anchor with the key is enough.
-    In a model of two layers, the first layer is early and the second layer is late. In deeper models, the
-    probe tries at most nine borders between early and late layers. It uses the border with the largest score
-    of the route. A model that uses another route, for example over a noise position, has the score 0 on all
-    three routes. A model that uses two routes, each of which is enough, also has the score 0 on all three
-    routes.
+    The probe cuts the stage `key to anchors` to all anchors at once, since one anchor with the key is
+    sufficient. In a model of two layers, the first layer is early and the second layer is late. In deeper
+    models, the probe tries at most nine borders between early and late layers. For each route, the probe uses
+    the border with the largest score. A model that uses another route, for example over a noise position, has
+    the score 0 on all three routes. A model also has the score 0 on all three routes if it uses two routes
+    and either route alone is sufficient.
 
     Limitations: The probe does not show what an edge carries. A table of pairs and a composition over the
-    same edges have the same scores. The probe does not detect a route other than these three. For another
-    route, all scores are 0, and `merged_effects` shows the edges. The probe does not accept a second anchor
-    at the last position. With frozen patterns, the probe does not detect edges that only affect the attention
-    of later layers.
+    same edges have the same scores. The probe does not detect a route other than the inferential, symmetric
+    and gathered route. For any other route, all scores are 0, and `merged_effects` shows the edges. The probe
+    does not accept a second anchor at the last position. With frozen patterns, the probe does not detect
+    edges that only affect the attention of later layers.
 
     Args:
         model: a HookedTransformer of two layers or more whose attention hooks are alive.
         task: the task, which defines the sequences and their targets.
-        tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first of
-            several sequences, and the means are over all of them. Default: the papers' sequence [35, 63, x,
-            1, 2, ...].
+        tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first sequence,
+            and the means are over all sequences. Default: the papers' sequence [35, 63, x, 1, 2, ...].
         effects: the measurements. `head` measures the effects of each edge in each head and in all heads at
             once. `merged` measures only the effects in all heads at once, which divides the cost by the
             number of heads. `routes` measures the margin and the routes without the effects of edges.
@@ -218,7 +217,7 @@ def information_flow(
         (2, 9, 9)
 
     Source: The papers arXiv 2405.05409 and 2501.08537 show the information flow and the two solutions. The
-    papers mark the edges that matter by hand, and this probe measures their effects.
+    papers mark important edges by hand, and this probe measures the effects of edges.
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)

@@ -102,11 +102,11 @@ def interchange(
 ) -> Interchange:
     """Exchange an activation between two inputs, and measure whether the answer follows the rule.
 
-    The rule is a causal model. It computes g = g(x; a1), and then applies the other anchors to g. Suppose
-    that a location contains g. The probe copies the activation of this location from the source run into the
-    base run. The model must then answer with the base's other anchors applied to the source's g. Base and
-    source have pairs trained on the composition, keys trained at the position, and separate noise. The
-    expected answer differs from every answer with which it could be confused (see `interchanges`).
+    The rule is a causal model, which computes g = g(x; a1), and then applies the other anchors to g. The
+    probe copies the activation of a location from the source run into the base run. If the location contains
+    g, the model must answer with the base's other anchors applied to the source's g. Base and source have
+    pairs trained on the composition, keys trained at the position, and separate noise. The expected answer
+    differs from all answers that could be confused with the expected answer (see `interchanges`).
 
     - An accuracy near 1 for `unequal` shows that the location contains key and first anchor in some form.
     - An accuracy near 1 for `equal` shows that the answer depends on the location through g alone.

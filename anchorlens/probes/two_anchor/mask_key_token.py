@@ -110,7 +110,8 @@ def mask_key_token(
     combine held-out keys with every pair of different anchors. Every pair has the same keys.
 
     Limitations: The probe does not work for a circuit that needs the key to find the anchors. Without the
-    key, this circuit gives no answer to compare. The probe does not show the route by which clusters form.
+    key, a circuit of this kind gives no answer to compare. The probe does not show the route by which
+    clusters form.
 
     Args:
         model: a HookedTransformer whose attention hooks are alive.

@@ -148,12 +148,12 @@ def nearest_neighbours(
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
     location represents a result in the same way for all keys and anchors, the most similar input has the same
     result. The target at the last position shows whether different trained pairs have a common
-    representation. Unseen pairs show whether this representation extends beyond training. The probe does not
-    use answers of the model.
+    representation. Unseen pairs show whether the common representation extends beyond training. The probe
+    does not use answers of the model.
 
     Limitations: The probe does not show whether the model uses the similarity, since the probe ablates
     nothing. The probe does not work for codes in which different values are equally far apart, such as
-    one-hot codes. Chance then determines the nearest input.
+    one-hot codes. In a one-hot code, chance determines the nearest input.
 
     Args:
         model: a HookedTransformer whose residual hooks are alive. The probe does not change the model.

@@ -17,7 +17,7 @@ QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 
 
 def script_json(text: str) -> str:
-    r"""Escape JSON text so that it cannot end the script element that contains it.
+    r"""Escape JSON text so that the text cannot end the script element that contains the text.
 
     >>> script_json('"</script>"')
     '"\\u003c/script>"'
@@ -35,7 +35,7 @@ def plotly_text(text: str) -> str:
 
 
 class Picture(go.Figure):
-    """A figure whose notebook output also contains HTML that needs no network.
+    """A figure whose notebook output also contains HTML that works offline.
 
     The standard output of plotly needs a front end that supports plotly. In a notebook saved as HTML, the
     standard output is blank.

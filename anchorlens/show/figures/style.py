@@ -97,7 +97,7 @@ def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2,
     """Draw a box around `size` x `size` cells of a heatmap, starting at each (row, column).
 
     Args:
-        figure: the figure, which is changed.
+        figure: the figure, which the function changes.
         cells: the (row, column) of the first cell of each box, counted from 0.
         size: the number of cells on a side.
         width: the width of the line in pixels.
@@ -129,7 +129,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         ValueError: If the folder is missing, the path has another suffix, or the path is not an ordinary
             file.
         ValueError: If kaleido or a browser for static images is not installed.
-        OSError: If the write fails. An existing file is then unchanged.
+        OSError: If the write fails. A failed write does not change an existing file.
     """
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":

@@ -37,8 +37,8 @@ _OTHERS = [
 def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the title and the line style of each metric of a log, by name.
 
-    The result includes train, ID and OOD accuracy even if the log lacks these accuracies, unless the log has
-    a metric of another unit.
+    The result includes train, ID and OOD accuracy even if the log does not have these accuracies. If the log
+    has a metric of another unit than accuracy, the result includes only the metrics of the log.
     """
     names = {name for line in log for name in line}
     metrics = logged_metrics()
@@ -86,7 +86,7 @@ def training_traces(log: Log) -> list[dict[str, Any]]:
 
 
 def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
-    """Return steps and values of the log lines in which `name` was measured."""
+    """Return the steps and values of the log lines that contain the metric `name`."""
     lines = [line for line in log if line.get(name) is not None]
     return [line["step"] for line in lines], [line[name] for line in lines]
 

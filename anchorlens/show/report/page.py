@@ -47,7 +47,7 @@ def write_report(
 
     Args:
         verdicts: one or more verdicts.
-        path: the path of the page, with the suffix `.html`. An existing file is replaced.
+        path: the path of the page, with the suffix `.html`. `write_report` replaces an existing file.
         probes: the probes whose plots the page shows, in order, as functions or names of shipped probes. The
             page also shows `holdout` if a verdict is based on `holdout`. `(*REPORT_PROBES, my_probe)` adds
             your own probe. The heading of your own probe is its name, and the first sentence of its docstring
@@ -56,9 +56,9 @@ def write_report(
     Raises:
         ValueError: If there is no verdict, an object is not a verdict or a probe, two probes have the same
             name, or a verdict was loaded from JSON without its model.
-        ValueError: If the path has another suffix, its folder is missing, or the path is not an ordinary file
-            or is a classified file.
-        OSError: If the write fails. An existing file is then unchanged.
+        ValueError: If the path has another suffix, the folder is missing, the path is not an ordinary file,
+            or the path is a classified file.
+        OSError: If the write fails. A failed write does not change an existing file.
 
     Example:
         >>> write_report([classify("a.pt"), classify("b.pt")], "report.html")  # doctest: +SKIP
@@ -74,7 +74,7 @@ def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> N
 
 
 def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str]) -> str:
-    """Return the page that `write_report` writes.
+    """Return the HTML of the page that `write_report` writes.
 
     Raises:
         ValueError: If an object is not a probe, or two probes have the same name.

@@ -86,7 +86,7 @@ class PageFigure:
 
     @property
     def words(self) -> str:
-        """The plot in words, for readers who cannot see the plot."""
+        """The description of the plot in words, for readers who cannot see the plot."""
         several = len(self.panels) > 1
         texts = (f"{panel.label}: {panel.text}" if several else panel.text for panel in self.panels)
         return f"{self.caption.title}. {'; '.join(texts)}"
@@ -127,7 +127,7 @@ def probe_figures(
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Return the reason why a probe has no plot, which is a refusal or a failure of the probe."""
+    """Return the reason why a probe has no plot, which is the probe's refusal or failure."""
     return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 

@@ -25,7 +25,7 @@ class ReadingRow(NamedTuple):
 
 
 def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
-    """Sort the readings of several models by the size of their changes to the verdicts.
+    """Sort the readings of several models by their contributions to the verdicts.
 
     Args:
         of_models: the readings of each model, the strongest evidence first.

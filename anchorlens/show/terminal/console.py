@@ -44,7 +44,7 @@ class FittedTable:
     """A table that is at most as wide as the console, and keeps every column and every word.
 
     The table first wraps texts, and then breaks long words. Names of rows break after dots and underscores.
-    Columns that still do not fit are in another table below, next to the names of the rows.
+    Columns that do not fit are in another table below, next to the names of the rows.
     """
 
     table: Table
@@ -149,5 +149,5 @@ def _broken(text: str, width: int) -> str:
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print exactly one JSON object on one line, and flush it."""
+    """Print exactly one JSON object on one line, and flush the output."""
     print(json.dumps(content, allow_nan=False), flush=True)

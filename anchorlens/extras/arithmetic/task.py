@@ -51,10 +51,10 @@ METRICS = phase_metrics(
 class AdditionTask(SplitTask):
     """The addition of all operands from 0 on, with a square of pairs that is never trained.
 
-    An answer is correct if all of its tokens are, including the end mark if it has one.
+    An answer is correct if all of its tokens are correct, including an end mark.
 
     Raises:
-        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
+        ValueError: If a value is invalid. The message states the rule, the value and the remedy.
 
     Example:
         >>> task = AdditionTask(mode="reversed")
@@ -125,7 +125,7 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """The operands (a, b) of every sum of `train`, `id` and for a square `ood`, ascending."""
+        """The operands (a, b) of every sum of `train`, `id` and, with a square, `ood`, in ascending order."""
         rest = np.flatnonzero(~self._left_out)
         return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
 
@@ -137,7 +137,7 @@ class AdditionTask(SplitTask):
         return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."]:
-        """Return the targets of sums; -1 for a sequence that is not a sum of the task's operands."""
+        """Return the targets of sums, with -1 for a sequence that is not a sum of the task's operands."""
         import torch
 
         read = list(map(self._read, tokens.tolist()))
@@ -165,7 +165,7 @@ class AdditionTask(SplitTask):
         """Return the operands (a, b) of every sum of a split, ascending.
 
         Args:
-            split: the name of the split: `train`, `id` or for a square `ood`.
+            split: the name of the split, which is `train`, `id` or, with a square, `ood`.
 
         Raises:
             ValueError: If the split is unknown.
@@ -193,7 +193,7 @@ class AdditionTask(SplitTask):
 
     @property
     def seq_len(self) -> int:
-        """The tokens that a model reads of the longest sum: `a + b =`, and the answer without end mark."""
+        """The number of tokens that a model reads of the longest sum, without the end mark."""
         if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
@@ -202,9 +202,9 @@ class AdditionTask(SplitTask):
         """Make sums into sequences.
 
         Returns:
-            For `number`, tokens [pair, 4] and targets [pair]. Else tokens [pair, seq_len], with shorter sums
-            padded with end marks, and targets [pair, seq_len], which from `=` on are the answer's digits and
-            one end mark.
+            For `number`, tokens [pair, 4] and targets [pair]. For other formats, tokens [pair, seq_len] and
+            targets [pair, seq_len]. End marks pad shorter sums. From `=` on, the targets are the answer's
+            digits and one end mark.
         """
         import torch
 
@@ -224,7 +224,7 @@ class AdditionTask(SplitTask):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
 
     def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
-        """Write sums as a person writes them, with digits in the order of the sequence."""
+        """Write sums as text, with digits in the order of the sequence."""
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
         pairs = zip(sums.tolist(), self.answers(sums).tolist(), strict=True)
         return [f"{a}+{b}={str(total)[order]}" for (a, b), total in pairs]
@@ -240,7 +240,7 @@ class AdditionTask(SplitTask):
         return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """Return `n` sequences: the training sums in random order, repeated if `n` is larger."""
+        """Return `n` training sums in random order, repeated if `n` exceeds their number."""
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
@@ -273,7 +273,7 @@ class AdditionTask(SplitTask):
 
     @property
     def held_out(self) -> str:
-        """The sums that training never shows, in words."""
+        """A description of the sums that training never shows."""
         n_id = len(self.splits["id"])
         if self.split == "random":
             return f"{n_id:,} sums at random, by seed {self.split_seed}"

@@ -15,7 +15,7 @@ _SEED = 2501
 
 
 class AucInterval(NamedTuple):
-    """An AUC, 0..1, and its 95% interval; `None` if it cannot be computed."""
+    """An AUC, 0..1, and its 95% interval, with `None` for a value that cannot be computed."""
 
     auc: float | None
     low: float | None = None
@@ -25,20 +25,21 @@ class AucInterval(NamedTuple):
 def auc_with_interval(
     values: Float[np.ndarray, " model"], is_yes: Bool[np.ndarray, " model"], tasks: Sequence[str]
 ) -> AucInterval:
-    """Compute the probability that a yes-model has a larger value than a no-model; ties count half.
+    """Compute the probability that a yes-model has a larger value than a no-model, where ties count half.
 
-    The interval is a cluster bootstrap: tasks are drawn with replacement, each with all its models, since
-    models of one task are not independent. Draws without a model of either side are omitted. The seed is
-    fixed.
+    The interval is a cluster bootstrap. Tasks are drawn with replacement, each with all its models, because
+    models of one task are not independent. The bootstrap omits draws that lack yes-models or no-models. The
+    seed is fixed.
 
     Args:
-        values: the values of the reading, finite.
+        values: the finite value of the reading for each model.
         is_yes: whether the answer for each model is yes.
         tasks: the name of the task of each model.
 
     Returns:
-        The AUC: 0.5 is chance; below 0.5 the yes-models have the smaller values. The AUC is `None` if a side
-        is empty, and the interval is `None` if a side has models of fewer than three tasks.
+        The AUC and its interval. An AUC of 0.5 is chance level, and below 0.5 the yes-models have the smaller
+        values. The AUC is `None` if a side is empty, and the interval is `None` if a side has models of fewer
+        than three tasks.
 
     >>> tasks = ["a", "b", "c", "a", "b", "c"]
     >>> auc_with_interval(np.array([0.1, 0.2, 0.3, 0.3, 0.8, 0.9]), np.arange(6) > 2, tasks).auc

@@ -28,7 +28,7 @@ class BenchmarkQuestion:
     """The endings or outcomes for which the answer is yes; near AUC 1, these models have larger values."""
 
     def answer(self, ending: Ending, outcome: Outcome) -> bool | None:
-        """Return whether a model's answer is yes (True) or no (False); `None` if it is neither."""
+        """Return True if the answer of a model is yes, False if the answer is no, and `None` otherwise."""
         return next((side == self.yes for side in (self.yes, self.no) if {ending, outcome} & {*side}), None)
 
 

@@ -44,8 +44,9 @@ class BenchmarkModel(Record):
     def outcome(self) -> Outcome:
         """The accuracy class of the model on held-out keys.
 
-        `memorised`: the accuracy on held-out keys is at most 0.3 of the training accuracy. `learnt a rule`:
-        at least 0.9 of it. Else `between`.
+        The class is `memorised` if the accuracy on held-out keys is at most 0.3 of the training accuracy. The
+        class is `learnt a rule` if the accuracy is at least 0.9 of the training accuracy, and `between`
+        otherwise.
         """
         relative = self.id / self.train if self.train else 0.0
         return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"
@@ -99,7 +100,7 @@ class ReadingScore(Record):
 
     @property
     def telling(self) -> float:
-        """The mean distance of its AUCs from 0.5, 0..0.5; tables are sorted by it."""
+        """The mean distance of the AUCs from 0.5 (0..0.5), which sorts tables."""
         distances = [abs(score.auc - 0.5) for score in self.scores.values() if score.auc is not None]
         return sum(distances) / len(distances) if distances else 0.0
 
@@ -119,7 +120,7 @@ class Benchmark(Record):
     """A map from each model without a reading to the reason, in one line."""
 
     def plot(self) -> go.Figure:
-        """Plot the AUC of every reading with its interval, a panel for each question."""
+        """Plot the AUC of every reading with its interval, in one panel for each question."""
         return figure(self)
 
     _repr_html_ = html

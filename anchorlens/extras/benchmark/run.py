@@ -34,25 +34,26 @@ def benchmark(
 ) -> Benchmark:
     """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
-    The models are from runs on which nothing of ours was fit. They are in Phase 1, 2 and 3, or, if the
-    training data conflict with the rules, compose for unseen pairs or do not. Each kind has about the same
-    number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
+    No part of anchorlens was fit on the runs of these models. The models are in Phase 1, 2 or 3. If the
+    training data conflict with the rules, a model composes for unseen pairs or does not. Each kind has about
+    the same number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
 
     Args:
-        probe: a function with parameters `model` and `task`, or one of them, or the name of a shipped probe.
-            It returns a ProbeResult (its `readings` are scored), a number, or a mapping from names to
-            numbers. `None` and NaN count as no value.
-        first: the number of models to use, in turns over the kinds. Intervals are then wide or missing.
-            Default: all.
+        probe: a function with the parameters `model` and `task`, or one of them, or the name of a shipped
+            probe. The function returns a ProbeResult with `readings`, a number, or a mapping from names to
+            numbers. `None` and NaN count as missing values.
+        first: the number of models to use, balanced over the kinds of model. With few models, intervals are
+            wide or missing. Default: all models.
         device: the device of the models.
 
     Returns:
-        The AUC of every reading and question, 0..1, with a 95% interval that draws tasks, not models; the raw
-        values; and the models on which the probe failed. The result is deterministic if the probe is.
+        The AUC (0..1) of every reading on every question, with a 95% interval that draws tasks, not models.
+        The result also has the raw values, and the models on which the probe failed. The result is
+        deterministic if the probe is deterministic.
 
     Raises:
-        ValueError: If the probe is unknown, the models are missing, or the probe fails on all of them (the
-            message has its first error).
+        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. The
+            message then has the probe's first error.
 
     Example:
         >>> from anchorlens import benchmark
@@ -61,7 +62,7 @@ def benchmark(
         >>> benchmark(width)  # doctest: +SKIP
         Benchmark(width, AUC: memorised ..., generalises 0.55 (0.37 to 0.72), composes ...; 60 models)
 
-    Source: the phases of arXiv 2501.08537 and the solutions of arXiv 2405.05409; the models are ours.
+    Source: The phases of arXiv 2501.08537 and the solutions of arXiv 2405.05409. The models are ours.
     """
     if isinstance(probe, str):
         probe = probe_named(probe, with_own([]))
@@ -83,11 +84,11 @@ def score_models(
 
     Args:
         probe: a function, as for `benchmark`.
-        models: the description and checkpoint of each model, as `shipped_models` returns them; at least one.
+        models: the description and checkpoint of at least one model, as `shipped_models` returns them.
         device: the device of the models.
 
     Raises:
-        ValueError: If `models` is empty, or the probe fails on all of them or has more than 200 readings.
+        ValueError: If `models` is empty, or the probe fails on every model or has more than 200 readings.
     """
     if not models:
         raise ValueError("models must be one model or more, got none. Give at least one model")

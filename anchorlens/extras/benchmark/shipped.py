@@ -49,15 +49,15 @@ def shipped_models(
     """Read the models of the benchmark.
 
     Args:
-        first: the number of models, >= 1; the kinds take turns, so that the choice is balanced. Default: all.
+        first: the number of models, >= 1, balanced over the kinds of model. Default: all models.
         path: a file that `save_models` wrote. Default: the file of the package.
 
     Returns:
         The description and checkpoint of each model.
 
     Raises:
-        ValueError: If the file is missing; the message says how to make it.
-        CheckpointError: If the file is damaged or unsafe; no code in it was run.
+        ValueError: If the file is missing. The message states how to make the file.
+        CheckpointError: If the file is damaged or unsafe. No code in the file is executed.
 
     Example:
         >>> about, checkpoint = shipped_models(1)[0]  # doctest: +SKIP
@@ -79,11 +79,11 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
 
     Args:
         path: the file to write, which ends in .zip.
-        models: the description and checkpoint of each model, in order, at least one, with different names.
+        models: the description and checkpoint of at least one model, in order and with different names.
 
     Raises:
-        ValueError: If the suffix is another one, there are no models, two have one name, or weights do not
-            fit their config.
+        ValueError: If the suffix is not .zip, no models are given, two models have one name, or weights do
+            not fit their config.
         OSError: If writing fails; an existing file is then unchanged.
     """
     path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
@@ -112,7 +112,7 @@ def reference() -> Benchmark | None:
     """Return the scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
 
     Returns:
-        The AUCs and values; `None` if `research/benchmark_checkpoints.py` has not measured them yet.
+        The AUCs and values, or `None` if `research/benchmark_checkpoints.py` has not measured them.
 
     Raises:
         CheckpointError: If the file is damaged.

@@ -24,7 +24,7 @@ def overview(result: Benchmark) -> str:
 
 
 def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Table:
-    """Tabulate every reading; readings whose AUCs are farthest from 0.5 on average come first.
+    """Tabulate every reading, starting with the largest mean distance of its AUCs from 0.5.
 
     Args:
         result: the benchmark whose readings are emphasised.

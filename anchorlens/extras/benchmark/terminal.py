@@ -8,10 +8,10 @@ from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> None:
-    """Print how well each reading answers each question, together with the readings of a reference.
+    """Print the AUC of each reading on each question, together with the readings of a reference.
 
     Args:
-        result: the benchmark to print; its rows are bold if there is a reference.
+        result: the benchmark to print, with bold rows if a reference is given.
         reference: a benchmark to compare with. Default: none.
     """
     console = Terminal()

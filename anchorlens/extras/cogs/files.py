@@ -57,9 +57,9 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """Read the four files.
 
     Args:
-        folder: the folder with `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv`, or these with `.gz`.
+        folder: the folder with `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv`, each with or without `.gz`.
             Default: the user's cache, into which missing files are downloaded.
-        url: the address of the downloads, with a slash at its end.
+        url: the address of the downloads, which ends with a slash.
 
     Returns:
         The lines of `train`, `dev`, `test` and `gen`, by name.

@@ -50,14 +50,15 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class CogsTask(WordTask):
-    """COGS: predict the logical form of a sentence, word by word.
+    """The COGS task, in which a model predicts the logical form of a sentence word by word.
 
-    The published files are read from a folder, or downloaded once. No example is cut: the longest, in gen,
-    has 543 tokens. 1,634 of its 21,000 logical forms hold a word that is in no training file (mostly numbers
-    above 18, in the recursion cases), so a vocabulary of words can reach at most 92.2%.
+    The task reads the published files from a folder, or downloads the files once. No example is cut, and the
+    longest example (in gen) has 543 tokens. In gen, 1,634 of the 21,000 logical forms hold a word that no
+    training file has. Most of these words are numbers above 18 in the recursion cases. With a vocabulary of
+    words, the OOD accuracy is therefore at most 92.2%.
 
     Raises:
-        ValueError: If a value is invalid, or if needed files are missing or are not the published files.
+        ValueError: If a value is invalid, or if a needed file is missing or is not the published file.
 
     Source: arXiv 2501.08537, figure 7B; arXiv 2010.05465.
     """
@@ -86,7 +87,7 @@ class CogsTask(WordTask):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The words of the training file, ascending, and `UNKNOWN`."""
+        """The words of the training file in ascending order, and `UNKNOWN`."""
         words = {word for line in self._files["train"] for part in line[:2] for word in part.split()}
         return Vocabulary((*sorted(words), UNKNOWN), self.bos)
 
@@ -97,17 +98,17 @@ class CogsTask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """The tokens that a model reads of the longest example; their number is known without the files."""
+        """The number of tokens that a model reads of the longest example, known without the files."""
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of sequences of the greatest length that have as many tokens; needs no files."""
+        """Return the evaluated sequences as an equivalent number of longest sequences, without the files."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
     @property
     def table_size(self) -> int:
-        """The table size 0: the examples are in the files, and are not stored with the task."""
+        """The table size, which is 0 because the task does not store the examples of the files."""
         return 0
 
     @cached_property
@@ -130,10 +131,10 @@ class CogsTask(WordTask):
         return tuple(line.kind for line in self._files["gen"])
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples: always the 143 primitives and 12 exposures, and others at random.
+        """Draw `n` training examples with all 143 primitives, all 12 exposures and random other examples.
 
-        Without these the lexical cases would need words that were never trained. If `n` is more than the
-        number of examples, examples are repeated.
+        Without the primitives and exposures, the lexical cases would need words that were never trained. If
+        `n` is more than the number of examples, examples are repeated.
 
         Raises:
             ValueError: If `n` is below 156.

@@ -30,7 +30,7 @@ class Intervention:
     """A change of recipe or model that may take a run to a later phase.
 
     Raises:
-        ValueError: If the name cannot name a folder, or the fraction of steps is invalid.
+        ValueError: If the name is not a valid folder name, or the fraction of steps is invalid.
     """
 
     name: str
@@ -65,12 +65,13 @@ class Intervention:
         """Return the run of the attempt: `run` with this intervention.
 
         Args:
-            run: the task, model and recipe of the original run. Its own interventions and its start are
-                omitted, and no attempt stops early.
-            start: the checkpoint from which an attempt continues, unless it is trained from scratch.
+            run: the task, model and recipe of the original run. The attempt omits the interventions and the
+                start of the original run, and does not stop early.
+            start: the checkpoint from which an attempt continues, unless the attempt retrains from scratch.
 
         Raises:
-            ValueError: If neither recipe nor model has one of the fields, or its value is invalid.
+            ValueError: If neither the recipe nor the model has a field of the intervention, or a value is
+                invalid.
         """
         plain = run.train_config.without_interventions()
         train: dict[str, Any] = {

@@ -33,20 +33,20 @@ class PhaseAnswers(Record):
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> PhaseAnswers:
-        """Take phase and accuracies from an evaluation."""
+        """Take the phase and the accuracies from an evaluation."""
         values = (evaluation.measure(name) for name in ("train", "id", "ood"))
         return cls(evaluation.phase, *(value and value.value for value in values))
 
     @property
     def stage(self) -> int:
-        """The phase, 1 to 3; without OOD, 3 for `generalises`; 0 if the phase is unknown."""
+        """The phase, 1 to 3, or 0 for an unknown phase; without OOD, 3 stands for `generalises`."""
         if self.phase.solution in LEARNT:
             return LEARNT.index(self.phase.solution) + 1
         return self.phase.number or 0
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The sort key, larger is better: by phase, then by the accuracy that the next phase requires."""
+        """The sort key (larger is better), by phase and then by the accuracy for the next phase."""
         id, ood = self.id or 0.0, self.ood or 0.0
         return (self.stage, ood, id) if self.stage > 1 else (self.stage, id, ood)
 
@@ -90,7 +90,7 @@ class Attempt(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Control(Record):
-    """All attempts to take a run to a later phase, in the order of the list, and which of them helped."""
+    """All attempts to take a run to a later phase, in the order of the list, and the best attempt."""
 
     derived: ClassVar[tuple[str, ...]] = ("best", "helped", "reached")
     path: Text
@@ -114,18 +114,18 @@ class Control(Record):
 
     @property
     def goal(self) -> int:
-        """The earliest stage that counts as help: 2 for a run in Phase 1, else 3."""
+        """The earliest stage that counts as help, which is 2 for a run in Phase 1 and 3 otherwise."""
         return 2 if self.before.phase.number == 1 else 3
 
     @property
     def goal_in_words(self) -> str:
-        """The label of `goal`: `Phase 2 or 3`, `Phase 3`; `generalises` for a task without OOD."""
+        """The label of `goal`, which is `Phase 2 or 3`, `Phase 3` or, without OOD, `generalises`."""
         if self.before.phase.solution in LEARNT:
             return LEARNT[-1]
         return "Phase 2 or 3" if self.goal == 2 else "Phase 3"
 
     def has_helped(self, attempt: Attempt) -> bool:
-        """Return whether an attempt reached `goal`, by the test inputs that choose."""
+        """Return whether an attempt reached `goal` on the test inputs that select the best attempt."""
         return attempt.chosen_by is not None and attempt.chosen_by.stage >= self.goal
 
     @property
@@ -140,18 +140,18 @@ class Control(Record):
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The first attempt of the highest rank by the inputs that choose; `None` if no attempt has ended."""
+        """The first attempt with the highest rank on the selection inputs, or `None` without attempts."""
         return max(self.tried, key=lambda one: one.chosen_by.rank if one.chosen_by else (), default=None)
 
     @property
     def best(self) -> str | None:
-        """The folder of the best attempt's run, to continue from; `None` if no attempt helped."""
+        """The folder of the best attempt's run, or `None` if no attempt helped."""
         best = self.best_attempt
         return best.out if best is not None and self.has_helped(best) else None
 
     @property
     def reached(self) -> int | None:
-        """The stage of the best attempt by the inputs that did not choose it; `None` if no attempt helped."""
+        """The stage of the best attempt on the report inputs, or `None` if no attempt helped."""
         best = self.best_attempt
         if best is None or best.answers is None or not self.has_helped(best):
             return None

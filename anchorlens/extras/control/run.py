@@ -50,49 +50,51 @@ def control(
 ) -> Control:
     """Try interventions on a run that ended in Phase 1 or 2, from its checkpoint or its start.
 
-    For a task without OOD, the goal is that a run that memorises generalises, instead of Phase 3.
+    For a task without OOD, the goal is that a run generalises, instead of Phase 3.
 
-    Interventions are tried in the order of the list, on the CPU as many at a time as there are cores, until
-    an attempt reaches Phase 3. An attempt that is not expected to end within `minutes` is not begun; the time
-    of an update is taken from the run's log, and after the first attempt from the attempts. Ended attempts
-    are in `out`, and the same call does not train them again; it continues attempts that were cut off.
+    `control` tries interventions in the order of the list until an attempt reaches Phase 3. On the CPU, one
+    attempt runs on each core. `control` does not begin an attempt that is not expected to end within
+    `minutes`. The time of an update comes from the run's log, and after the first attempt from the attempts.
+    The folder `out` stores finished attempts. The same call skips finished attempts and continues interrupted
+    attempts.
 
-    If the task supports halves, the best attempt is chosen by one half of the OOD test inputs (for two
-    anchors: even keys) and reported on the other (odd keys), so that the report is not biased by the choice.
-    Both halves use the same unseen pairs, so the result does not show whether other pairs are composed.
+    If the task supports halves, `control` selects the best attempt on one half of the OOD test inputs (for
+    two anchors, even keys). The report uses the other half (odd keys), so the selection does not bias the
+    report. Both halves use the same unseen pairs, so the result does not show whether the model composes
+    other pairs.
 
     Args:
-        run: the folder of a run, or a checkpoint of ours that records its training.
-        out: the folder for `control.json`, this result, and a run's folder for each attempt; it is new, empty
-            or from an earlier call for the same checkpoint. A dry run needs no folder.
-        task: the task of the run with the paths of its files (`data`), if it has files. Default: the task in
-            the checkpoint.
-        minutes: the time budget for everything, > 0. Attempts that are still running are ended then, except
-            with one worker.
-        every: whether to try every attempt that fits, even after Phase 3 is reached.
+        run: the folder of a run, or an anchorlens checkpoint that records its training.
+        out: the folder for `control.json` (this result) and for the run of each attempt. The folder is new,
+            empty or from an earlier call for the same checkpoint. A dry run needs no folder.
+        task: the task of the run with the paths of its files (`data`), if the task has files. Default: the
+            task in the checkpoint.
+        minutes: the total time budget, > 0. At the end of this time, running attempts stop, except with one
+            worker.
+        every: whether to try all attempts that time allows, even if an attempt reaches Phase 3.
         interventions: the interventions to try, in order.
         seed: the seed of the noise in the evaluations.
         device: the device of the attempts: auto, cpu, cuda, cuda:N or mps. Default: the device in the recipe.
         workers: the number of processes on the CPU. Default: one per core.
-        dry_run: whether to train nothing, and only list the attempts in order with their estimated minutes.
+        dry_run: whether to list the attempts in order with their estimated minutes, without training.
         progress: the progress display, as for `train`.
 
     Returns:
         Every attempt with its phase, accuracies (0..1) and minutes, and the folder of the best attempt's run.
 
     Raises:
-        ValueError: If the run is in no phase or in Phase 3, the task has no labels, the checkpoint does not
-            record its training, an option is invalid, or the folder holds something else.
+        ValueError: If the run has no phase or is in Phase 3, or an argument is invalid. The task must have
+            labels, the checkpoint must record its training, and the folder must not hold other files.
         CheckpointError: If a file cannot be read completely and safely.
-        OSError: If writing fails; ended attempts are kept.
-        RuntimeError: If a process was killed; ended attempts are kept.
+        OSError: If writing fails. Finished attempts are kept.
+        RuntimeError: If a process was killed. Finished attempts are kept.
 
     Example:
         >>> control("runs/g0.5", "runs/g0.5-control", minutes=20)  # doctest: +SKIP
         Control(Phase 2 without commutativity; halve: Phase 3, in runs/g0.5-control/halve)
 
-    Source: complexity control by initialisation and decay, arXiv 2405.05409 and 2501.08537; applying it to a
-    trained model is ours.
+    Source: Complexity control by initialisation and weight decay is from arXiv 2405.05409 and 2501.08537. The
+    application to a trained model is ours.
     """
     began = time.monotonic()
     check_number("minutes", minutes, above=0, limit=_MOST_MINUTES)

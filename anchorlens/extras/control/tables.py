@@ -19,7 +19,7 @@ def overview(control: Control) -> str:
 
 
 def control_table(control: Control) -> Table:
-    """Tabulate the original run and every attempt that was started; the best attempt is emphasised."""
+    """Tabulate the original run and every started attempt, with emphasis on the best attempt."""
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
     rows = [("original run", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
@@ -63,7 +63,7 @@ def _what_chose(control: Control) -> str:
 
 
 def plan_table(control: Control) -> Table:
-    """Tabulate every attempt in the order in which it would be tried, with the reason for it."""
+    """Tabulate every attempt with its reason, in the order of the plan."""
     rows = [
         (
             *_name(one),

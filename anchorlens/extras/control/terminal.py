@@ -8,7 +8,7 @@ from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_control(control: Control) -> None:
-    """Print what helped, every attempt and the original run, and how to read the results."""
+    """Print the successful attempts, every attempt, the original run, and how to read the results."""
     console = Terminal()
     console.print(overview(control))
     console.print(summary(control), style="bold")

@@ -54,7 +54,7 @@ class _Outcome(NamedTuple):
 
 @contextlib.contextmanager
 def folder_lock(out: Path, sha256: str) -> Iterator[None]:
-    """Lock the folder of the attempts, and check that it belongs to this checkpoint."""
+    """Lock the folder of the attempts, and check that the folder belongs to this checkpoint."""
     in_use = "in use by another control. Wait for its end, or choose another folder"
     lock = claim(out, FILE, what="control", in_use=in_use)
     try:
@@ -101,7 +101,7 @@ class _Clock:
 
 
 class Tries:
-    """A set of attempts that are carried out, with their outcomes."""
+    """A set of attempts to run, with their outcomes."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Tries:
         return replace(self.found, attempts=tuple(self.attempts), minutes=minutes)
 
     def carry_out(self, workers: int, show: Show) -> None:
-        """Read ended attempts, then try all that fit into the time until one attempt reaches Phase 3."""
+        """Read finished attempts, and try others within the time until an attempt reaches Phase 3."""
         self._write()
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))

@@ -22,7 +22,7 @@ def expert_figure(
     accuracies: Float[np.ndarray, " kind"],
     accuracies_without: Float[np.ndarray, "layer expert kind"],
 ) -> go.Figure:
-    """Draw two heatmaps with a row for each expert of each layer; above them the accuracy of the whole model.
+    """Draw two heatmaps with a row for each expert, below a row for the accuracy of the whole model.
 
     Args:
         title: the title of the figure.

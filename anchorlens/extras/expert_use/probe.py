@@ -86,23 +86,25 @@ class ExpertUse(ProbeResult):
 def expert_use(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 512, seed: int = 0
 ) -> ExpertUse:
-    """Measure which expert of a mixture serves which kind of input, and the accuracy without each expert.
+    """Measure the routing to a mixture's experts by kind of input, and the accuracy without each expert.
 
-    The share of an expert is its part of the routing weight of the chosen experts at the last position, where
-    the answer is read. An expert is ablated at every position: its weight is set to 0 after the router's
-    softmax and the other weights are divided by their sum, so its inputs go to the next best expert.
+    The share of an expert is its fraction of the chosen experts' routing weight at the last position, where
+    the model answers. The probe ablates an expert at every position. After the router's softmax, the weight
+    of the expert is set to 0, and the other weights are divided by their sum. Inputs of the ablated expert
+    therefore go to the next best expert.
 
-    Limitations: The probe does not show what an expert computes. It does not detect the use of an expert at
-    other positions if the answer does not need the expert. After the ablation, experts get inputs and weights
-    that never occurred in training, so the lost accuracy is that of this model, not of a model trained
-    without the expert.
+    Limitations: The probe does not show what an expert computes. The probe does not detect the use of an
+    expert at other positions if the answer does not need the expert. After the ablation, experts get inputs
+    and weights that never occurred in training. The lost accuracy is therefore the loss of this model, not of
+    a model trained without the expert.
 
     Args:
-        model: the HookedTransformer with `num_experts`; the probe does not change it.
-        task: the task that gives the kinds: `rules`, pairs trained on the composition; `broken`, pairs
-            trained on another function; `exceptions`; and `unseen` pairs. Keys are at positions where they
-            are trained.
-        n_sequences: the number of inputs drawn for each kind, >= 1. Only `exceptions` has exceptions.
+        model: the HookedTransformer with `num_experts`, which the probe does not change.
+        task: the task that gives the kinds of input. The kinds are `rules` (pairs trained on the
+            composition), `broken` (pairs trained on another function), `exceptions` and `unseen` pairs. Keys
+            are at trained positions.
+        n_sequences: the number of inputs drawn for each kind, >= 1. Only the kind `exceptions` holds
+            exceptions.
         seed: the seed of the keys, positions and noise.
 
     Returns:
@@ -117,8 +119,8 @@ def expert_use(
         >>> expert_use(build_model(ModelConfig(gamma=0.5, num_experts=2)), AnchorTask()).shares.shape
         (2, 2, 2)
 
-    Source: ours; routing weights by kind of input as in Switch Transformers (Fedus et al., arXiv 2101.03961)
-    and Mixtral (Jiang et al., arXiv 2401.04088).
+    Source: The probe is ours. Routing weights by kind of input are as in Switch Transformers (Fedus et al.,
+    arXiv 2101.03961) and Mixtral (Jiang et al., arXiv 2401.04088).
     """
     check_inputs(model, task)
     check_mixture(model)

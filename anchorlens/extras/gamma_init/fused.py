@@ -63,7 +63,7 @@ def _class_of(attention: nn.Module | None) -> str | None:
 
 
 def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> FusedRows | None:
-    """Return the layout of a matrix in an attention; `None` if it is not fused or its layout is unknown.
+    """Return the layout of a fused matrix in an attention, or `None` without a known layout.
 
     Args:
         attention: the module that contains the matrix's Linear, or the matrix itself.

@@ -40,23 +40,23 @@ def gamma_init_(
 ) -> T:
     """Draw the weights of your own model from scratch, in place, with std = fan_in^-gamma.
 
-    A larger gamma makes smaller weights. The model is a HookedTransformer or a plain torch GPT: Hugging
-    Face's GPT-2, a nanoGPT, or any model made of the modules in the table of
+    A larger gamma makes smaller weights. The model is a HookedTransformer or a plain torch GPT. Plain torch
+    GPTs are Hugging Face's GPT-2, a nanoGPT, and any model made of the modules in the table of
     `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is the number of inputs that each of its
-    outputs sums: n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix of a
-    transformer, including token and position embeddings, heads that share keys and values, gated MLPs and
-    mixtures of experts. A tied matrix is drawn once; its fan-in is d_model both as embedding and as
-    unembedding. All biases become 0, and so does the padding row of an embedding. LayerNorms and RMSNorms get
-    weight 1 and bias 0. Every parameter is set, including frozen parameters, except parameters that `fan_in`
-    maps to `None`. Initialisation settings in the model's own configuration are ignored.
+    outputs sums. The fan-in is n_heads * d_head for W_O, d_mlp for W_out, and d_model for every other matrix
+    of a transformer. The other matrices include token and position embeddings, heads that share keys and
+    values, gated MLPs and mixtures of experts. A tied matrix is drawn once, with fan-in d_model both as
+    embedding and as unembedding. All biases and the padding row of an embedding become 0. LayerNorms and
+    RMSNorms get weight 1 and bias 0. Every parameter is set, including frozen parameters, except parameters
+    that `fan_in` maps to `None`. Initialisation settings in the model's own configuration are ignored.
 
-    A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the same weights as from
-    `build_model` with this gamma and seed, bit for bit (rounded in half precision). Numbers are drawn on the
-    CPU, so they are the same on every device and in every process, and global random state is neither read
-    nor changed. Device, dtype, `requires_grad`, training mode and weight tying do not change.
+    A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
+    with this gamma and seed. The weights are equal bit for bit (rounded in half precision). Random values are
+    drawn on the CPU, so every device and every process gets the same values. The global random state is not
+    read and not changed. Device, dtype, `requires_grad`, training mode and weight tying do not change.
 
     Args:
-        model: a HookedTransformer or a torch module, also compiled or in a DataParallel.
+        model: a HookedTransformer or a torch module, which may be compiled or in a DataParallel.
         gamma: the initialisation rate, -10..10.
         gamma_embedding: the gamma of the embeddings and the unembedding. Default: `gamma`.
         gamma_qk: the gamma of queries and keys. Default: `gamma`. A matrix that holds queries, keys and
@@ -65,22 +65,21 @@ def gamma_init_(
         gamma_vo: the gamma of W_V and W_O. Default: `gamma`.
         gamma_mlp: the gamma of the MLPs, and of a mixture's router. Default: `gamma`.
         gamma_experts: the gamma of each expert in a HookedTransformer's mixture. Default: `gamma_mlp`.
-        distribution: normal for N(0, std = fan_in^-gamma), or uniform for U(-fan_in^-gamma, +fan_in^-gamma).
-        scale_residual_writers: whether to divide the matrices that write to the residual stream (W_O and
-            W_out, both of GPT-2's c_proj) by the square root of their number, sqrt(2 n_layers), as GPT-2
-            does.
-        fan_in: a map from the name or pattern of a parameter to its fan-in, if the module does not define it.
-            `None` keeps the parameter unchanged: `{"pos_emb": 128, "*.router.weight": None}`.
+        distribution: normal for N(0, std = fan_in^-gamma), or uniform for U(-fan_in^-gamma, fan_in^-gamma).
+        scale_residual_writers: whether to divide the matrices that write to the residual stream by sqrt(2
+            n_layers), as GPT-2 does. These matrices are W_O and W_out, or both c_proj of GPT-2.
+        fan_in: a map from the name or pattern of a parameter to its fan-in, for parameters without a known
+            fan-in. `None` keeps the parameter unchanged, as in `{"pos_emb": 128, "*.router.weight": None}`.
         seed: the seed of the weights, an integer >= 0.
 
     Returns:
         The given model.
 
     Raises:
-        ValueError: If the model is not a torch module or is a TransformerBridge, weights are quantised,
-            sharded, or without memory (meta device), a gamma, distribution or seed is out of range, the
-            fan-in of a parameter is not certain, or its part is unknown where parts differ; nothing has been
-            drawn then.
+        ValueError: If an argument is invalid, or if the model is not a torch module or is a
+            TransformerBridge. Weights must not be quantised, sharded, or without memory (meta device). The
+            fan-in of each parameter must be certain, and its part must be known if parts differ. After an
+            error, no weight has been drawn.
 
     Example:
         >>> from torch import nn
@@ -89,7 +88,8 @@ def gamma_init_(
         >>> round(mlp[0].weight.std().item() * 64**0.5, 1), round(mlp[2].weight.std().item() * 256**0.5, 1)
         (1.0, 1.0)
 
-    Source: the initialisation rate of arXiv 2405.05409 and 2501.08537; per part as in 2501.08537's code.
+    Source: The initialisation rate of arXiv 2405.05409 and 2501.08537. The rates per part are as in
+    2501.08537's code.
     """
     gamma = exactly(gamma, float)
     check_number("gamma", gamma, **GAMMA_RANGE)
@@ -120,7 +120,7 @@ def gamma_init_(
 @documented
 @dataclass(frozen=True)
 class GammaRow(Record):
-    """One weight matrix of a model: its fan-in, the std of its initialisation, and its present std."""
+    """A weight matrix of a model, with its fan-in, the std of its initialisation, and its present std."""
 
     name: str
     """The name of the parameter; `[q, k]` and `[v]` are parts of a matrix of queries, keys and values."""
@@ -151,7 +151,7 @@ class GammaRow(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaTable(Record):
-    """The initialisation of a model by `gamma_init_` and its present weights; `print` shows a table."""
+    """The initialisation of a model by `gamma_init_` and its present weights, which `print` tabulates."""
 
     columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
     """The columns of the table; the last is the gamma of the measured std."""
@@ -182,7 +182,7 @@ class GammaTable(Record):
 
     @property
     def asked(self) -> str:
-        """The requested gamma, in words."""
+        """A description of the requested gamma."""
         return "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
 
     def __repr__(self) -> str:
@@ -216,22 +216,23 @@ def gamma_table(
     scale_residual_writers: bool = False,
     fan_in: Mapping[str, int | None] | None = None,
 ) -> GammaTable:
-    """Report what `gamma_init_` would do to a model with these arguments, and how large its weights are now.
+    """Report the effect of `gamma_init_` with these arguments, and the present size of a model's weights.
 
-    Called before `gamma_init_`, it shows what will be drawn. Called after it, the columns std and measured
-    agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the measured
-    gamma shows how large the weights have become. The model is not changed, and may be on the meta device.
+    A report before `gamma_init_` shows the planned initialisation. After `gamma_init_`, the columns std and
+    measured agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the
+    measured gamma shows the size of the trained weights. The model does not change, and may be on the meta
+    device.
 
     Args:
         model: the model, as for `gamma_init_`.
         gamma: the initialisation rate, -10..10. Default: measure only.
-        gamma_embedding: the gamma of the embeddings, as for `gamma_init_`, like all that follow.
+        gamma_embedding: the gamma of the embeddings, as for `gamma_init_`, like the gammas that follow.
         gamma_qk: the gamma of queries and keys.
         gamma_vo: the gamma of W_V and W_O.
         gamma_mlp: the gamma of the MLPs.
         gamma_experts: the gamma of each expert of a mixture.
-        distribution: normal or uniform; the measured gamma of a uniform distribution uses its half-width,
-            sqrt(3) times its std.
+        distribution: normal or uniform. The measured gamma of a uniform distribution uses its half-width,
+            which is sqrt(3) times its std.
         scale_residual_writers: whether the measured gamma of the matrices that write to the residual stream
             is the gamma before the division.
         fan_in: the fan-ins that the module does not define.
@@ -241,7 +242,7 @@ def gamma_table(
         unchanged.
 
     Raises:
-        ValueError: As for `gamma_init_`, except that weights may be without memory.
+        ValueError: For the same reasons as `gamma_init_`, except that weights may be without memory.
 
     Example:
         >>> from torch import nn
@@ -252,7 +253,7 @@ def gamma_table(
         1.weight  256 x 64  none       64      0.125  0.126     0.498
         other parameters at 0: 1; at 1: 0; left as they are: 0
 
-    Source: the initialisation rate of arXiv 2405.05409 and 2501.08537.
+    Source: The initialisation rate of arXiv 2405.05409 and 2501.08537.
     """
     parameters = parameters_of(model, fan_in)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
@@ -280,7 +281,7 @@ class _Start:
 
     @property
     def scale(self) -> float:
-        """The std of a normal distribution, the half-width of a uniform one; NaN without a gamma."""
+        """The std (normal) or the half-width (uniform) of the distribution, or NaN without a gamma."""
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
     def starts_like(self, other: _Start) -> bool:

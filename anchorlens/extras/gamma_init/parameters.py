@@ -52,7 +52,7 @@ _WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj", "dens
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A weight matrix; of a matrix with queries, keys and values, either the first two or the last."""
+    """A weight matrix, or the queries and keys or the values of a fused matrix."""
 
     names: tuple[str, ...]
     """The names of its parameter; several if it is tied."""
@@ -104,8 +104,8 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
 
     Args:
         model: a HookedTransformer or any torch module, also compiled or in a DataParallel.
-        fan_in: a map from names or patterns (`*.sinks`) of parameters to their fan-in, or `None` to keep
-            them.
+        fan_in: a map from names or patterns (`*.sinks`) of parameters to their fan-in, or to `None` for
+            parameters to keep.
 
     Raises:
         ValueError: If the model is unknown, weights are quantised or sharded, a name has no match, or the

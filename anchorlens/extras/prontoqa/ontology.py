@@ -51,7 +51,7 @@ _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
 
 
 class Node(NamedTuple):
-    """A concept of a chain, with its property; its parent is the next in the chain."""
+    """A concept of a chain, with its property, whose parent is the next concept in the chain."""
 
     concept: str
     property: str = ""
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A question: facts and rules, the statement that is true or false, and the deduction of its answer."""
+    """A question with facts and rules, a statement that is true or false, and the deduction of its answer."""
 
     prompt: str
     """The rules, the entity, and `true or false : ...`; lower case, every mark is a separate word."""
@@ -82,7 +82,8 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     Args:
         hops: the number of steps of the deduction, 1..5.
         rng: the source of all random choices.
-        order: the order of the rules: from the entity's end of the chain to its root, the reverse, or random.
+        order: the order of the rules, which is from the entity to the root, from the root to the entity, or
+            random.
 
     Raises:
         ValueError: If the number of steps or the order is invalid.
@@ -106,10 +107,11 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
 
 
 def balanced(hops: int, rng: random.Random) -> Item:
-    """Draw a question that can be decided only by what is reachable from the entity.
+    """Draw a question whose answer only reachability from the entity determines.
 
-    There are two chains of five concepts. The property in the query is at the same height in both, with
-    opposite polarity. The rules are in random order, because a fixed order would distinguish the chains.
+    The ontology has two chains of five concepts. The property in the query is at the same height in both
+    chains, with opposite polarity. The rules are in random order, because a fixed order would distinguish the
+    chains.
 
     Args:
         hops: the number of steps of the deduction, 1..4.

@@ -14,7 +14,7 @@ _QUERY = re.compile(r"^(?:true or false :|is the following statement true or fal
 
 
 class Statement(NamedTuple):
-    """A sentence of the form: something is, or is not, something."""
+    """A sentence that states that a subject has, or does not have, a property or concept."""
 
     subject: str
     negated: bool
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    """Convert a published question to this task's format: lower case, every mark is a separate word."""
+    """Convert a published question to this task's lower-case format with marks as separate words."""
     return " ".join(re.findall(r"[a-z]+|[.:?]", text.lower()))
 
 
@@ -51,16 +51,16 @@ def read_question(prompt: str) -> Question:
 
 
 def deduction(prompt: str) -> str:
-    """Write the chain of thought of an answer: the entity's concept, then rules and conclusions in turns.
+    """Write the chain of thought of an answer, with the entity's concept, and rules and conclusions in turns.
 
-    Rules are written as in the prompt. On the samples of the official generator, the result is their
-    `chain_of_thought`.
+    Rules are written as in the prompt. On samples of the official generator, the result equals the
+    `chain_of_thought` of the sample.
 
     Args:
         prompt: a prompt in which the query or its opposite follows from the rules.
 
     Raises:
-        ValueError: If nothing follows, or a sentence has another form.
+        ValueError: If neither the query nor its opposite follows, or a sentence has another form.
 
     >>> deduction("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     'rex is a wumpus . each wumpus is shy . rex is shy .'
@@ -72,7 +72,7 @@ def deduction(prompt: str) -> str:
 
 
 def n_steps(prompt: str) -> int | None:
-    """Count the rules that the deduction needs; `None` if nothing follows, or the text is not a prompt.
+    """Count the rules that the deduction needs, or return `None` without a deduction or a valid prompt.
 
     >>> n_steps("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     1
@@ -113,7 +113,7 @@ def _singular(word: str) -> str:
 
 
 def by_chaining(prompt: str) -> bool | None:
-    """Return whether the query is true by the rules; `None` if neither it nor its opposite follows."""
+    """Return whether the query is true by the rules, or `None` if the rules do not decide the query."""
     chain = _deduced(prompt)
     return None if chain is None else _statement(chain[-1]).negated == read_question(prompt).query.negated
 
@@ -140,7 +140,7 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """Apply a shortcut: of the rules about the property, trust the rule whose subject is in more rules."""
+    """Apply the shortcut that trusts the rule about the property whose subject is in more rules."""
     question = read_question(prompt)
     spoken_of = Counter(word for rule in question.rules for word in (rule.subject, rule.predicate))
     about = [rule for rule in question.rules if rule.predicate == question.query.predicate]
@@ -151,5 +151,5 @@ def by_degree(prompt: str) -> bool:
 
 
 def by_polarity(prompt: str) -> bool:
-    """Apply a shortcut: a query without `not` is true."""
+    """Apply the shortcut that a query without `not` is true."""
     return not read_question(prompt).query.negated

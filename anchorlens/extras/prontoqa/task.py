@@ -57,15 +57,15 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class PrOntoQATask(WordTask):
-    """PrOntoQA: decide whether a statement about an entity is true, by the rules in the prompt.
+    """The PrOntoQA task, in which rules in the prompt determine whether a statement is true.
 
-    Questions of the official generator can be answered by a shortcut at any number of steps: of the two rules
-    about the property, the rule whose subject is in more rules is correct. So high accuracy on these
-    questions is not evidence of deduction; `balanced` ontologies rule the shortcut out. The accuracies of the
-    shortcuts and of a solver are reported next to the model's.
+    A shortcut answers questions of the official generator at any number of steps. Of the two rules about the
+    property, the rule whose subject is in more rules is correct. High accuracy on official questions is
+    therefore not evidence of deduction. The shortcut fails on `balanced` ontologies. The task reports the
+    accuracies of shortcuts and of a solver next to the model's accuracy.
 
     Raises:
-        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
+        ValueError: If a value is invalid. The message states the rule, the value and the remedy.
 
     Example:
         >>> task = PrOntoQATask(most_hops=2)
@@ -116,12 +116,12 @@ class PrOntoQATask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest question and its answer."""
+        """The number of tokens that a model reads of the longest question with its answer."""
         return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
     def chance(self) -> float:
-        """The chance level: 0.5 for one of two labels; 0 for a deduction, which chance rarely solves."""
+        """The chance level, which is 0.5 for two labels and 0 for a deduction."""
         return 0.5 if self.says == "label" else 0.0
 
     @property
@@ -160,7 +160,7 @@ class PrOntoQATask(WordTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id` and `ood`; `train`, a sample of training; `other`, the other ontology."""
+        """The examples of `id`, `ood`, `train` (a sample of training) and `other` (the other ontology)."""
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:
@@ -169,7 +169,7 @@ class PrOntoQATask(WordTask):
         return Examples([item.prompt for item in items], answers)
 
     def there_are(self, split: str) -> int:
-        """Return a very large number: the splits are samples of all possible questions."""
+        """Return a very large number, because the splits are samples of all possible questions."""
         return 10**12
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
@@ -190,9 +190,10 @@ class PrOntoQATask(WordTask):
         return batch if self.loss_on == "label" else _every_word(batch)
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """Count the training questions that are in a test, or have more steps than are trained.
+        """Count the training questions that are in a test, or have more than `most_hops` steps.
 
-        Steps are counted for the first 2,000 questions; if some have too many, only these 2,000 are counted.
+        Only the first 2,000 questions are checked for their number of steps. If a question has too many
+        steps, both counts use these 2,000 questions alone.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))
         prompts = map(self.vocabulary.prompt, some.tokens.tolist())

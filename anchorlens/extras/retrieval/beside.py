@@ -33,7 +33,7 @@ MOST_STORED = 1_000_000
 @documented
 @dataclass(frozen=True)
 class LookedUp:
-    """The fraction of inputs that are looked up, 0..1, by kind; `None` if the task has no such input."""
+    """The fraction of inputs that are looked up, 0..1, by kind, or `None` for a kind without inputs."""
 
     rules: float | None
     """The fraction for trained pairs at held-out (key, position), without exceptions."""
@@ -47,7 +47,7 @@ class RetrievingModel:
     """The result of `with_retrieval`: a model for `task.evaluate` that returns logits at the last position.
 
     Attributes:
-        model: the HookedTransformer, which is not changed.
+        model: the HookedTransformer, which does not change.
         task: the task of the model.
         place: the location of the stored activations, and the threshold.
         places: every location that was tried.
@@ -90,7 +90,7 @@ class RetrievingModel:
         """Measure the fraction of inputs that are looked up, by kind, with each input once.
 
         Args:
-            seed: the seed of the noise, and of the choice if there are more than `max_trials` inputs.
+            seed: the seed of the noise, and of the choice of inputs if a kind has more than `max_trials`.
             max_trials: the largest number of inputs of each kind, >= 1.
 
         Raises:
@@ -146,37 +146,37 @@ def with_retrieval(
     max_stored: int = 20_000,
     seed: int = 0,
 ) -> RetrievingModel:
-    """Add a memory to a model: answers to inputs that look like training sequences are looked up.
+    """Add a memory to a model, which looks up answers to inputs that resemble training sequences.
 
     The memory stores the model's activations at the last position of its training sequences, with their
-    answers. For each input the nearest stored activation is found (Euclidean distance). If its distance is
-    within a threshold, its answer is taken, else the model's answer.
+    answers. For each input, the memory finds the nearest stored activation (Euclidean distance). If the
+    distance is within a threshold, the memory returns the stored answer, and otherwise the model's answer.
 
-    The location and the threshold are chosen on training data alone, by cross-validation in four folds. In
-    each fold a quarter of the trained pairs, with all their sequences, is excluded from the store as unseen
-    inputs, and a quarter of the sequences of the other pairs is excluded as seen inputs. The threshold
-    maximises the mean of two
-    fractions: seen inputs within the threshold with the correct answer, and unseen inputs outside the
-    threshold. The location with the largest mean is taken, and then all sequences are stored. The model's own
-    answers are not used for this choice, since nearly all of its answers to training sequences are correct.
+    The location and the threshold are chosen on training data alone, by cross-validation in four folds. Each
+    fold excludes a quarter of the trained pairs, with all their sequences, from the store as unseen inputs.
+    Each fold also excludes a quarter of the sequences of the other pairs as seen inputs. The threshold
+    maximises the mean of two fractions: seen inputs within the threshold with the correct answer, and unseen
+    inputs outside the threshold. The memory uses the location with the largest mean, and stores all
+    sequences. The choice does not use the model's own answers, because nearly all of the model's answers to
+    training sequences are correct.
 
     Args:
-        model: a model of the task; it is not changed.
+        model: a model of the task, which does not change.
         task: an AnchorTask.
         training_set: the training data of the model, as for `evaluate`.
         layer: the layer of the activations, negative from the end. Default: the best layer.
-        hook: one of `HOOKS`. Default: the best hook of the model. The attention output contains what
-            attention has gathered from key and anchors, without the embedding of the last token, and before
-            the MLP turns it into an answer, which may be the same for a rule and an exception.
-        max_stored: the largest number of sequences used, >= 8; a random subset of a larger training set.
-        seed: the seed of that subset, and of the folds.
+        hook: one of `HOOKS`. Default: the best hook of the model. The attention output holds information from
+            the key and the anchors, without the embedding of the last token. The MLP has not yet turned this
+            information into an answer, which may be the same for a rule and an exception.
+        max_stored: the largest number of stored sequences, >= 8. A larger training set is sampled at random.
+        seed: the seed of the sample and of the folds.
 
     Returns:
         A model for `task.evaluate`, with logits at the last position.
 
     Raises:
-        ValueError: If an option is invalid, the model is not a HookedTransformer of the task, or the training
-            data are from another task or have fewer than eight sequences or two pairs.
+        ValueError: If an option is invalid, or the model is not a HookedTransformer of the task. The training
+            data must be from the task and have at least eight sequences and two pairs.
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
@@ -219,7 +219,7 @@ def with_retrieval(
 
 
 def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
-    """Return the `HOOKS` of a model; `resid_mid` exists only if the MLP follows the attention."""
+    """Return the `HOOKS` of a model, with `resid_mid` only if the MLP follows the attention."""
     beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
     return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
 

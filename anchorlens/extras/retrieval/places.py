@@ -27,7 +27,7 @@ NOTHING = -1.0
 @documented
 @dataclass(frozen=True)
 class Place:
-    """A location in a model, and how well seen inputs are recognised there, measured on training data."""
+    """A location in a model, and the recognition of seen inputs at this location on training data."""
 
     layer: int
     """The layer, counted from 0."""
@@ -54,7 +54,7 @@ def neighbours(stored: Float[np.ndarray, "stored d"]) -> NearestNeighbors:
 def nearest(
     index: NearestNeighbors, asked: Float[np.ndarray, "asked d"]
 ) -> tuple[Float[np.ndarray, " asked"], Int[np.ndarray, " asked"]]:
-    """Return the distance of each input to the nearest stored activation, and its row."""
+    """Return the distance of each input to the nearest stored activation, and the row of the activation."""
     distances, rows = index.kneighbors(asked)
     return distances[:, 0], rows[:, 0]
 
@@ -62,10 +62,10 @@ def nearest(
 def folds(
     pairs: Int[np.ndarray, " sequence"], rng: np.random.Generator
 ) -> list[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]]:
-    """Choose the training sequences tested as seen and as unseen in each fold; all others are stored.
+    """Choose the training sequences that each fold tests as seen and as unseen.
 
-    Each pair is excluded in one fold, with all of its sequences, and tested there as unseen. A random quarter
-    of the sequences of the other pairs is tested as seen.
+    One fold excludes each pair, with all of its sequences, and tests these sequences as unseen. A random
+    quarter of the sequences of the other pairs is tested as seen. A fold stores all other sequences.
 
     Args:
         pairs: the index of the pair of each sequence.
@@ -89,12 +89,12 @@ def measured_place(
     answers: Int[np.ndarray, " sequence"],
     parts: Sequence[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]],
 ) -> Place:
-    """Find the threshold of a location, and measure how well seen inputs are recognised with it.
+    """Find the threshold of a location, and measure the recognition of seen inputs with this threshold.
 
     Args:
         layer: the layer of the location.
         hook: the hook of the location.
-        activations: the activations of training sequences there, at the last position.
+        activations: the activations of training sequences at this location, at the last position.
         answers: the trained targets of the sequences.
         parts: the folds, as `folds` returns them.
     """
@@ -132,7 +132,8 @@ def best_threshold(
         unseen: the distances of inputs whose pair is not stored.
 
     Returns:
-        The threshold, and the two fractions at it; -1, 0 and 1 if looking up never helps.
+        The threshold and the two fractions at this threshold. The values are -1, 0 and 1 if a look-up never
+        helps.
 
     >>> distances = np.array([1.0, 2.0, 4.0]), np.array([True, True, True]), np.array([3.0, 5.0])
     >>> best_threshold(*distances)  # 2: 2 / 3 and 1; 4: 1 and 1 / 2

@@ -58,12 +58,13 @@ METRICS = word_metrics(
 @documented
 @dataclass(frozen=True)
 class ScanTask(WordTask):
-    """SCAN: predict the actions of a command such as `walk left twice and jump`, word by word.
+    """The SCAN task, which maps a command such as `walk left twice and jump` to its actions.
 
-    An answer is correct if all of its tokens are, including the end mark.
+    A model predicts the actions word by word. An answer is correct if all of its tokens are correct,
+    including the end mark.
 
     Raises:
-        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
+        ValueError: If a value is invalid. The message states the rule, the value and the remedy.
 
     Example:
         >>> task = ScanTask()
@@ -72,7 +73,7 @@ class ScanTask(WordTask):
         >>> {split: len(task.examples(split)) for split in ("train", "id", "ood")}
         {'train': 18702, 'id': 1000, 'ood': 1208}
 
-    Source: arXiv 2501.08537, figure 7A; grammar and splits of arXiv 1711.00350.
+    Source: arXiv 2501.08537, figure 7A. The grammar and the splits are from arXiv 1711.00350.
     """
 
     kind: ClassVar[str] = "scan"
@@ -98,12 +99,12 @@ class ScanTask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest example: all but its end mark."""
+        """The number of tokens that a model reads of the longest example, without its end mark."""
         return LONGEST + 1 + self.bos
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id`, `ood` and `train`, each command once, without copies of the bare command."""
+        """The examples of `id`, `ood` and `train`, each command once, without extra copies."""
         commands = np.array(list(all_commands()))
         if self.split == "simple":
             left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
@@ -117,13 +118,13 @@ class ScanTask(WordTask):
 
     @property
     def primitive(self) -> str | None:
-        """The command that is trained alone; `None` in the simple split."""
+        """The command that is trained alone, or `None` in the simple split."""
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples; in the splits with a primitive, a tenth are copies of it.
+        """Draw `n` training examples, of which a tenth are copies of the primitive (if a split has one).
 
-        The others are different commands in random order, repeated if `n` is larger.
+        The other examples are different commands in random order, repeated if `n` exceeds their number.
         """
         train = self.splits["train"]
         if self.primitive is None:

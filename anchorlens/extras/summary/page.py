@@ -54,19 +54,21 @@ MUTED = "#555555"
 def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> None:
     """Write one page for each verdict, for a paper's appendix or a slide.
 
-    The page is an upright A4 page in vector graphics with selectable text: the verdicts and their
-    explanations, the accuracy of each pair, information flow, t-SNE without the key, V similarity,
-    condensation of W_Q, and PCA of the embedding. Equal verdicts give equal bytes. Probe results that a
-    report has measured are used again. If a probe fails, the page gives the reason instead of the picture.
+    The page is an upright A4 page in vector graphics with selectable text. The page shows the verdicts, their
+    explanations, the accuracy of each pair, and pictures of probes. The pictures show information flow, t-SNE
+    without the key, V similarity, condensation of W_Q, and PCA of the embedding. Equal verdicts give equal
+    bytes. The page reuses probe results that a report has measured. If a probe fails, the page gives the
+    reason instead of the picture.
 
     Args:
-        verdicts: the verdicts, at least one.
-        path: the file to write: .pdf, or .svg or .png for a single verdict; an existing file is replaced.
+        verdicts: one or more verdicts.
+        path: the .pdf file to write, or a .svg or .png file for a single verdict. An existing file is
+            replaced.
 
     Raises:
-        ValueError: If there is no verdict, another object, a verdict that was read without its model, several
-            verdicts for .svg or .png, another suffix, a missing folder, a path that is not an ordinary file
-            or is one of the classified files, or matplotlib (the extra `export`) is not installed.
+        ValueError: If `verdicts` or `path` is invalid, or matplotlib (the extra `export`) is not installed.
+            Each verdict needs its model, and several verdicts need a .pdf file. The path must be an ordinary
+            file in an existing folder, and must not be a classified file.
         OSError: If the write fails; an existing file is then unchanged.
 
     Example:

@@ -32,7 +32,7 @@ MOST_CELLS = 4_096
 
 
 def answers(axes: Axes, behaviour: Evaluation) -> str:
-    """Draw the accuracy of every pair of anchors, with unseen pairs boxed; without pairs, every metric.
+    """Draw the accuracy of every anchor pair with unseen pairs boxed, or every metric of other tasks.
 
     Returns:
         A line that explains the panel.
@@ -61,7 +61,7 @@ def answers(axes: Axes, behaviour: Evaluation) -> str:
 
 
 def information_flow(axes: Axes, result: InformationFlow) -> None:
-    """Draw layers as rows of tokens; width = attention, colour = margin lost without the edge (share)."""
+    """Draw layers as rows of tokens, with attention as line width and the lost margin as line colour."""
     attention = reduce(result.attention, "layer head q k -> layer q k", "mean")
     n_layers, n_pos = attention.shape[:2]
     lost = np.zeros_like(attention)
@@ -104,7 +104,7 @@ def information_flow(axes: Axes, result: InformationFlow) -> None:
 
 
 def v_similarity(axes: Axes, result: VSimilarity) -> None:
-    """Draw centred cosines of the first pair of anchors; cells of equal g(x; a) are boxed."""
+    """Draw centred cosines of the first pair of anchors, with boxes around cells of equal g(x; a)."""
     if not len(result.pairs):
         axes.set_axis_off()
         return
@@ -142,7 +142,7 @@ def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
 
 
 def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
-    """Draw the t-SNE of the answers: a pair and its reverse in one colour, the reverse as open diamonds."""
+    """Draw the t-SNE of the answers, with each reversed pair as open diamonds in the colour of its pair."""
     assert result.points is not None
     chains = [tuple(pair) for pair in result.pairs.tolist()]
     groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))

@@ -41,11 +41,11 @@ class Restoration(NamedTuple):
 
 
 def groups_to_leave_out(task: AnchorTask, most: int) -> dict[Pair, list[Pair]]:
-    """Return groups of anchors (ascending) with every trained order of them, the best supported groups first.
+    """Return groups of anchors with every trained order of these anchors, best supported groups first.
 
-    The support of a pair is how often its rarest anchor is at the same position in other trained pairs, and
-    the support of a group is the least of its pairs. Three kinds of pairs form no group: equal anchors, pairs
-    trained on another target than their composition, and pairs without other trained pairs.
+    The support of a pair is the number of other trained pairs with its rarest anchor at the same position.
+    The support of a group is the smallest support of its pairs. Pairs of equal anchors, pairs trained on
+    another target than their composition, and pairs without other trained pairs form no group.
     """
     groups: dict[Pair, list[Pair]] = {}
     for pair in task.seen_pairs:
@@ -75,23 +75,25 @@ def restored_without(
     n_sequences: int,
     seed: int,
 ) -> Restoration:
-    """Disturb a copy of the model for each group, and train it without the group until the others recover.
+    """Disturb a copy of the model for each group, and train the copy until the other pairs recover.
 
-    The model itself is not changed. All copies see the same keys, positions and noise tokens.
+    The model itself does not change. All copies see the same keys, positions and noise tokens.
 
     Args:
-        model: the model to copy; all parameters of the copies are trained, also frozen parameters.
+        model: the model to copy. All parameters of the copies are trained, including frozen parameters.
         task: the task that gives the sequences and their trained targets.
-        groups: the trained pairs that each copy is restored without; no group holds all of them.
-        noise: the standard deviation of the noise on each weight matrix, in units of its root mean square.
+        groups: the trained pairs that each copy's training leaves out. No group holds all trained pairs.
+        noise: the standard deviation of the noise on each weight matrix, in units of the matrix's root mean
+            square.
         batch_size: the number of fresh sequences in an update.
-        n_sequences: the number of test inputs for a group, and for the others, spread evenly over the pairs.
+        n_sequences: the number of test inputs for a group and for the other pairs, spread evenly over the
+            pairs.
         seed: the random seed.
     """
     others = [[pair for pair in task.seen_pairs if pair not in group] for group in groups]
 
     def batch(pairs: Sequence[Sequence[Pair]], n: int | None, stream: int) -> tuple[Tensor, Tensor]:
-        """Draw sequences of each copy: `n` random ones, or `n_sequences` spread evenly over its pairs."""
+        """Draw `n` random sequences of each copy, or `n_sequences` sequences spread evenly over its pairs."""
         found = []
         for own in pairs:
             rng = generator(seed, "probe", stream)

@@ -39,7 +39,7 @@ FEWEST_UPDATES = 120
 
 @probe_result
 class Survival(ProbeResult):
-    """The accuracy of groups of trained pairs in copies restored without them, and of the other pairs."""
+    """The accuracy of left-out groups of trained pairs, and of the other pairs, in restored copies."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
@@ -75,7 +75,7 @@ class Survival(ProbeResult):
     """The seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """State how well the excluded pairs are answered when the others are restored."""
+        """State the accuracy on the left-out pairs when the other pairs are restored."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = (
@@ -86,7 +86,7 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Plot two bars for each group: its accuracy and the others', mean over the copies of the group."""
+        """Plot the accuracy of each group and of the other pairs as two bars, mean over copies."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
         bars = {
@@ -112,36 +112,36 @@ def survival(
 ) -> Survival:
     """Measure whether trained pairs come back when a disturbed model relearns the other pairs alone.
 
-    Gaussian noise as large as the weights is added to every weight matrix of copies of the model. AdamW
+    The probe adds Gaussian noise as large as the weights to every weight matrix of copies of the model. AdamW
     (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs, {a, b} in the
-    trained orders, until the other pairs are answered with accuracy 0.9 again, for at most 400 updates. The
-    other pairs restore the weights that all pairs share, which brings the group back; weights of the group
-    alone are not restored. If the others are restored after fewer than 120 updates on average, the noise was
-    too small, and the probe begins again with more: 1, 1.5 and 2.25 times the root mean square of each
-    matrix.
+    trained orders. Training ends when the accuracy on the other pairs is 0.9 again, or after 400 updates.
+    This training restores the weights that all pairs share, and thereby restores the group. Weights that only
+    the group uses are not restored. If the copies need fewer than 120 updates on average, the noise was too
+    small, and the probe begins again with more noise. The noise levels are 1, 1.5 and 2.25 times the root
+    mean square of each matrix.
 
-    The probe does not use unseen pairs. The model is not changed: copies of its weights are trained, which
-    takes about half a minute on one core for a model of `quick` size.
+    The probe does not use unseen pairs. The model does not change, because the probe trains copies of its
+    weights. For a model of `quick` size, the probe takes about half a minute on one core.
 
-    Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
-    pairs support comes back less, whatever the model does.
+    Limitations: The probe does not show the rule by which the model answers a pair. In any model, a group
+    that few other pairs support recovers less.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.
         task: the task that gives the trained pairs, their sequences and targets. In chains of more than two
-            anchors a group is every trained order of the same anchors. Pairs of an anchor with itself, and
+            anchors, a group is every trained order of the same anchors. Pairs of an anchor with itself, and
             pairs trained on another target than their composition, form no group.
         noise: the standard deviation of the noise in units of each matrix's root mean square, >= 0. Default:
-            the probe finds it for the model.
+            the probe finds the noise for the model.
         batch_size: the number of fresh sequences in an update of a copy, >= 1.
-        n_copies: the number of copies, >= 1: one for each of the groups with the most support by other pairs.
-            If there are fewer groups, some are used several times with other noise.
+        n_copies: the number of copies, >= 1, one for each of the groups with the most support by other pairs.
+            If the task has fewer groups, some groups are used several times with other noise.
         n_sequences: the number of test inputs for each group, and for the other pairs, >= 1.
         seed: the seed of the noise on weights, and of keys, positions and noise tokens.
 
     Returns:
-        The accuracies, 0..1, of each group and of the other pairs when these are restored, their ratios, the
-        number of updates and the noise.
+        The accuracies (0..1) of each group and of the restored other pairs, the ratios of these accuracies,
+        the number of updates and the noise.
 
     Raises:
         ValueError: If the model lacks HookedTransformer's parameters or is too small for the task, or a
@@ -154,9 +154,9 @@ def survival(
         >>> survival(phase3, n_copies=2).survival > 0.45
         True
 
-    Source: ours; networks forget what they no longer train on (McCloskey and Cohen 1989, catastrophic
-    interference), and solutions that generalise withstand noise on their weights (Hochreiter and Schmidhuber
-    1997, flat minima).
+    Source: The probe is ours. Networks forget data without further training on these data (McCloskey and
+    Cohen 1989, catastrophic interference). Solutions that generalise withstand noise on their weights
+    (Hochreiter and Schmidhuber 1997, flat minima).
     """
     check_inputs(model, task)
     for name, value in {"batch_size": batch_size, "n_copies": n_copies, "n_sequences": n_sequences}.items():

@@ -48,12 +48,12 @@ class Corpus:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The SHA-256 of the manifest, which states what was taken from every source, and for which split."""
+        """The SHA-256 of the manifest, which lists the content that each split takes from each source."""
         return hashlib.sha256((self.folder / "manifest.json").read_bytes()).hexdigest()
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file has its checksum. Files are read once per process."""
+        """Whether the checksum of every file is correct. Each process reads the files only once."""
         try:
             sums = read_json(read_bytes(self.folder / _SUMS))
             return sums == {name: content_digest(self.folder / name) for name in _FILES}
@@ -72,7 +72,7 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """A training set of any size: sequences of a text that are read from the disk on demand."""
+    """A training set of any size, whose sequences are read from the disk on demand."""
 
     path: Path
     """The text."""
@@ -93,7 +93,7 @@ class Windows:
         return Windows(self.path, self.length, places)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Read some of the sequences, each with the byte that follows each of its bytes."""
+        """Read some of the sequences, with the next byte of each byte as target."""
         import torch
 
         text = np.memmap(self.path, dtype=np.uint8, mode="r")
@@ -104,14 +104,14 @@ class Windows:
 
 
 def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Corpus:
-    """Return a corpus, which is built once and then read from the user's cache.
+    """Return a corpus from the user's cache, and build the corpus if the cache lacks it.
 
     Args:
         name: the name of the corpus: `code`, `text`, `code+text` or `files`.
         data: the paths of `files`.
         version: the text that identifies the content.
-        share: the fraction of its bytes that is held out, in whole files if possible.
-        seed: the seed of the choice of these files.
+        share: the held-out fraction of the bytes, in whole files if possible.
+        seed: the seed of the choice of held-out files.
 
     Raises:
         ValueError: If a file does not exist or is not text.
@@ -140,10 +140,10 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
 
 
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
-    """Choose the sources that are held out, in random order until they make up the share of the bytes.
+    """Choose held-out sources in random order until the sources make up `share` of the bytes.
 
-    A source that would bring more than twice the fraction is skipped. If the chosen sources make up less than
-    half of the fraction, none is returned, and the end of the largest source is held out.
+    Sources that would bring the total above twice the share are skipped. If the chosen sources make up less
+    than half of the share, the result is empty, and the end of the largest source is held out.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']

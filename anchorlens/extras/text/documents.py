@@ -31,7 +31,7 @@ _PIECE = 2**20
 
 
 class Document(NamedTuple):
-    """A text that is in one split as a whole."""
+    """A text that belongs to one split as a whole."""
 
     source: str
     """The file of the document. All documents from one file are in the same split."""
@@ -40,7 +40,7 @@ class Document(NamedTuple):
 
 
 def python_version() -> str:
-    """Name the Python version, which decides the content of `code` and `text`.
+    """Return the Python version, which determines the content of `code` and `text`.
 
     >>> python_version().split()[0]
     'Python'
@@ -49,11 +49,11 @@ def python_version() -> str:
 
 
 def documents(corpus: str, data: str = "") -> Iterator[Document]:
-    """Read every document, one after another, with one piece of the user's own files in memory at a time.
+    """Read the documents in turn, with one piece of the user's own files in memory at a time.
 
     Args:
         corpus: the name of the corpus: `code`, `text`, `code+text` or `files`.
-        data: the paths of `files`, separated as in PATH; a folder stands for every file in it.
+        data: the paths of `files`, separated as in PATH. A folder stands for all files in the folder.
 
     Raises:
         ValueError: If a file does not exist, is empty, or is not text.
@@ -104,12 +104,13 @@ def absolute(data: str) -> str:
 
 
 def named_files(data: str) -> dict[str, Path]:
-    """Return the name and path of every file, in the given order; files of a folder are ascending.
+    """Return the name and path of every file in the given order, with the files of a folder ascending.
 
-    A folder stands for the plain files in it and in its subfolders, without hidden files and links.
+    A folder stands for the plain files in the folder and its subfolders, without hidden files and links.
 
     Raises:
-        ValueError: If a path does not exist or is not a plain file, or if there are no files or too many.
+        ValueError: If a path does not exist or is not a plain file, or if the number of files is zero or too
+            large.
     """
     files: dict[str, Path] = {}
     n_entries = 0
@@ -159,7 +160,7 @@ def fingerprint(data: str, expected: str = "") -> str:
 
     Args:
         data: the paths of the files, separated as in PATH.
-        expected: the required result; if the number of files or bytes already differs, no file is read.
+        expected: the required result. If the number of files or bytes already differs, no file is read.
 
     Raises:
         ValueError: If a path does not exist, the text is too large, or the files differ from `expected`.

@@ -78,15 +78,15 @@ class TextTask(TaskConfig):
     """A text as a sequence of bytes. The model predicts the next byte after each byte.
 
     Sequences follow one another without gaps or padding, across file boundaries, with a NUL byte between
-    files. Whole files are held out, or the end of the largest file if no choice of files comes near the
-    wanted fraction. Files with equal content count once. The text is built once in the user's cache and is
-    read from the cache on demand.
+    files. Whole files are held out if possible. If no choice of files comes near the wanted fraction, the end
+    of the largest file is held out. Files with equal content count once. anchorlens builds the text once in
+    the user's cache and reads the text from the cache on demand.
 
     Raises:
         ValueError: If a value is invalid, or files are missing or contain no text.
 
     Source: arXiv 2501.08537, figure 7D, which trains GPT-2 Medium on 40 billion tokens of SlimPajama. This
-    task is a far smaller stand-in; its results do not apply to SlimPajama.
+    task is a far smaller substitute, and its results do not apply to SlimPajama.
     """
 
     kind: ClassVar[str] = "text"
@@ -194,7 +194,7 @@ class TextTask(TaskConfig):
             model: the model to evaluate.
             training_set: the training data of the model. Default: the whole training text.
             seed: the seed of the choice of sequences.
-            max_asked: the largest number of sequences of each split that are used.
+            max_asked: the largest number of evaluated sequences of each split.
             quick: whether to use only 128 sequences of each split.
 
         Returns:
@@ -233,7 +233,7 @@ class TextTask(TaskConfig):
         )
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Check training data: the result of `training_set`, or (tokens, targets) of every byte.
+        """Check training data, which are the result of `training_set` or (tokens, targets) of every byte.
 
         Raises:
             ValueError: If the data are empty, or have another text or length.
@@ -250,7 +250,7 @@ class TextTask(TaskConfig):
         return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the most sequences on which `evaluate` (`measure` if `quickly`) runs a model."""
+        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly`."""
         most = QUICKLY if quickly else MOST_ASKED
         return most + min(most, n_train)
 
@@ -260,7 +260,7 @@ class TextTask(TaskConfig):
 
     @property
     def held_out(self) -> str:
-        """The bytes that training never shows, in words."""
+        """A description of the bytes that training never shows."""
         share = f"about {self.held_out_share:.1%} of the bytes"
         return f"{share}, in whole files chosen by seed, or the end of the largest file"
 
@@ -283,7 +283,7 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
 
     Args:
         model: the model to evaluate.
-        some: the sequences, from which rows are taken.
+        some: the sequences, from which `rows` selects.
         rows: the indices of the sequences to use.
     """
     import torch

@@ -230,7 +230,7 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
 
 
 def _steps(layout: Layout) -> dict[str, Any]:
-    title = "Step at which OOD passes 0.50"
+    title = "Step at which OOD accuracy passes 0.50"
     outcomes.check_measured(layout.cells, PASSED, title, "no run passes it")
     last = max(step for cell in layout.cells if (step := measured(cell, PASSED)) is not None)
     return _map_of_numbers(layout, PASSED, title, (0.0, float(last)), ",.0f", outcomes.NEVER)

@@ -21,18 +21,18 @@ class BenchmarkModel(Record):
     """A model of the benchmark, and its known properties."""
 
     name: Name
-    """The name of its run."""
+    """The name of the model's run."""
     ending: Ending
     """The outcome of training, by the model's answers."""
     task: Name
-    """The name of its task, the same for all models of one task."""
+    """The name of the model's task, which all models of one task share."""
     kind: Name
-    """The functions of its task: shifts, multiplication, permutations or affine."""
+    """The functions of the model's task, which are shifts, multiplication, permutations or affine."""
     regime: Literal["reasoning", "conflict"]
-    """The regime. `reasoning`: every trained pair obeys the rules. `conflict`: the reverse of an unseen pair
-    breaks them."""
+    """The regime of the training data. In `reasoning`, every trained pair obeys the rules. In `conflict`, the
+    reversed pair of an unseen pair breaks the rules."""
     label: Name
-    """The ending in more detail: whether Phase 2 is commutative, and which other solution."""
+    """The ending in more detail, with the commutativity of Phase 2 and the kind of other solutions."""
     train: Share
     """The accuracy on the training data."""
     id: Share
@@ -58,9 +58,9 @@ class QuestionScore(Record):
     """The score of a reading on one question."""
 
     auc: Share | None
-    """The probability that a yes-model has a larger value than a no-model; ties count half, and 0.5 is
-    chance. Below 0.5 the yes-models have the smaller values (1 - AUC is not taken). `None` if a side has no
-    model with a value."""
+    """The probability that a yes-model has a larger value than a no-model, where ties count half and 0.5 is
+    chance level. Below 0.5, the yes-models have the smaller values (1 - AUC is not taken). `None` if a side
+    has no model with a value."""
     low: Share | None
     """The lower end of the 95% interval, from 2,000 draws of tasks. `None` if a side has fewer than three
     tasks."""
@@ -96,7 +96,7 @@ class ReadingScore(Record):
     scores: Mapping[Name, QuestionScore]
     """A map from each question to its score."""
     values: Mapping[Name, float | None]
-    """A map from each model to its value; `None` if it has no value."""
+    """A map from each model to its value, or to `None` without a value."""
 
     @property
     def telling(self) -> float:

@@ -25,7 +25,7 @@ class PhaseAnswers(Record):
     phase: Phase
     """The behavioural phase."""
     train: Share | None
-    """The accuracy on the training data; `None` if it is not defined."""
+    """The accuracy on the training data, or `None` if this accuracy is not defined."""
     id: Share | None
     """The accuracy in distribution."""
     ood: Share | None
@@ -61,28 +61,28 @@ class Attempt(Record):
     why: Text
     """The reason why the intervention may help."""
     source: Text
-    """Its source."""
+    """The source of the intervention."""
     anew: bool
-    """Whether the weights were drawn again; else training continued from the checkpoint."""
+    """Whether the weights were drawn again. Otherwise, training continued from the checkpoint."""
     baseline: bool
     """Whether this attempt is the baseline for the others."""
     changes: Text
-    """The changes of the intervention, in words."""
+    """A description of the changes of the intervention."""
     steps: Count
     """The number of updates."""
     outcome: Outcome
     """The outcome of the attempt."""
     estimate: Minutes | None = None
-    """The expected minutes of one process; `None` if the attempt cannot be tried."""
+    """The expected minutes of one process, or `None` if the attempt cannot be tried."""
     minutes: Minutes | None = None
-    """The minutes of training, over all calls; `None` if training has not ended."""
+    """The minutes of training, over all calls, or `None` if training has not ended."""
     chosen_by: PhaseAnswers | None = None
-    """The accuracies on the half of the test inputs that chooses the best attempt; `None` if training has not
-    ended."""
+    """The accuracies on the half of the test inputs that selects the best attempt, or `None` if training has
+    not ended."""
     answers: PhaseAnswers | None = None
-    """The accuracies on the other half of the test inputs, which is reported."""
+    """The accuracies on the other half of the test inputs, for the report."""
     out: Text | None = None
-    """The folder of the attempt's run; `None` if it was not begun."""
+    """The folder of the attempt's run, or `None` if the attempt was not begun."""
     note: Text = ""
     """A remark, in one line."""
 
@@ -96,7 +96,7 @@ class Control(Record):
     path: Text
     """The original checkpoint."""
     sha256: Name
-    """The SHA-256 of its file."""
+    """The SHA-256 of the checkpoint's file."""
     before: PhaseAnswers
     """The phase and accuracies of the original checkpoint on all test inputs."""
     attempts: tuple[Attempt, ...]
@@ -106,9 +106,9 @@ class Control(Record):
     minutes: Minutes
     """The minutes that this call took."""
     halves: bool
-    """Whether the best attempt is chosen by one half of the OOD test inputs and reported on the other.
-    Otherwise (a user's own task without halves) both are the same inputs, and the OOD accuracy of the best
-    attempt is biased upward by the selection."""
+    """Whether one half of the OOD test inputs selects the best attempt and the other half is reported. A
+    user's own task without halves uses the same inputs for both, and the OOD accuracy of the best attempt is
+    then biased upward by the selection."""
     seed: Count = 0
     """The seed of the noise in the evaluations."""
 

@@ -43,29 +43,30 @@ class ExpertUse(ProbeResult):
     """The kinds of input of the task, out of `rules`, `broken`, `exceptions` and `unseen`."""
     shares: np.ndarray
     """[layer, kind, expert] The share of the routing weight at the last position for each expert, 0..1, mean
-    over inputs; shares sum to 1. For a top-1 router, the share of inputs routed to the expert."""
+    over inputs. Shares sum to 1. For a top-1 router, the share is the fraction of inputs routed to the
+    expert."""
     accuracies: np.ndarray
-    """[kind] The accuracy, 0..1, on trained targets; on unseen pairs, on the composition."""
+    """[kind] The accuracy, 0..1, on trained targets. For unseen pairs, the accuracy on the composition."""
     accuracies_without: np.ndarray
     """[layer, expert, kind] The accuracy with one expert ablated, 0..1."""
     broken_apart: float | None
-    """The distance of the shares of broken pairs from the shares of the rules, 0..1: half the sum of the
-    absolute differences, in the layer with the largest. At 1 the kinds use different experts. `None` without
-    broken pairs."""
+    """The distance of the shares of broken pairs from the shares of the rules, 0..1. The distance is half the
+    sum of the absolute differences, in the layer with the largest distance. At 1, the kinds use different
+    experts. `None` without broken pairs."""
     exceptions_apart: float | None
     """The distance of the shares of exceptions from the shares of the rules, 0..1."""
     unseen_apart: float | None
     """The distance of the shares of unseen pairs from the shares of the rules, 0..1."""
     largest_share: float
-    """The largest share of one expert, with all kinds weighted equally, mean over layers: 1 = each router
-    uses one expert alone, 1 / number of experts = all experts are used equally."""
+    """The largest share of one expert, with all kinds weighted equally, mean over layers. At 1, each router
+    uses one expert alone. At 1 / number of experts, the routers use all experts equally."""
     most_lost: float
-    """The mean accuracy lost on the trained kinds without the most important expert; below 0 if the model is
-    more accurate without any single expert."""
+    """The mean accuracy lost on the trained kinds without the most important expert. The value is below 0 if
+    the model is more accurate without any single expert."""
     n_sequences: int
     """The number of inputs drawn for each kind."""
     seed: int
-    """The seed from which keys, positions and noise were drawn."""
+    """The seed of keys, positions and noise."""
 
     def headline(self) -> str:
         """State the distances between the kinds' shares, and the accuracy lost without one expert."""

@@ -129,13 +129,14 @@ class GammaRow(Record):
     shape: tuple[int, ...]
     """The shape of the stored matrix."""
     part: str | None
-    """The part: embedding, qk, vo or mlp; `None` if the model does not define it."""
+    """The part (embedding, qk, vo or mlp), or `None` if the model does not define the part."""
     fan_in: int
-    """The number of inputs that each output sums; d_model for an embedding."""
+    """The number of inputs that each output sums, which is d_model for an embedding."""
     std: float | None
-    """The std of the initialisation, fan_in^-gamma for a normal distribution; `None` without a gamma."""
+    """The std of the initialisation, which is fan_in^-gamma for a normal distribution, or `None` without a
+    gamma."""
     measured_std: float | None
-    """The std of the present weights; `None` if they have no memory or are not finite."""
+    """The std of the present weights, or `None` if the weights have no memory or are not finite."""
     measured_gamma: float | None
     """The gamma that gives the measured std: -log(std) / log(fan_in) for a normal distribution. `None` if the
     std is 0 or the fan-in is 1."""
@@ -158,7 +159,7 @@ class GammaTable(Record):
     model: str
     """The class of the model."""
     gamma: float | None
-    """The requested initialisation rate; `None` if none was given."""
+    """The requested initialisation rate, or `None` without a request."""
     rows: tuple[GammaRow, ...]
     """The rows, one for each weight matrix, in the order of drawing; pandas.DataFrame(table.rows) has a
     column for each field."""

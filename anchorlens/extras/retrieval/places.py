@@ -34,10 +34,10 @@ class Place:
     hook: str
     """One of `HOOKS`, by TransformerLens' name."""
     threshold: float
-    """The largest Euclidean distance to the nearest stored activation at which an input counts as seen; -1 if
-    none counts as seen."""
+    """The largest Euclidean distance to the nearest stored activation at which an input counts as seen, or -1
+    if no input counts as seen."""
     score: float
-    """The mean of `recognised` and `left_alone`, 0..1; 0.5 without looking up anything."""
+    """The mean of `recognised` and `left_alone`, 0..1, which is 0.5 without any look-up."""
     recognised: float
     """The fraction of held-out sequences of stored pairs that count as seen with the correct answer, 0..1."""
     left_alone: float

@@ -44,27 +44,31 @@ class Survival(ProbeResult):
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
     groups: np.ndarray
-    """[copy, anchor] The anchors of the group that each copy is restored without, ascending; a group holds
-    every trained order of its anchors. If there are few groups, they are used several times."""
+    """[copy, anchor] The anchors of the group that each copy's training leaves out, ascending. A group holds
+    every trained order of its anchors. If the task has few groups, the copies use some groups several
+    times."""
     left_out_accuracies: np.ndarray
-    """[copy] The accuracy of the group when the others are restored, 0..1."""
+    """[copy] The accuracy of the left-out group when the other pairs are restored, 0..1."""
     other_accuracies: np.ndarray
-    """[copy] The accuracy of the other trained pairs at that moment, 0..1."""
+    """[copy] The accuracy of the other trained pairs at the same update, 0..1."""
     updates: np.ndarray
-    """[copy] The updates until the others were answered with accuracy 0.9; 400 if they were not."""
+    """[copy] The number of updates until the accuracy of the other pairs is 0.9, or 400 if the accuracy stays
+    below."""
     ratios: np.ndarray
     """[copy] The ratio of `left_out_accuracies` to `other_accuracies`, at most 1."""
     survival: float | None
-    """The mean ratio of the copies of a group, and of groups, 0..1: 1 = excluded pairs are answered as well
-    as trained pairs, 0 = they are not relearnt. `None` if no copy answers the others with accuracy 0.5."""
+    """The mean ratio over copies of a group, and over groups, 0..1. At 1, the model answers left-out pairs as
+    well as trained pairs. At 0, left-out pairs are not relearnt. `None` if no copy answers the other pairs
+    with accuracy 0.5."""
     left_out: float | None
-    """The mean accuracy of the excluded groups, 0..1; `None` without groups."""
+    """The mean accuracy of the left-out groups, 0..1, or `None` without groups."""
     others: float | None
-    """The mean accuracy of the other pairs at the same moment, 0..1; `None` without groups."""
+    """The mean accuracy of the other pairs at the same update, 0..1, or `None` without groups."""
     mean_updates: float | None
-    """The mean of `updates`; `None` without groups."""
+    """The mean of `updates`, or `None` without groups."""
     noise: float
-    """The standard deviation of the noise, in units of each matrix's root mean square; 0 without groups."""
+    """The standard deviation of the noise, in units of each matrix's root mean square, or 0 without
+    groups."""
     n_groups: int
     """The number of different groups."""
     batch_size: int

@@ -33,7 +33,7 @@ NAMES = {SMALL_GAMMA: " (small initialisation)", LARGE_GAMMA: " (large initialis
 N_CHECKPOINTS = 40
 KINDS = {"12 and 21": ORANGE, "also marked in the paper": "#E69F00", "the others": BLUE}
 """What a bar is -> its colour."""
-SEEDS = ("circle", "diamond", "square", "cross", "x")
+SEEDS = ("circle", "diamond", "square", "cross", "x", "star", "pentagon", "hexagram", "bowtie", "hourglass")
 """Marker of each seed."""
 
 

@@ -265,8 +265,8 @@ class AdditionTask(SplitTask):
         hole = pair_plane(
             plane,
             title="Sums answered correctly",
-            caption=f"Every pair of operands: filled if the whole answer is correct. {where}A model that "
-            "adds by rule has no hole.",
+            caption=f"A filled cell is a pair of operands with a correct answer. {where}A model that adds by "
+            "rule has no hole.",
             frame=(low, low, high, high) if square else None,
         )
         return (hole, by_distance(plane, low, high)) if square else (hole,)

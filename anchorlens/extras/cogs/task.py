@@ -170,8 +170,8 @@ class CogsTask(WordTask):
         ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
         bars = Bars(
             title="Exact match by case",
-            caption="Fraction of logical forms that are completely correct, of 1,000 sentences of each case "
-            "of generalisation. The last three cases are structural.",
+            caption="The bars show the fraction of completely correct logical forms of 1,000 sentences of "
+            "each case of generalisation. The last three cases are structural.",
             x_title="exact match",
             y={case.replace("_", " "): float(whole["ood"][cases == case].mean()) for case in ordered},
         )

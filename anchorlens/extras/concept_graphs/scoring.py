@@ -256,8 +256,8 @@ def _by_tuple(right: Bool[np.ndarray, "tuple sample 3"]) -> Grid:
     rows = np.column_stack([right.mean(axis=1), right.all(axis=-1).mean(axis=1)])
     return Grid(
         title="Concepts drawn correctly",
-        caption="Fraction of samples that show a shape and have the correct shape, size and colour, and all "
-        "three, by the classifier. * marks tuples that were never trained.",
+        caption="The cells show the fraction of samples with the correct shape, size, colour, or all three, "
+        "by the classifier. A sample must show a shape. A star (*) marks tuples that were never trained.",
         x_title="concept",
         y_title="tuple",
         x=[*CONCEPTS, "all"],

@@ -323,13 +323,13 @@ class ModularTask(TaskConfig):
             np.select([groups["id"], groups["train"]], [right, _TRAINED], np.nan).reshape(-1, self.modulus),
             title="Held-out pairs answered correctly",
             caption="Dark pairs are held out and answered correctly, white pairs are held out and wrong, "
-            "and pale pairs were trained. A model that knows only that the order does not matter is dark at "
-            "the reverses of the pale pairs.",
+            "and pale pairs were trained. A model that learnt only commutativity is dark at the reversed "
+            "pairs of the pale pairs.",
         )
         titles = {metric.name: metric.title for metric in METRICS}
         bars = Bars(
             title="Accuracy by what was trained",
-            caption="Accuracy on trained pairs, and on held-out pairs with and without a trained reverse.",
+            caption="Accuracy on trained pairs, and on held-out pairs by training of the reversed pair.",
             x_title="accuracy",
             y={titles[name]: one.value for name, one in measures.items() if name != "id"},
         )

@@ -230,9 +230,9 @@ class PrOntoQATask(WordTask):
         """Draw accuracy against the steps of the deduction, with the accuracy of the shortcuts."""
         hops = np.array([item.hops for name in ("id", "ood") for item in self._tests[name]])
         ways = {way: {name: self._by_shortcut[name][way] for name in ("id", "ood")} for way in _SHORTCUTS}
-        compared = "The shortcuts need no model. A model that is not better may have learnt one."
+        compared = "The shortcuts need no model. A model that is not better may have learnt a shortcut."
         if self.says == "deduction":
-            compared = "The shortcuts need no model and give only the label; the model writes the deduction."
+            compared = "The shortcuts need no model and give only the label. The model writes the deduction."
         lines = shares_by_group(
             {
                 name: (hops, np.concatenate([right["id"], right["ood"]]))
@@ -240,7 +240,7 @@ class PrOntoQATask(WordTask):
             },
             x={steps: steps for steps in np.unique(hops).tolist()},
             title="Accuracy by steps",
-            caption=f"Accuracy by number of deduction steps. Up to {self.most_hops} steps are trained. "
+            caption=f"The lines show accuracy by deduction steps. Up to {self.most_hops} steps are trained. "
             f"{compared}",
             x_title="steps of the deduction",
             y_title="accuracy",

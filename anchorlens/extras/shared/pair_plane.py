@@ -57,8 +57,8 @@ def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
     shares = [Accuracy.of_some(plane[distance == steps]) for steps in x]
     return Curve(
         title="Accuracy against the distance to the border",
-        caption="Accuracy against the steps into the held-out square, where no sum is trained. Values of 0 "
-        "and below are outside the square. A model that relies on neighbouring sums gets worse inwards.",
+        caption="The line shows accuracy by steps into the held-out square, where no sum is trained. Steps "
+        "of 0 and below are outside the square. A model that relies on neighbouring sums gets worse inwards.",
         x_title="steps into the square",
         y_title="accuracy",
         x=x,

@@ -162,8 +162,8 @@ class WordTask(SplitTask):
             {title: (group_of[name], whole[name]) for title, name in (("ID", "id"), ("OOD", "ood"))},
             x={group: round(mean, 1) for group, mean in means.items()},
             title="Exact match by length",
-            caption="Fraction of answers that are completely correct, by number of words of the answer, "
-            "in groups of about equal size. Bars are standard errors.",
+            caption="The points show the fraction of completely correct answers by number of words of the "
+            "answer, in groups of about equal size. The bars show standard errors.",
             x_title="words of the answer (mean of the group)",
             y_title="exact match",
         )

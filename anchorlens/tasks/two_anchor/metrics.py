@@ -27,7 +27,7 @@ OF_RULES = (
         "unseen pairs, target of the reversed pair",
         in_tables=False,
         map_caption="The colour shows how often an unseen pair gets the trained answer of its reversed "
-        "pair, not the one of the rules.",
+        "pair, and not the answer of the rules.",
         absent="it is defined only where the mirror of an unseen pair is trained on another target than the "
         "composition (regime 'conflict')",
         higher_is_better=None,
@@ -37,8 +37,8 @@ OF_RULES = (
         "commutativity",
         "Commutativity",
         "same answer for (.., a, b) and (.., b, a)",
-        map_caption="The colour shows how often both orders of the two anchors get the same answer. Phase "
-        "2 at 0.70 or more is Phase 2 with commutativity.",
+        map_caption="The colour shows how often both orders of the two anchors get the same answer. A "
+        "Phase 2 run at 0.70 or more is Phase 2 with commutativity.",
         absent="no unseen pair of the task has a mirror",
         higher_is_better=None,
     ),
@@ -54,8 +54,8 @@ OF_EXCEPTIONS = (
         "Exceptions remembered",
         "exceptions at trained positions, fresh noise",
         logged_as="exceptions_accuracy",
-        map_caption="The colour shows the accuracy on exceptions, (key, pair) inputs that were trained on "
-        "a random answer.",
+        map_caption="The colour shows the accuracy on exceptions, which are (key, pair) inputs with a "
+        "random trained answer.",
         absent=_NO_EXCEPTIONS,
     ),
     Metric(

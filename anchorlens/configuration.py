@@ -66,7 +66,7 @@ class Config:
         names = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
         if args and isinstance(args[0], Mapping) and get_origin(field_types(cls)[names[0]][0]) is not Mapping:
             raise ValueError(
-                f"{cls.__name__} takes its fields by name, got {type(args[0]).__name__}; write "
+                f"{cls.__name__} must get its fields by name, got {article(type(args[0]).__name__)}. Write "
                 f"{cls.__name__}(**fields)"
             )
         check_names(cls.__name__, fields, names)
@@ -97,8 +97,8 @@ class Config:
             elif kind is bool and not isinstance(value, bool):
                 raise ValueError(f"{name} must be true or false, got {safe_repr(value)}")
             elif kind is str and not isinstance(value, str):
-                example = f", {field.default!r} for example" if field.default else ""
-                raise ValueError(f"{name} must be text{example}, got {safe_repr(value)}")
+                example = f" such as {field.default!r}" if field.default else ""
+                raise ValueError(f"{name} must be a text{example}, got {safe_repr(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, JSON-ready."""
@@ -147,7 +147,7 @@ def settings(config: Config) -> list[Setting]:
 def suggestion(name: object, names: Sequence[str]) -> str:
     """Suggest the name that was probably meant by `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"try one of {', '.join(names)}"
+    return f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(names)}"
 
 
 def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what: str = "field") -> None:
@@ -164,8 +164,8 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
     """
     for name in given:
         if name not in names:
-            advice = suggestion(name, names) if names else "leave it out"
-            raise ValueError(f"{owner} has no {what} {safe_repr(name)}; {advice}")
+            advice = suggestion(name, names) if names else f"Omit the {what}"
+            raise ValueError(f"{owner} must get a known {what}, got {safe_repr(name)}. {advice}")
 
 
 def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None) -> Callable[[F], F]:
@@ -178,7 +178,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
     ... def classify(model, *, device="auto"): ...
     >>> classify("ckpt.pt", devise="cpu")
     Traceback (most recent call last):
-    ValueError: classify has no argument 'devise'; did you mean 'device'?
+    ValueError: classify must get a known argument, got 'devise'. Did you mean 'device'?
     """
 
     def checked(function: F) -> F:
@@ -189,7 +189,9 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
         def called(*args: object, **options: object) -> Any:
             for name in options.keys() - names:
                 if advice := elsewhere(name):
-                    raise ValueError(f"{function.__name__} has no argument {safe_repr(name)}: {advice}")
+                    raise ValueError(
+                        f"{function.__name__} must get a known argument, got {safe_repr(name)}. {advice}"
+                    )
             check_names(function.__name__, options, names, what="argument")
             return function(*args, **options)
 
@@ -215,9 +217,9 @@ def check_kind(
     """
     if not isinstance(value, kind):
         got = type(value).__name__
-        advice = "; write the table of fields as " + example.replace("()", "(**fields)")
+        advice = ". Write the table of fields as " + example.replace("()", "(**fields)")
         advice = hints.get(got, advice if isinstance(value, Mapping) else "")
-        raise ValueError(f"{name} must be {article(kind.__name__)}, {example} for example, got {got}{advice}")
+        raise ValueError(f"{name} must be {article(kind.__name__)}, for example {example}, got {got}{advice}")
 
 
 def as_path(name: str, value: object) -> Path:
@@ -321,7 +323,7 @@ def check_choice(
 
     >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"), {"addprim_jump": "jump"})
     Traceback (most recent call last):
-    ValueError: split must be one of jump, simple, got 'SCAN-addprim_jump'; did you mean 'jump'?
+    ValueError: split must be one of jump, simple, got 'SCAN-addprim_jump'. Did you mean 'jump'?
     """
     if value in choices:
         return
@@ -330,7 +332,7 @@ def check_choice(
     inside = [text for text in meant if len(text) > 2 and text in given]
     close = sorted(inside, key=len)[-1:] or difflib.get_close_matches(given, meant, n=1)
     advice = meant[close[0]] if close else ""
-    advice = f"; did you mean {advice!r}?" if advice in choices else f"; {advice}" if advice else ""
+    advice = f". Did you mean {advice!r}?" if advice in choices else f". {advice}" if advice else ""
     raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}{advice}")
 
 

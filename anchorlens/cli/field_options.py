@@ -52,7 +52,7 @@ def with_field_options(
             if clash := taken & field_types(task).keys():
                 raise ValueError(
                     f"a field of a task must not have the name of an option of the command, got {min(clash)} "
-                    f"of {task.__name__}. Give it another name."
+                    f"of {task.__name__}. Rename the field"
                 )
         options = [
             inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=hint)
@@ -188,4 +188,4 @@ def read_json(name: str, text: str) -> Any:
         return safe.read_json(text)
     except ValueError as error:
         option = f"--{name.replace('_', '-')}"
-        raise ValueError(f"{option} must be JSON, got {safe_repr(text)}, which {error}") from None
+        raise ValueError(f"{option} must be JSON, got {safe_repr(text)}: {error}") from None

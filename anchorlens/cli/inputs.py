@@ -35,8 +35,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return safe.read_toml(content)
     except ValueError as error:
         kind = safe.kind_of(content[: safe.START])
-        what = f", but {kind}" if kind else f": {error}"
-        raise ValueError(f"{safe_text(path)}: not a TOML file{what}") from None
+        what = kind or f"an error: {error}"
+        raise ValueError(f"{safe_text(path)}: the file must be TOML, got {what}") from None
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
@@ -61,7 +61,10 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
         ValueError: If the checkpoint does not exist, or `start` is not a path.
     """
     if not isinstance(start, str) or not start:
-        raise ValueError(f"start must be the path of a checkpoint or run, got {safe_repr(start)}")
+        raise ValueError(
+            f"start must be the path of a checkpoint or run, got {safe_repr(start)}. Write a path such as "
+            "runs/a"
+        )
     from anchorlens.files.checkpoint import from_contents
 
     path = checkpoint_in(start)
@@ -118,8 +121,8 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
         return task
     if "data" not in places(task):
         raise ValueError(
-            f"--data says where the files of a task lie (text, cogs), but the task {task.kind} has no "
-            f"files; omit it"
+            f"--data must be given only for a task with files (text, cogs), got the task {task.kind} without "
+            "files. Omit --data"
         )
     return dataclasses.replace(task, data=os.pathsep.join(data))
 
@@ -188,6 +191,6 @@ class TrainingData:
         """
         if self._path is not None and self._batch is None:
             raise ValueError(
-                "--train-data is for checkpoints without their own training data, but every given "
-                "checkpoint has its own; omit it"
+                "--train-data must be given only for checkpoints without training data, got checkpoints "
+                "that all have their own. Omit --train-data"
             )

@@ -60,7 +60,10 @@ def evaluate_command(
     given = dataclasses.replace(given, task=task, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
-        raise ValueError(f"the task {task.kind} has no noise to draw; omit --n-noise")
+        raise ValueError(
+            f"--n-noise must be given only for a task with noise, got the task {task.kind} without noise. "
+            "Omit --n-noise"
+        )
     behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
     print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 
@@ -120,10 +123,14 @@ def probe_command(
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
     if name is None or not checkpoints:
-        raise ValueError("a probe and a checkpoint must be given. Name both, or use --list")
+        raise ValueError(
+            f"a probe and a checkpoint must be given, got no {'probe' if name is None else 'checkpoint'}. "
+            "Name both, or use --list"
+        )
     if len(checkpoints) > 1 and not is_along:
         raise ValueError(
-            f"probe takes one checkpoint, got {len(checkpoints)}; with --along it takes the folders of runs"
+            f"probe must get one checkpoint unless --along is given, got {len(checkpoints)} checkpoints. "
+            "Give one checkpoint, or add --along and give the folders of runs"
         )
     checkpoint = checkpoints[0]
     if plot is not None:
@@ -131,24 +138,34 @@ def probe_command(
     if table is not None:
         check_can_write(table, "--table", TABLES)
     if not is_along and table is not None:
-        raise ValueError("--table needs --along. Add --along, or use --json")
+        raise ValueError(
+            "--table must be given together with --along, got --table alone. Add --along, or use --json"
+        )
     if data and not is_along:
-        raise ValueError("--data needs --along. Add --along, or omit --data")
+        raise ValueError(
+            "--data must be given together with --along, got --data alone. Add --along, or omit --data"
+        )
     if is_along and initial:
-        raise ValueError("--along reads whole runs and takes no --initial. Omit --initial")
+        raise ValueError("--along must be given without --initial, got both. Omit --initial")
     check_config(config)
     chosen = read_json("options", options)
     if not isinstance(chosen, dict):
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     if "initial" in chosen:
-        raise ValueError(f"{safe_text(name)} has no option 'initial'; a probe that takes one has --initial")
+        raise ValueError(
+            f"--options must be options of {safe_text(name)}, got 'initial'. Give the initial model with "
+            "--initial, if the probe needs it"
+        )
     from anchorlens import probes
     from anchorlens.probes.from_file import what_went_wrong
     from anchorlens.probes.shared.calling import given_for
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
-        raise ValueError(f"--initial is for probes that compare with the start of a run; {name} does not")
+        raise ValueError(
+            f"--initial must be given only for a probe that compares with the start of a run, got {name}. "
+            "Omit --initial"
+        )
     where = choose_device(device)
     if is_along:
         from anchorlens.files.importers import open_checkpoint

@@ -63,7 +63,9 @@ def train_command(
         anchorlens train --preset scan --split jump --out runs/scan
     """
     if out is None and not dry_run:
-        raise ValueError("--out is missing: name the folder of the run, for example --out runs/g0.7")
+        raise ValueError(
+            "--out must be the folder of the run, got none. Give a folder, for example --out runs/g0.7"
+        )
     changes: dict[str, Any] = {} if config is None else read_toml(config)
     named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(read_fields(fields)))

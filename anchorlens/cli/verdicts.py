@@ -83,7 +83,9 @@ def classify_command(
     check_config(config)
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
-        raise ValueError("--probes adds pictures to the report; give --report out.html too")
+        raise ValueError(
+            "--probes must be given together with --report, got --probes alone. Add --report out.html"
+        )
     choose_device(device)
     from anchorlens import show, views
     from anchorlens.probes import REPORT_PROBES, with_own

@@ -101,10 +101,13 @@ class Checkpoint:
             ValueError: If the parameters do not fit `model_config`, or the model is too small for `task`.
         """
         if not isinstance(model, nn.Module):
-            hint = "; it is one already" if isinstance(model, Checkpoint) else ""
+            hint = ". Use the Checkpoint itself" if isinstance(model, Checkpoint) else ""
             raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}{hint}")
         if is_task(model_config):
-            raise ValueError("model_config comes before task; write from_model(model, model_config, task)")
+            raise ValueError(
+                "model_config must be a model configuration, got a task. Write from_model(model, "
+                "model_config, task)"
+            )
         task = task_or_default(task)
         check_kind("model_config", model_config, task.model_class, f"{task.model_class.__name__}()")
         weights = {
@@ -140,20 +143,23 @@ class Checkpoint:
         """
         if self.train_config is None:
             raise ValueError(
-                "the start of this run is not known: the checkpoint has no train config and so no seed; "
-                "give the initial model itself"
+                "the checkpoint must contain its train config to draw the initial model, got none. Give the "
+                "initial model itself"
             )
         train = self.train_config
         if train.start is not None or train.start_sha256 is not None:
             if start is None:
                 raise ValueError(
                     f"start must be the checkpoint that this run started from ({safe_text(train.start)}), "
-                    "got none; name that file: initial_model(start=...), or give a probe the initial model "
-                    "(initial=..., --initial)"
+                    "got none. Give this checkpoint: initial_model(start=...). For a probe, give the "
+                    "initial model: initial=..., or --initial"
                 )
             return _starting_point(as_path("start", start), train.start_sha256).build_model(device)
         if start is not None:
-            raise ValueError("start must be left out, since the weights of this run were drawn from its seed")
+            raise ValueError(
+                "start must be None for a run whose weights were drawn from its seed, got a checkpoint. "
+                "Omit start"
+            )
         made = architecture(self.model_config)
         dtype = next(iter(self.weights.values())).dtype
         return made.build(
@@ -246,7 +252,10 @@ def starting_point(config: TrainConfig) -> Checkpoint | None:
     if config.start_sha256 is None:
         return None
     if config.start is None:
-        raise ValueError("start must name the checkpoint of start_sha256, got none")
+        raise ValueError(
+            "start must be the checkpoint with the SHA-256 of start_sha256, got none. Give start, or omit "
+            "start_sha256"
+        )
     return _starting_point(Path(config.start), config.start_sha256)
 
 
@@ -255,9 +264,8 @@ def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
     content = read_start(path)
     if content.sha256 != sha256:
         raise ValueError(
-            f"start must be the file with SHA-256 {safe_text(sha256)[:16]}..., got {safe_text(path)}, "
-            "which has changed; give the file that the run was begun with, or for another start set "
-            "start_sha256 to None too"
+            f"start must be the file with SHA-256 {safe_text(sha256)[:16]}..., got {safe_text(path)} with "
+            "other contents. Give the original file, or set start_sha256 to None for another start"
         )
     return from_contents(path, content.values)
 
@@ -292,12 +300,14 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         Checkpoint(gpt2, 2 layers, gamma 0.5)
     """
     if isinstance(path, Checkpoint):
-        raise ValueError("path must be a path, got a Checkpoint; the path comes first, then the checkpoint")
+        raise ValueError(
+            "path must be the path of a file, got a Checkpoint. Give the path before the checkpoint"
+        )
     checkpoint = getattr(checkpoint, "checkpoint", checkpoint)
     if not isinstance(checkpoint, Checkpoint):
         raise ValueError(
-            f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}; make one of a model "
-            "with Checkpoint.from_model(model, model_config, task)"
+            f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}. Make one with "
+            "Checkpoint.from_model(model, model_config, task)"
         )
     path = as_path("path", path)
     check_whole(checkpoint)
@@ -338,7 +348,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         file = checkpoint_in(path)
     if file != path and not file.exists():
         raise CheckpointError(
-            path, "it is a folder without ckpt.pt; open_checkpoint reads folders of other kinds"
+            path, "the folder must hold ckpt.pt, got none. Use open_checkpoint for folders of other formats"
         )
     path = file
     return from_contents(path, read_tensors(path).values, any_cost=any_cost)
@@ -365,7 +375,7 @@ def from_contents(
         config.check_task(task)
     problem = _mismatch(weights, config)
     if problem:
-        raise CheckpointError(path, f"its weights do not fit its configuration: {problem}")
+        raise CheckpointError(path, f"its weights must fit its configuration, got a mismatch: {problem}")
     if not any_cost:
         with reading(path):
             check_cost(config, task, train, weights.values())
@@ -392,7 +402,8 @@ def _check_header(header: Mapping[str, Any]) -> None:
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:
             raise ValueError(
-                f"the version of {safe_repr(name)} must be a short text, got {safe_repr(version)}"
+                f"the version of {safe_repr(name)} must be a text of at most {LONGEST} characters, got "
+                f"{safe_repr(version)}"
             )
 
 
@@ -405,7 +416,10 @@ def check_whole(checkpoint: Checkpoint) -> None:
     checkpoint.model_config.check_task(checkpoint.task)
     problem = _mismatch(checkpoint.weights, checkpoint.model_config)
     if problem:
-        raise ValueError(f"model does not fit its config: {problem}")
+        raise ValueError(
+            f"the model must fit its configuration, got a mismatch: {problem}. Give the configuration of "
+            "this model"
+        )
 
 
 def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:

@@ -45,7 +45,10 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
     try:
         text = json.dumps(header, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path.name} must have JSON-ready metrics and configuration: {error}") from None
+        raise ValueError(
+            f"the metrics and the configuration of {path.name} must be JSON-ready, got an error: {error}. "
+            "Use plain Python values"
+        ) from None
     tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     digest = _digest(text, tensors)
     if path.suffix == ".pt":  # to memory first: torch reports a full disk as an error of its own
@@ -85,24 +88,34 @@ def unpack(
     if not is_ours(content):
         raise CheckpointError(
             path,
-            "not an anchorlens file: it has no anchorlens header; open_checkpoint reads other kinds",
+            "not an anchorlens file: the file must have an anchorlens header, got none. Use "
+            "open_checkpoint for other formats",
         )
     text, tensors = content[HEADER], content.get("tensors")
     if not isinstance(tensors, dict) or not all(isinstance(key, str) for key in tensors):
-        raise CheckpointError(path, "not an anchorlens file: it has no table of tensors")
+        raise CheckpointError(path, "not an anchorlens file: the file must have a table of tensors, got none")
     for key, tensor in tensors.items():
         if not (isinstance(tensor, Tensor) and tensor.is_contiguous()):
-            raise CheckpointError(path, f"not an anchorlens file: {safe_repr(key)} is not a plain tensor")
+            raise CheckpointError(
+                path, f"not an anchorlens file: {safe_repr(key)} must be a plain tensor, got another object"
+            )
     if content.get(_DIGEST) != _digest(text, tensors):
-        raise CheckpointError(path, "damaged: its content does not match its checksum; copy it again")
+        raise CheckpointError(
+            path, "damaged: the content must match its checksum, got another checksum. Copy the file again"
+        )
     try:
         if len(text) > LARGEST_HEADER:
-            raise ValueError(f"has more than {LARGEST_HEADER:,} bytes")
+            raise ValueError(
+                f"the header must have at most {LARGEST_HEADER:,} bytes, got more. Use another file"
+            )
         header = read_json(text, most_values=MOST_VALUES_OF_HEADER)
     except ValueError as error:
-        raise CheckpointError(path, f"not an anchorlens file: its header {error}") from None
+        raise CheckpointError(path, f"not an anchorlens file: {error}") from None
     if not isinstance(header, dict):
-        raise CheckpointError(path, "not an anchorlens file: its header is not a JSON object")
+        raise CheckpointError(
+            path,
+            f"not an anchorlens file: the header must be a JSON object, got {type(header).__name__}",
+        )
     return header, tensors
 
 
@@ -113,13 +126,21 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
         CheckpointError: If the format is another one, or the version is later.
     """
     if header.get("format") != name:
-        raise CheckpointError(path, f"not an {name}: its format is {safe_repr(header.get('format'))}")
+        raise CheckpointError(
+            path, f"not an {name}: the format must be {name!r}, got {safe_repr(header.get('format'))}"
+        )
     its_version = header.get("format_version")
     if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:
-        raise CheckpointError(path, f"not an {name}: its format version is {safe_repr(its_version)}")
+        raise CheckpointError(
+            path,
+            f"not an {name}: the format version must be a positive integer, got {safe_repr(its_version)}",
+        )
     if its_version > version:
-        latest = f"this anchorlens reads up to {version}; upgrade it"
-        raise CheckpointError(path, f"too new: format version {safe_repr(its_version)}, {latest}")
+        raise CheckpointError(
+            path,
+            f"too new: the format version must be at most {version}, got {safe_repr(its_version)}. "
+            "Upgrade anchorlens",
+        )
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

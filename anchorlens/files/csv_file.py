@@ -59,21 +59,22 @@ class CsvFile:
         self._separator = ""
         first = next(self._records(), None)
         if first is None:
-            raise ValueError("must hold rows of numbers, got an empty file")
+            raise ValueError("the file must have rows of numbers, got an empty file. Give another file")
         self.first_line, fields = first
         self.fields = tuple(field.removeprefix("#").strip() for field in fields)
         has_names = any(_LETTER.search(field) and not _is_number(field) for field in self.fields)
         names = tuple(field.lower() for field in self.fields)
         if names[0] in _INDEX and (has_names or count_up(names[1:])):
             raise ValueError(
-                f"line {self.first_line}: the first column must have a name, got {safe_repr(fields[0])}: is "
-                "it the index of pandas? Write the file with to_csv(..., index=False)"
+                f"line {self.first_line}: the first column must have a name, got {safe_repr(fields[0])}. If "
+                "this column is the index of pandas, write the file with to_csv(..., index=False)"
             )
         self.names = names if has_names else ()
         for name, times in Counter(self.names).most_common(1):
             if times > 1:
                 raise ValueError(
-                    f"line {self.first_line}: the column {safe_repr(name)} is there twice; leave one out"
+                    f"line {self.first_line}: the names of the columns must be different, got "
+                    f"{safe_repr(name)} twice. Remove one of these columns"
                 )
 
     @property
@@ -91,7 +92,7 @@ class CsvFile:
         if rows is None:
             rows = self._rows_of_values()
         if not len(rows):
-            raise ValueError("must hold a row below its header, got none")
+            raise ValueError("the file must have a row below its header, got none. Add the rows")
         return rows
 
     def line(self, row: int) -> int:
@@ -128,9 +129,13 @@ class CsvFile:
                 continue
             if len(fields) != n:
                 what = "the header" if self.names else "the first line"
-                advice = "; is the first an index? to_csv(..., index=False)" if len(fields) == n + 1 else ""
+                advice = (
+                    ". If the first value is an index, write the file with to_csv(..., index=False)"
+                    if len(fields) == n + 1
+                    else ""
+                )
                 raise ValueError(
-                    f"line {line}: must have {n} values, as {what} has, got {len(fields):,}{advice}"
+                    f"line {line}: the row must have {n} values, as {what} has, got {len(fields):,}{advice}"
                 )
             if all(map(_INTEGER.fullmatch, fields)):
                 values.extend(map(int, fields))
@@ -138,7 +143,9 @@ class CsvFile:
             for column, field in enumerate(fields):
                 if (value := _integer(field)) is None:
                     name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
-                    got = safe_repr(field[:40]) if field else "an empty cell; fill it, or leave the row out"
+                    got = (
+                        safe_repr(field[:40]) if field else "an empty cell. Fill the cell, or remove the row"
+                    )
                     raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
                 values.append(value)
         rows = np.frombuffer(values, dtype=np.int64).reshape(-1, n)
@@ -150,20 +157,31 @@ class CsvFile:
         try:
             for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
                 if len(text) > _BLOCK:
-                    raise ValueError(f"line {line}: must have at most {_BLOCK:,} characters")
+                    raise ValueError(
+                        f"line {line}: the row must have at most {_BLOCK:,} characters, got more. Shorten "
+                        "the row"
+                    )
                 if not text.strip():
                     continue
                 if text.count('"') % 2:
-                    raise ValueError(f"line {line}: not a CSV file: a quoted value does not end in it")
+                    raise ValueError(
+                        f"line {line}: a quoted value must end in its line, got no closing quotation mark. "
+                        "Add the quotation mark"
+                    )
                 self._separator = self._separator or _separator(text)
                 options = {"delimiter": self._separator, "skipinitialspace": True, "strict": True}
                 fields = [field.strip() for field in next(csv.reader([text], **options), ())]
                 if any(fields):
                     yield line, fields
         except csv.Error as error:
-            raise ValueError(f"line {line}: not a CSV file: {error}") from None
+            raise ValueError(
+                f"line {line}: the row must be valid CSV, got an error: {error}. Correct the row"
+            ) from None
         except UnicodeDecodeError as error:
-            raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+            raise ValueError(
+                f"the file must be UTF-8 text, got byte {error.object[error.start]:#04x}. Save the file as "
+                "UTF-8"
+            ) from None
 
 
 def count_up(fields: tuple[str, ...]) -> bool:

@@ -54,10 +54,13 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     try:
         import pyarrow
     except ImportError:
-        raise ValueError("a table needs pyarrow: pip install '.[export]' in a clone") from None
+        raise ValueError(
+            "a table must be written with pyarrow, got no installed pyarrow. Run pip install '.[export]' in "
+            "a clone"
+        ) from None
 
     if not rows:
-        raise ValueError("a table must have at least one row, got none")
+        raise ValueError("a table must have at least one row, got none. Give at least one row")
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pyarrow.table({name: _column([row.get(name) for row in rows]) for name in names})
 

@@ -95,7 +95,7 @@ def _named(content: object) -> tuple[Any, Any]:
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
         raise ValueError(
-            f"training data must be named tokens and targets, got {names}; save them as a dict of two"
+            f"training data must be named tokens and targets, got {names}. Save a dict with these two names"
         )
     return named["tokens"], named["targets"]
 
@@ -110,7 +110,8 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
             unpacked = _check_count(*(_shape(archive, entry) for entry in pair))
             if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
                 raise ValueError(
-                    f"unsafe: its numbers would have {unpacked:,} bytes, and it has {len(data):,}; refused"
+                    f"unsafe: the numbers of the file must be in proportion to its {len(data):,} bytes, got "
+                    f"{unpacked:,} bytes of numbers. Use another copy of the file"
                 )
             tokens, targets = (_array(archive, entry) for entry in pair)
             return tokens, targets
@@ -123,7 +124,7 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
         raise ValueError(
             f"training data must be at most {_MOST_NUMBERS:,} numbers in {_MOST_SEQUENCES:,} sequences, got "
-            f"{numbers:,} in {sequences:,}; give a part of them"
+            f"{numbers:,} numbers in {sequences:,}. Give a part of the data"
         )
     return _BYTES * numbers
 
@@ -131,7 +132,10 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
 def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("unsafe: it is compressed in a way that numpy.savez does not know; refused")
+        raise ValueError(
+            "unsafe: the file must be compressed as numpy.savez_compressed does it, got another "
+            "compression. Save the file again"
+        )
     with archive.open(entry) as packed:
         file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
     try:
@@ -139,13 +143,19 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
         read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
         shape, _, dtype = read(file)
     except Exception as error:  # of Python's tokenizer too
-        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+        raise ValueError(
+            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
+            "download the file again"
+        ) from None
     if dtype.kind not in "iu":
-        raise ValueError(f"training data must be integers, got {safe_repr(str(dtype))}")
+        raise ValueError(
+            f"training data must be integers, got {safe_repr(str(dtype))}. Save the data as integers"
+        )
     whole = all(type(n) is int and n >= 0 for n in shape)  # True is an int to NumPy
     if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
         raise ValueError(
-            f"truncated or damaged: {safe_repr(entry.filename)} does not have the size of {safe_repr(shape)}"
+            f"truncated or damaged: {safe_repr(entry.filename)} must have the size of its shape "
+            f"{safe_repr(shape)}, got another size. Copy or download the file again"
         )
     return shape
 
@@ -156,7 +166,10 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         with archive.open(entry) as packed:
             return np.lib.format.read_array(packed, allow_pickle=False)
     except ValueError as error:
-        raise ValueError(f"truncated or damaged: {first_line(error)}") from None
+        raise ValueError(
+            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
+            "download the file again"
+        ) from None
 
 
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -169,8 +182,8 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
-            f"not training data: expected a .pt, .safetensors or .npz file, or comma-separated rows of 2 to "
-            f"{_MOST_COLUMNS:,} integers, got {n:,} in the first"
+            "not training data: the file must be a .pt, .safetensors or .npz file or rows of 2 to "
+            f"{_MOST_COLUMNS:,} integers, got {n:,} in the first row. Give such a file"
         )
     _check_count((file.n_lines, n))
     order = _order(file) if file.names else list(range(n))
@@ -181,8 +194,9 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         rows = _without_default_header(rows)
     elif n > 2 and len(rows) >= _ENOUGH and (rows[:, 0] == np.arange(len(rows))).all():
         raise ValueError(
-            "its first column counts its rows: is it the index of pandas? Write the file with "
-            "to_csv(..., index=False), or put the rows in another order"
+            "the first column must be a token, got numbers that count the rows. If this column is the index "
+            "of pandas, write the file with to_csv(..., index=False). Otherwise, put the rows in another "
+            "order"
         )
     return rows[:, :-1], rows[:, -1]
 
@@ -198,8 +212,9 @@ def _without_default_header(rows: np.ndarray) -> np.ndarray:
         alike = alike[alike[:, place].astype(np.int64) - alike[:, 0] == place]
     if len(rows) <= _ENOUGH or len(alike):
         raise ValueError(
-            f"its first row, {rows[0, 0]} to {rows[0, -1]}, may be names or a sequence; leave names out "
-            "(to_csv(..., header=False, index=False)), and put another row first if it is a sequence"
+            f"the first row must be clearly names or a sequence, got {rows[0, 0]} to {rows[0, -1]}, which "
+            "may be either. Omit names with to_csv(..., header=False, index=False). If the row is a "
+            "sequence, put another row first"
         )
     return rows[1:]
 
@@ -210,12 +225,15 @@ def _order(file: CsvFile) -> list[int]:
     Raises:
         ValueError: If the names do not determine the columns.
     """
-    names, otherwise = file.names, "rename them, or write no header: then the last column is the target"
+    names, otherwise = (
+        file.names,
+        "Rename the columns, or write no header. Without a header, the last column is the target",
+    )
     targets = [name for name in names if name in TARGETS]
     if len(targets) != 1:
         raise ValueError(
-            f"line {file.first_line}: its header must name one column target (or label, answer, y), got "
-            f"{in_words(targets or names)}; {otherwise}"
+            f"line {file.first_line}: the header must name one column target (or label, answer, y), got "
+            f"{in_words(targets or names)}. {otherwise}"
         )
     tokens = [name for name in names if name != targets[0]]
     places = {name: _place(name) for name in tokens}
@@ -226,9 +244,9 @@ def _order(file: CsvFile) -> list[int]:
         places["key"], odd = ("a", 0), []
     if odd:
         raise ValueError(
-            f"line {file.first_line}: the column {safe_repr(odd[0])} must be the target or one of the "
-            f"numbered tokens ({in_words([n for n in tokens if n not in odd])}); remove it, and every row "
-            f"that was not trained"
+            f"line {file.first_line}: every column must be the target or a numbered token "
+            f"({in_words([n for n in tokens if n not in odd])}), got {safe_repr(odd[0])}. Remove this "
+            "column, and every row that was not trained"
         )
     in_order = sorted(tokens, key=lambda name: places[name][1])
     first = places[in_order[0]][1]
@@ -236,8 +254,8 @@ def _order(file: CsvFile) -> list[int]:
     for number, name in enumerate(in_order, start=first):
         if places[name][1] != number and len(tokens) > 1:
             raise ValueError(
-                f"line {file.first_line}: its tokens must be numbered from 0 or 1 without gaps (x0, x1, ..), "
-                f"got {safe_repr(name)} in place {number - first + 1}; {otherwise}"
+                f"line {file.first_line}: the tokens must be numbered from 0 or 1 without gaps (x0, x1, ..), "
+                f"got {safe_repr(name)} at position {number - first + 1}. {otherwise}"
             )
     return [names.index(name) for name in (*in_order, targets[0])]
 

@@ -55,7 +55,7 @@ def check_can_write(
         if not path.parent.is_dir():
             parent = safe_text(path.parent)
             raise ValueError(
-                f"{called} must be in a folder that exists, got {safe_text(path)}; make {parent} first"
+                f"{called} must be in a folder that exists, got {safe_text(path)}. Make {parent} first"
             )
         _check_replaceable(path)
         cause = None if os.access(path.parent, os.W_OK | os.X_OK) else f"{path.parent} may not be written to"
@@ -65,7 +65,8 @@ def check_can_write(
         cause = error.strerror
     if cause is not None:
         raise ValueError(
-            f"{called} {safe_text(path)} cannot be written: {safe_text(cause)}; give another file"
+            f"{called} must be a file that can be written, got {safe_text(path)}: {safe_text(cause)}. Give "
+            "another file"
         )
     return path
 
@@ -92,10 +93,13 @@ def check_summary(
     if n_models > 1 and path.suffix != ".pdf":
         raise ValueError(
             f"{called} must end in .pdf for several models, a page for each, got {safe_repr(path.name)} for "
-            f"{n_models}; give .pdf, or one model"
+            f"{n_models} models. Give a .pdf file, or one model"
         )
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError(f"{called} {safe_text(path)} needs matplotlib: pip install '.[export]' in a clone")
+        raise ValueError(
+            f"{called} must be drawn with matplotlib, got {safe_text(path)} and no installed matplotlib. Run "
+            "pip install '.[export]' in a clone"
+        )
     return path
 
 

@@ -54,7 +54,10 @@ def gpt2_weights(
     if tied is False or "lm_head.weight" in state:
         unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
     if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
-        raise ValueError("lm_head.weight must equal wte.weight, because config.json has tied embeddings")
+        raise ValueError(
+            "lm_head.weight must equal wte.weight for the tied embeddings of config.json, got other values. "
+            "Correct tie_word_embeddings in config.json"
+        )
 
     def matrix(name: str, d_in: int, d_out: int) -> Tensor:
         return state.take(name, d_out, d_in).T if linears else state.take(name, d_in, d_out)
@@ -101,12 +104,19 @@ def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | No
     named = gpt2_names(tensors)
     for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):
         if name not in named or named[name].ndim != 2:
-            raise ValueError(f"{name} must be among the weights, with 2 dimensions")
+            raise ValueError(
+                f"the weights must contain {name} with 2 dimensions, got "
+                f"{named[name].ndim if name in named else 'no tensor of this name'}. Give the weights of a "
+                "GPT-2"
+            )
     d_vocab, d_model = named["wte.weight"].shape
     layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
     checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]
     if d_model % checked.n_heads:
-        raise ValueError(f"n_head must divide the width, {d_model}, got {checked.n_heads}")
+        raise ValueError(
+            f"n_head must divide the width {d_model}, got {checked.n_heads}. Correct n_head in the "
+            "configuration"
+        )
     return ModelConfig(
         variant="gpt2",
         act_fn=act_fn,  # pyright: ignore[reportArgumentType]

@@ -52,14 +52,14 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     if not isinstance(gpt, nn.Module):
         raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}")
     tensors = {name: tensor.detach().cpu() for name, tensor in gpt.state_dict().items()}
-    what = f"gpt must be a GPT-2 as nanoGPT, minGPT or Hugging Face have it, got a {type(gpt).__name__}"
+    what = f"gpt must be a GPT-2 of nanoGPT, minGPT or Hugging Face, got a {type(gpt).__name__}"
     if is_of_linears(tensors) is None:
-        raise ValueError(f"{what} without transformer.h.0.attn.c_attn.weight; {_ELSE}")
+        raise ValueError(f"{what} without transformer.h.0.attn.c_attn.weight. {_ELSE}")
     try:
         config = gpt2_config(tensors, _n_heads(gpt), None)
         weights = gpt2_weights(tensors, config)
     except ValueError as error:
-        raise ValueError(f"{what}: {error}; {_ELSE}") from None
+        raise ValueError(f"{what}: {error}. {_ELSE}") from None
     theirs = getattr(gpt, "config", None)
     fields: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")},
@@ -86,13 +86,13 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     if differences[nearest] <= tolerance:
         return model_of({**fields, "act_fn": nearest}, weights).to(str(device_of(gpt)), print_details=False)
     raise ValueError(
-        f"{what} whose logits differ from those of a GPT-2 with its weights by {differences[nearest]:.2g} "
-        f"or more, with any of the activations {', '.join(_ACTIVATIONS)}; {_ELSE}"
+        f"{what} whose logits differ from those of a GPT-2 with its weights by at least "
+        f"{differences[nearest]:.2g} with each of the activations {', '.join(_ACTIVATIONS)}. {_ELSE}"
     )
 
 
-_ELSE = "evaluate(gpt, task) takes any model"
-HINT = "; hooked_from(gpt) makes one of a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
+_ELSE = "Use evaluate(gpt, task), which takes any model"
+HINT = ". Use hooked_from(gpt) for a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
 """The hint for a plain GPT where a HookedTransformer is needed."""
 
 
@@ -106,7 +106,10 @@ def _n_heads(gpt: nn.Module) -> Any:
         for name in _HEADS:
             if isinstance(n_heads := getattr(place, name, None), int):
                 return n_heads
-    raise ValueError("n_head, the number of heads, was not found in gpt.config or in a module of gpt")
+    raise ValueError(
+        "n_head, the number of heads, must be in gpt.config or in a module of gpt, got no such attribute. "
+        "Set gpt.config.n_head"
+    )
 
 
 def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:
@@ -120,9 +123,11 @@ def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:
             given: Any = gpt(tokens.to(device_of(gpt)))
     except Exception as error:
         raise ValueError(
-            f"{what} that does not take tokens [batch, pos]: {type(error).__name__}: {error}"
+            f"{what} that does not take tokens [batch, pos]: {type(error).__name__}: {error}. {_ELSE}"
         ) from None
     logits = getattr(given, "logits", given[0] if isinstance(given, tuple) else given)
     if not isinstance(logits, Tensor) or logits.dim() != 3:
-        raise ValueError(f"{what} that gives no logits [batch, pos, d_vocab], but {type(logits).__name__}")
+        raise ValueError(
+            f"{what} that returns a {type(logits).__name__}, not logits [batch, pos, d_vocab]. {_ELSE}"
+        )
     return logits[:, -1].cpu()

@@ -113,9 +113,9 @@ def read(source: Source) -> Imported | ImportedModel:
     if source.config is None:
         raise CheckpointError(
             source.file,
-            "a bare HookedTransformer state dict has no configuration: give config (--config), a TOML or "
-            "JSON file with the tables task and model, as `anchorlens train --config` reads, or the "
-            "model's HookedTransformerConfig",
+            "a HookedTransformer state dict must come with its configuration, got none. Give config "
+            "(--config): a TOML or JSON file with the tables task and model, or the model's "
+            "HookedTransformerConfig",
         )
     config, tensors = source.config, source.tensors
     task, vocabulary, train = config.task() or source.task, config.vocabulary(), None
@@ -130,12 +130,15 @@ def read(source: Source) -> Imported | ImportedModel:
             notes = not_used(config, {name for name in config.values if _is_used(name) or name in _BESIDE})
         for name, size in sizes.items():
             if said.get(name) not in (None, size) and not (name == "d_vocab_out" and said[name] == -1):
-                raise ValueError(f"{name} is {safe_repr(said[name])} there, but the weights have {size}")
+                raise ValueError(
+                    f"{name} must be {size} as in the weights, got {safe_repr(said[name])} in the "
+                    f"configuration. Correct {name}"
+                )
         fields, assumed = _completed(said, sizes, tensors)
         notes += [f"{config.path} {note}" for note in assumed]
         other = _other_than_ours(fields, sizes)
         if other and (train or fields.get("variant")):
-            raise ValueError(f"{other} in a model of anchorlens; leave variant, train and preset out")
+            raise ValueError(f"in a model of anchorlens, {other}. Omit the fields variant, train and preset")
     if other is None:
         return _checkpoint(source, fields | sizes, train, notes)
     with reading(config.path, "it does not describe this model"):
@@ -158,18 +161,21 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
         ValueError: If a name is unknown, or the matrices are transposed.
     """
     instead = (
-        "evaluate(model, task) takes the model itself, and the probes a HookedTransformer with its weights"
+        "Use evaluate(model, task) with the model itself, or give the probes a HookedTransformer with its "
+        "weights"
     )
     for name in tensors:
         if not name.startswith(("embed.", "pos_embed.", "blocks.", "unembed.", "ln_final.")):
-            raise ValueError(f"{safe_repr(name)} is not a weight of a HookedTransformer; {instead}")
+            raise ValueError(
+                f"every weight must be a weight of a HookedTransformer, got {safe_repr(name)}. {instead}"
+            )
     embedding, positions = (tensors.get(name) for name in ("embed.W_E", "pos_embed.W_pos"))
     if embedding is None or positions is None or embedding.ndim != 2 or positions.ndim != 2:
         return
     if embedding.shape[0] == positions.shape[1] != embedding.shape[1]:
         raise ValueError(
-            f"embed.W_E is stored as [d_model, d_vocab], {list(embedding.shape)}: it has the names of a "
-            f"HookedTransformer's weights, but its matrices are transposed; {instead}"
+            "embed.W_E must have shape [d_vocab, d_model], got the transposed shape "
+            f"{list(embedding.shape)}. {instead}"
         )
 
 
@@ -194,7 +200,10 @@ def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
     def shape(name: str, n_dims: int) -> torch.Size:
         if name not in tensors or tensors[name].ndim != n_dims:
-            raise ValueError(f"{name} must be among the weights, with {n_dims} dimensions")
+            raise ValueError(
+                f"the weights must contain {name} with {n_dims} dimensions, got "
+                f"{tensors[name].ndim if name in tensors else 'no tensor of this name'}"
+            )
         return tensors[name].shape
 
     d_vocab, d_model = shape("embed.W_E", 2)
@@ -252,8 +261,9 @@ def _completed(
     if "normalization_type" not in said:
         if not weight and not variant:
             raise ValueError(
-                "normalization_type must be given where the weights have no norms: 'LNPre' or 'RMSPre' if "
-                "process_weights_ folded them into others, 'none' without any; add it to the table model"
+                "normalization_type must be given for weights without norms, got none. Set it in the table "
+                "model: 'LNPre' or 'RMSPre' if process_weights_ folded the norms into other weights, "
+                "otherwise 'none'"
             )
         own = "RMS" if weight and not bias else "LN"
         fields["normalization_type"] = None if variant == "plain" else own
@@ -265,7 +275,10 @@ def _completed(
             f"other weights"
         )
     elif norm not in ("LN", "RMS") and weight:
-        raise ValueError(f"normalization_type is {safe_repr(norm)} there, but the weights have norms")
+        raise ValueError(
+            f"normalization_type must be LN or RMS for weights with norms, got {safe_repr(norm)}. Correct "
+            "normalization_type"
+        )
     if "d_mlp" not in sizes:
         fields.setdefault("attn_only", True)
     if "blocks.0.mlp.W_gate" in tensors:
@@ -274,7 +287,8 @@ def _completed(
         fields.setdefault("n_key_value_heads", len(tensors["blocks.0.attn._W_K"]))
     if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
         raise ValueError(
-            "positional_embedding_type and n_ctx must be given where the weights have no positions"
+            "positional_embedding_type and n_ctx must be given for weights without positions, got none. Add "
+            "both to the table model"
         )
     assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
     if fields.get("attn_only"):

@@ -53,9 +53,14 @@ def file_in(folder: Path, config: Settings) -> Path | None:
             return folder / name
         if (folder / f"{name}.index.json").exists():
             raise CheckpointError(
-                folder, "its weights are split over several files; save it again with a larger max_shard_size"
+                folder,
+                "the weights must be in one file, got several files. Save the model again with a larger "
+                "max_shard_size",
             )
-    raise CheckpointError(folder, f"it has no weights: {' or '.join(_FILES)} was not found in it")
+    raise CheckpointError(
+        folder,
+        f"the folder must hold weights, {' or '.join(_FILES)}, got none. Give the folder of a saved model",
+    )
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
@@ -80,7 +85,9 @@ def read(source: Source) -> Imported | ImportedModel:
         config = _model(theirs.values)
         tied = theirs.values.get("tie_word_embeddings", True)
         if not isinstance(tied, bool):
-            raise ValueError(f"tie_word_embeddings must be true or false, got {safe_repr(tied)}")
+            raise ValueError(
+                f"tie_word_embeddings must be true or false, got {safe_repr(tied)}. Correct config.json"
+            )
     notes += not_used(theirs, (*_EXPECTED, *_READ))
     weights = gpt2_weights(source.tensors, config, tied=tied)
     return imported(config, task, weights, notes=notes, vocabulary=vocabulary)
@@ -90,7 +97,8 @@ def _check_type(theirs: Settings) -> None:
     if theirs.values.get("model_type") != "gpt2":
         model_type = theirs.values.get("model_type")
         raise CheckpointError(
-            theirs.path, f"model_type must be 'gpt2', got {safe_repr(model_type)}; no other can be read"
+            theirs.path,
+            f"model_type must be 'gpt2', got {safe_repr(model_type)}. Other models cannot be read",
         )
 
 
@@ -106,7 +114,9 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     shapes |= {"d_vocab": theirs.get("vocab_size"), "n_ctx": theirs.get("n_positions")}
     checked = ModelConfig(**shapes)
     if checked.d_model % checked.n_heads:
-        raise ValueError(f"n_embd must be a multiple of n_head, {n_heads}, got {d_model}")
+        raise ValueError(
+            f"n_embd must be a multiple of n_head, {n_heads}, got {d_model}. Correct config.json"
+        )
     shapes |= {"d_head": checked.d_model // checked.n_heads}
     shapes |= {"d_mlp": 4 * checked.d_model if d_mlp is None else d_mlp}
     return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)

@@ -83,7 +83,10 @@ class Input:
             ValueError: If the start of the run is not known.
         """
         if self.checkpoint is None:
-            raise ValueError("the start of this run is not known: give the initial model itself")
+            raise ValueError(
+                "the model must be a checkpoint to find the start of its run, got a model in memory. Give "
+                "the initial model itself"
+            )
         return self.checkpoint.initial_model(device_of(self.model))
 
 
@@ -129,22 +132,25 @@ def resolve(
         opened = open_model(as_path("path", given), config=config, task=task)
         if isinstance(opened, OpenedModel):
             if task is not None and opened.task not in (None, task):
-                raise ValueError("the task given is another than that of config; leave one of them out")
+                raise ValueError(
+                    "task must be the task of config or None, got another task. Omit task or the task of "
+                    "config"
+                )
             model = opened.model.to(str(where), print_details=False)
             called = name or safe_text(titles([given])[0])
             return Input(task or opened.task, model, None, opened, where, opened.notes, called)
     elif config is not None:
         raise ValueError(
-            f"config describes a file of bare weights, but {article(type(given).__name__)} was given; "
-            f"omit config"
+            f"config must be given only for a file of bare weights, got {article(type(given).__name__)}. "
+            "Omit config"
         )
     checkpoint = given if isinstance(given, Checkpoint) else getattr(opened or given, "checkpoint", None)
     if isinstance(checkpoint, Checkpoint):
         notes = () if opened is None else opened.notes
         if task is not None and task != checkpoint.task:
             raise ValueError(
-                "a checkpoint knows its own task, and it is another than the one given; leave task out, or "
-                "give checkpoint.build_model() with your task"
+                "task must be the task of the checkpoint or None, got another task. Omit task, or give "
+                "checkpoint.build_model() with your task"
             )
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
         called = repr(checkpoint) if opened is None else safe_text(titles([opened.path])[0])
@@ -195,9 +201,14 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
             return function(model, *args, **options)
         names = options.get("name")
         if not model:
-            raise ValueError(f"{function.__name__} takes one model or more, got an empty list")
+            raise ValueError(
+                f"{function.__name__} must get at least one model, got an empty list. Give a model"
+            )
         if names is not None and (isinstance(names, str) or len(names) != len(model)):
-            raise ValueError(f"name must be {len(model)} names, one for each model, got {safe_repr(names)}")
+            raise ValueError(
+                f"name must be {len(model)} names, one for each model, got {safe_repr(names)}. Give a list "
+                "of names"
+            )
         results = []
         for k, one in enumerate(model):
             named = {} if names is None else {"name": names[k]}
@@ -218,11 +229,13 @@ WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or th
 def _advice(given: object) -> str:
     """Return a hint for known mistakes."""
     if is_task(given):
-        return "; the model comes first, then its task"
+        return ". Give the model before the task"
     if isinstance(given, Mapping):
-        return "; load the state dict into its model: model.load_state_dict(...)"
+        return ". Load the state dict into its model: model.load_state_dict(...)"
     if isinstance(given, list | tuple | set):
-        return "; compare, classify and evaluate take several, a probe takes one: compare([...], probe)"
+        return (
+            ". A probe takes one model. For several models, use compare([...], probe), classify or evaluate"
+        )
     return ""
 
 

@@ -60,19 +60,23 @@ def read(source: Source) -> Imported | ImportedModel:
     n_heads = args.get("n_head", told.get("n_heads"))
     if n_heads is None:
         raise ValueError(
-            "the number of heads is not in the weights of a nanoGPT: open the ckpt.pt that has model_args, "
-            "or give config (--config) with n_heads in its table model"
+            "the number of heads of a nanoGPT must be in model_args or in config, got none. Open the "
+            "ckpt.pt that has model_args, or set n_heads in the table model of config (--config)"
         )
     if "act_fn" not in told:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
     config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
     for name, ours in _SIZES.items():
         if args.get(name, size := getattr(config, ours)) != size:
-            raise ValueError(f"{name} is {safe_repr(args[name])} in model_args, but the weights have {size}")
+            raise ValueError(
+                f"{name} must be {size} as in the weights, got {safe_repr(args[name])} in model_args. "
+                "Correct model_args"
+            )
     others = {name for name in told if told[name] != getattr(config, name, None)}
     if others:
         raise ValueError(
-            f"{min(others)} is {safe_repr(told[min(others)])} in the table model, which does not fit"
+            f"{min(others)} must fit the weights, got {safe_repr(told[min(others)])} in the table model. "
+            f"Correct or omit {min(others)}"
         )
     recipe = source.content.get("config")
     whole = Settings(source.file, {**(recipe if isinstance(recipe, dict) else {}), **args})

@@ -120,8 +120,8 @@ def open_checkpoint(
     if isinstance(opened, OpenedModel):
         raise CheckpointError(
             opened.file,
-            f"it is not a Checkpoint: {opened.why}; classify, evaluate and probes take this path and its "
-            f"config",
+            f"the file must be a Checkpoint, got another model: {opened.why}. Give this path and its "
+            "config to classify, evaluate or a probe",
         )
     return opened
 
@@ -139,9 +139,8 @@ def open_model(
         if _may_be_of_the_hub(path):
             raise CheckpointError(
                 path,
-                "cannot be read: No such file or directory; a model of the Hugging Face hub must be "
-                "loaded with TransformerLens first: "
-                f"HookedTransformer.from_pretrained({safe_repr(str(path))})",
+                "cannot be read: No such file or directory. Load a model of the Hugging Face hub with "
+                f"TransformerLens first: HookedTransformer.from_pretrained({safe_repr(str(path))})",
             )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
@@ -238,6 +237,6 @@ def _weights_file(folder: Path) -> Path:
         )
     raise CheckpointError(
         folder,
-        "its config.json does not belong to an anchorlens run, the papers' released code or a Hugging Face "
-        "GPT-2; give the path of the weights file instead",
+        "config.json must belong to an anchorlens run, the papers' released code or a Hugging Face "
+        "GPT-2, got another configuration. Give the path of the weights file",
     )

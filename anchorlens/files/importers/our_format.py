@@ -27,7 +27,9 @@ def file_in(folder: Path, config: Settings) -> Path | None:
         return folder / "ckpt.pt"
     trajectory = sorted((folder / "checkpoints").glob("step_*.pt"))
     if not trajectory:
-        raise CheckpointError(folder, "this run has no checkpoint yet; wait for its first one")
+        raise CheckpointError(
+            folder, "the run must have a checkpoint, got none yet. Wait for the first checkpoint"
+        )
     return trajectory[-1]
 
 

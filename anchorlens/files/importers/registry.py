@@ -51,6 +51,9 @@ def installed_importers() -> tuple[Importer, ...]:
     found = []
     for importer, origin in installed("anchorlens.importers", "importer"):
         if missing := [name for name in _MEMBERS if not hasattr(importer, name)]:
-            raise ValueError(f"{origin} must be a module with {', '.join(_MEMBERS)}; it lacks {missing[0]}")
+            raise ValueError(
+                f"{origin} must be a module with {', '.join(_MEMBERS)}, got a module without {missing[0]}. "
+                f"Define {missing[0]}"
+            )
         found.append(importer)
     return tuple(found)

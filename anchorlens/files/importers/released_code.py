@@ -62,7 +62,10 @@ def file_in(folder: Path, config: Settings) -> Path | None:
     models = {_step(file): file for file in (folder / "model").glob("model_*.pt")}
     steps = [step for step in models if step is not None]
     if not steps:
-        raise CheckpointError(folder, "it has no model/model_<N>.pt; is the run still going?")
+        raise CheckpointError(
+            folder,
+            "the folder must hold model/model_<N>.pt, got none. Wait until the run writes a checkpoint",
+        )
     return models[max(steps)]
 
 
@@ -104,7 +107,8 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     check_choice("model", theirs.get("model"), _MODELS)
     if theirs.get("d_v") != theirs.get("d_k"):
         raise ValueError(
-            f"d_v must equal d_k, {safe_repr(theirs.get('d_k'))}, got {safe_repr(theirs.get('d_v'))}"
+            f"d_v must equal d_k, {safe_repr(theirs.get('d_k'))}, got {safe_repr(theirs.get('d_v'))}. "
+            "Correct config.json"
         )
     gammas = {name: theirs.get(std) for name, std in _GAMMAS.items()}
     for name, std in _GAMMAS.items():

@@ -68,7 +68,10 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
             task, assumed = papers, f"all but {', '.join(map(str, papers.ood_pairs))}"
         for name in ("seq_len", "key_min", "key_max"):
             if getattr(task, name, None) != sizes[name]:
-                raise ValueError(f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}")
+                raise ValueError(
+                    f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}. Give the "
+                    "task of this model"
+                )
         note = f"its training pairs (data_mode, data_train) are not given; assumed: {assumed}"
         return Trained(task, None, (note,), used)
     groups = _groups(theirs)
@@ -79,7 +82,9 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
     pairs = set(rule) | set(held_out)
     n_anchors = len(sizes["anchors"])
     if max(last := max(pairs, key=max)) > n_anchors:
-        raise ValueError(f"data_mode must name pairs of the anchors 1..{n_anchors}, got {last}")
+        raise ValueError(
+            f"data_mode must name pairs of the anchors 1..{n_anchors}, got {last}. Correct data_mode"
+        )
     others = {pair: shift for pair, shift in _overrides(theirs, target).items() if pair in pairs}
     task = _task(sizes, pairs, others)
     notes = [f"it leaves out {name}: {_ASSUMED[name]}" for name in _ASSUMED if name not in theirs]
@@ -133,7 +138,9 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
     )
     n = {len(values) if isinstance(values, list) else None for values in lists.values()}
     if len(n) > 1 or None in n:
-        raise ValueError(f"{', '.join(lists)} must be lists of one length; got others")
+        raise ValueError(
+            f"{', '.join(lists)} must be lists of equal length, got different lengths. Correct config.json"
+        )
     check_number("data_size", theirs.get("data_size"), minimum=1, limit=10**12, integer=True)
     for percent in lists["data_percent"]:
         check_number("data_percent", percent, minimum=0)
@@ -144,7 +151,8 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
         matched = _MODE.fullmatch(mode) if isinstance(mode, str) else None
         if matched is None:
             raise ValueError(
-                f"data_mode must hold modes such as '34_xel' and '34_xm0', got {safe_repr(mode)}"
+                f"data_mode must hold modes such as '34_xel' and '34_xm0', got {safe_repr(mode)}. Correct "
+                "data_mode"
             )
         size = theirs.get(f"data_size_{name}", math.ceil(theirs["data_size"] * percent / whole))
         check_number(f"the size of {safe_repr(name)}", size, minimum=0, limit=10**12, integer=True)
@@ -152,7 +160,10 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
             group = (int(matched[1]), int(matched[2])), matched[3]
             found[group] = found.get(group, 0) + size
     if not found:
-        raise ValueError("data_train must be 1 for a group with sequences, got none")
+        raise ValueError(
+            "data_train must be 1 for at least one group with sequences, got no such group. Correct "
+            "data_train"
+        )
     return found
 
 

@@ -62,7 +62,7 @@ class Settings:
             with reading(config), ordinary_file(config) as (file, _):
                 kind = kind_of(file.read(START) or b"", beside_a_model=True)
             if kind:
-                raise CheckpointError(config, f"it describes no model, but is {kind}")
+                raise CheckpointError(config, f"the file must describe a model, got {kind}")
             return cls.read(Path(config))
         content: Any = config
         if isinstance(config, ModelConfig):
@@ -93,8 +93,8 @@ class Settings:
             return cls(path, read_json(text) if is_json else read_toml(text))
         except ValueError as error:
             kind = None if is_json else kind_of(data[:START])
-            what = f", but {kind}" if kind else f": it {error}"
-            raise CheckpointError(path, f"not valid JSON or TOML{what}") from None
+            what = kind or f"an error: {error}"
+            raise CheckpointError(path, f"the file must be valid JSON or TOML, got {what}") from None
 
     @classmethod
     def beside(cls, file: Path, *folders: Path) -> Settings:
@@ -108,7 +108,10 @@ class Settings:
                 check_inside(folder, folder / "config.json", BLOBS)
             if (folder / "config.json").is_file():
                 return cls.read(folder / "config.json")
-        raise CheckpointError(file, f"its config.json is missing; it belongs into {folders[0]}")
+        raise CheckpointError(
+            file,
+            f"the folder {folders[0]} must hold config.json, got none. Put config.json of this run there",
+        )
 
     def task(self) -> Task | None:
         """Return the task of the configuration, if it names one.
@@ -137,7 +140,7 @@ class Settings:
                 if folder not in file.parents:  # links are resolved
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
-                        f"{safe_repr(named)}; copy it there"
+                        f"{safe_repr(named)}. Copy the file into this folder"
                     )
                 return _vocabulary_of(file)
             if named is not None and not isinstance(named, dict):
@@ -159,7 +162,10 @@ def _vocabulary_of(path: Path) -> Mapping[str, Any]:
     try:
         content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
     except ValueError as error:
-        raise CheckpointError(path, f"not valid JSON or TOML: it {error}") from None
+        raise CheckpointError(path, f"the file must be valid JSON or TOML, got an error: {error}") from None
     if not isinstance(content, dict):
-        raise CheckpointError(path, "a vocabulary must be a table of words and their tokens")
+        raise CheckpointError(
+            path,
+            f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}",
+        )
     return content

@@ -135,7 +135,7 @@ class StateDict:
             raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
         if not tensor.dtype.is_floating_point:
             raise ValueError(
-                f"{name} must hold floating point numbers, got {tensor.dtype}; save it as floats"
+                f"{name} must hold floating point numbers, got {tensor.dtype}. Save the tensor as floats"
             )
         return tensor
 
@@ -148,7 +148,8 @@ class StateDict:
         for name in self._left:
             if not name.endswith(buffers):
                 raise ValueError(
-                    f"{safe_repr(name)} is not a parameter of an architecture that anchorlens can read"
+                    "every weight must be a parameter of an architecture that anchorlens can read, got "
+                    f"{safe_repr(name)}. Save the state dict of a supported model"
                 )
 
 
@@ -196,7 +197,10 @@ def imported(
     notes = (*notes, *cast)
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
-            raise ValueError(f"{name} must be zero, because the {config.variant} variant has no bias there")
+            raise ValueError(
+                f"{name} must be zero, because the {config.variant} variant has no bias there, got other "
+                "values. Use another variant"
+            )
     if task is None:
         task, noted = papers_task(min(config.d_vocab, config.n_answers), config.n_ctx)
         if task is None and vocabulary is None:

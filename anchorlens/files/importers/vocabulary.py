@@ -93,8 +93,9 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
             spellings = called.get(word, [])
         if len({str(token_of[one]) for one in spellings}) > 1:
             raise ValueError(
-                f"vocabulary must have one token for {safe_repr(word)}, got one for each of "
-                f"{', '.join(map(safe_repr, spellings[:_SHOWN]))}; write a table with the one that is meant"
+                f"vocabulary must have one token for {safe_repr(word)}, got different tokens for "
+                f"{', '.join(map(safe_repr, spellings[:_SHOWN]))}. Write a table with only one of these "
+                "spellings"
             )
         if spellings:
             tokens[word] = token_of[spellings[0]]
@@ -137,8 +138,8 @@ def in_order_of(
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:
         raise ValueError(
-            f"vocabulary must belong to a model with one vocabulary for inputs and answers, got {d_vocab} "
-            f"tokens and {d_vocab_out} answers; leave it out"
+            "vocabulary must be None for a model with different vocabularies for inputs and answers, got "
+            f"{d_vocab} input tokens and {d_vocab_out} answers. Omit vocabulary"
         )
     rows, own, notes = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
@@ -156,7 +157,10 @@ def in_order_of(
 def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool], list[str]]:
     """Return the model's token for each task token, whether only this word has it, and notes."""
     if task.vocabulary is None:
-        raise ValueError(f"vocabulary must be left out: the task {task.kind} is in numbers, not in words")
+        raise ValueError(
+            f"vocabulary must be None for a task in numbers, got one for the task {task.kind}. Omit "
+            "vocabulary"
+        )
     words = (*SPECIAL, *task.vocabulary.words)
     optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}
     tokens, notes = spelled(words, token_of)
@@ -165,8 +169,10 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
         few = ", ".join(map(safe_repr, missing[:_SHOWN]))
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         alike = ", ".join(map(safe_repr, _alike(missing[0], token_of)[:_SHOWN]))
-        asked = f"; it has {alike}: is that {safe_repr(missing[0])}? Name it so" if alike else ""
-        raise ValueError(f"vocabulary must have a token for {few}{more}; they are words of the task{asked}")
+        asked = f". Did you mean {safe_repr(missing[0])} by {alike}? Rename the token" if alike else ""
+        raise ValueError(
+            f"vocabulary must have a token for each word of the task, got none for {few}{more}{asked}"
+        )
     for word, token in tokens.items():
         check_number(f"vocabulary: {safe_repr(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)
     rows, taken = [-1] * len(words), {}
@@ -176,9 +182,8 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
             continue
         if token in taken and place in asked:
             raise ValueError(
-                f"vocabulary must give each word a token of its own, got {token} for "
-                f"{safe_repr(taken[token])} "
-                f"and {safe_repr(words[place])}"
+                f"vocabulary must give each word a different token, got {token} for "
+                f"{safe_repr(taken[token])} and {safe_repr(words[place])}. Correct the table"
             )
         rows[place] = token
         taken.setdefault(token, words[place])

@@ -68,7 +68,8 @@ def unwrapped(
     if len(alike) > 1:
         shown = ", ".join(safe_repr(".".join(filter(None, where))) for where in alike[:_SHOWN])
         raise ValueError(
-            f"it must hold one model, got {len(alike)} models: {shown}; save the state dict of one"
+            f"the file must hold one model, got {len(alike)} models: {shown}. Save the state dict of one "
+            "model"
         )
     notes, table = [], tables[key]
     wrappers = sorted({part for name in table for part in name.split(".")} & _WRAPPERS)

@@ -70,8 +70,8 @@ def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *
     allowed = (os.path.realpath(os.path.join(folder, other)) for other in (".", *also))
     if not any(os.path.commonpath([file, place]) == place for place in allowed):
         raise ValueError(
-            f"must be in its folder, got {safe_repr(str(Path(*below)))}, which a link leads out of it; copy "
-            "there what you want to be read"
+            f"the file must be in its folder, got {safe_repr(str(Path(*below)))}, which a link leads out of "
+            "the folder. Copy the file into the folder"
         )
 
 
@@ -79,7 +79,9 @@ def _check_ordinary(status: os.stat_result, path: str | os.PathLike[str]) -> Non
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(21, "Is a directory", os.fspath(path))
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError("cannot be read: it is not an ordinary file")
+        raise ValueError(
+            "the path must name an ordinary file, got a pipe, a device or a socket. Give an ordinary file"
+        )
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
@@ -92,7 +94,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     with ordinary_file(path) as (file, size):
         data = b"" if size > most else file.read(size + 1) or b""  # None if reading would block
     if max(size, len(data)) > most:
-        raise ValueError(f"must have at most {most:,} bytes, got {max(size, len(data)):,}")
+        raise ValueError(f"the file must have at most {most:,} bytes, got {max(size, len(data)):,}")
     return data
 
 
@@ -104,7 +106,9 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     """
     text = decoded(text)
     if sum(map(text.count, ",[{")) > most_values:
-        raise ValueError(f"holds more than {most_values:,} values")
+        raise ValueError(
+            f"the content must have at most {most_values:,} values, got more. Use a smaller file"
+        )
     with _refusing():
         content = json.loads(text)
     try:
@@ -142,8 +146,8 @@ def read_toml(text: str | bytes) -> dict[str, Any]:
     return content
 
 
-_TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
-_TOO_LONG = f"holds an integer of more than {MOST_DIGITS} digits"
+_TOO_DEEP = f"the content must be nested at most {DEEPEST} levels deep, got more levels"
+_TOO_LONG = f"the content must have integers of at most {MOST_DIGITS} digits, got more digits"
 
 
 @contextlib.contextmanager
@@ -155,10 +159,11 @@ def _refusing() -> Iterator[None]:
         raise ValueError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+            f"the content must be valid JSON, got an error in line {error.lineno}, column {error.colno}: "
+            f"{error.msg}"
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"is not valid TOML: {safe_text(error)}") from None
+        raise ValueError(f"the content must be valid TOML, got an error: {safe_text(error)}") from None
     except ValueError:  # Python reads no integer of thousands of digits
         raise ValueError(_TOO_LONG) from None
 
@@ -177,7 +182,9 @@ def decoded(text: str | bytes) -> str:
             text = text.decode("utf-16" if text.startswith(UTF_16) else "utf-8")
         return text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise ValueError(f"must be UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+        raise ValueError(
+            f"the file must be UTF-8 text, got byte {error.object[error.start]:#04x}. Save the file as UTF-8"
+        ) from None
 
 
 def check_values(content: object) -> None:
@@ -210,5 +217,5 @@ def check_values(content: object) -> None:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"holds {safe_text(text, 40)}, which is not a finite number")
+        raise ValueError(f"the content must have only finite numbers, got {safe_text(text, 40)}")
     return number

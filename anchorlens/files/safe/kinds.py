@@ -36,11 +36,11 @@ _BY_START = (
         "a web page (HTML); download the file itself",
     ),
     (rb"\s*<\?xml", "an XML text, such as the error of a download; download the file itself"),
-    (rb"\x1f\x8b", "compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`"),
-    (rb"\xfd7zXZ\0", "compressed with xz; unpack it with `unxz`, a .tar.xz with `tar -xJf`"),
-    (rb"BZh[1-9]", "compressed with bzip2; unpack it with `bunzip2`, a .tar.bz2 with `tar -xjf`"),
-    (rb"\x28\xb5\x2f\xfd", "compressed with zstd; unpack it with `unzstd`"),
-    (rb"\x04\x22\x4d\x18", "compressed with lz4; unpack it with `unlz4`"),
+    (rb"\x1f\x8b", "a file compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`"),
+    (rb"\xfd7zXZ\0", "a file compressed with xz; unpack it with `unxz`, a .tar.xz with `tar -xJf`"),
+    (rb"BZh[1-9]", "a file compressed with bzip2; unpack it with `bunzip2`, a .tar.bz2 with `tar -xjf`"),
+    (rb"\x28\xb5\x2f\xfd", "a file compressed with zstd; unpack it with `unzstd`"),
+    (rb"\x04\x22\x4d\x18", "a file compressed with lz4; unpack it with `unlz4`"),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it with `7z x`"),
     (rb"Rar!", "a RAR archive; unpack it with `unrar x`"),
     (rb".{257}ustar", "a tar archive; unpack it with `tar -xf`"),
@@ -131,7 +131,7 @@ def instead(wanted: str, start: bytes) -> str:
         start: the first bytes of the file.
 
     >>> instead("it is no CSV file", b"\x1f\x8b\x08")
-    'it is no CSV file, but compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`'
+    'it is no CSV file, but a file compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`'
     >>> instead("it is no CSV file", b" \n")
     "it is no CSV file, but a text that begins with ''"
     """

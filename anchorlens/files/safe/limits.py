@@ -24,7 +24,7 @@ def cost_factor() -> float:
         factor = math.nan
     if not 0 < factor < math.inf:
         raise ValueError(
-            f"{FACTOR} must be a number above 0, got {safe_repr(text)}; set it to 1, or unset it"
+            f"{FACTOR} must be a number above 0, got {safe_repr(text)}. Set it to 1, or unset it"
         )
     return factor
 
@@ -42,7 +42,10 @@ def check_at_most(most: int, n: int, what: str, unit: str) -> None:
         ValueError: If `n` is more than `most`.
     """
     if n > most:
-        raise ValueError(f"unsafe: {what} has more than {most:,} {unit}; refused")
+        raise ValueError(
+            f"unsafe: {what} must have at most {most:,} {unit}, got more. anchorlens refused the file. Use "
+            "another copy of the file"
+        )
 
 
 def check_affordable(needed: float, allowed: float, words: str) -> None:
@@ -58,4 +61,6 @@ def check_affordable(needed: float, allowed: float, words: str) -> None:
     """
     if needed > allowed:
         factor = math.ceil(10 * cost_factor() * needed / allowed) / 10
-        raise ValueError(f"too costly: {words}; if you trust it, set {FACTOR}={factor:g} in the environment")
+        raise ValueError(
+            f"too costly: {words}. If you trust the input, set {FACTOR}={factor:g} in the environment"
+        )

@@ -36,7 +36,9 @@ NAMES = frozenset({_ARRAY, *(f"{module}.{kind}" for module in _BUILTINS for kind
 _NUMBERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)), "f2", "f4", "f8"})
 """The NumPy number types that can be read."""
 _MOST_DIMENSIONS = 16
-_SENSELESS = "damaged: its pickle contains an invalid object"
+_SENSELESS = (
+    "damaged: the pickle must describe valid objects, got an invalid object. Copy or download the file again"
+)
 
 
 class _NumberType(str):
@@ -92,7 +94,10 @@ class Objects:
         if read is not None:
             read(target, state)
         elif type(target) is not dict:
-            raise ValueError("unsafe: it sets the state of an object; refused, nothing ran")
+            raise ValueError(
+                "unsafe: the pickle must not set the state of an object, got a pickle that does. Nothing "
+                "ran. Save the weights alone"
+            )
 
     def _awaiting(self, target: Any, read: Callable[[Any, Any], None]) -> Any:
         self._unbuilt[id(target)] = target, read
@@ -111,7 +116,10 @@ class Objects:
 
 def _fill(record: dict[str, Any], state: Any) -> None:
     if type(state) is not dict or not all(type(name) is str for name in state):
-        raise ValueError("unsafe: it sets the state of an object to something other than its fields; refused")
+        raise ValueError(
+            "unsafe: the pickle must set only the fields of an object, got another state. Nothing ran. Save "
+            "the weights alone"
+        )
     record.update(state)
 
 

@@ -90,7 +90,10 @@ def read_pickle(
             check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
             machine.step(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError):
-        raise ValueError("damaged: its pickle makes no sense") from None
+        raise ValueError(
+            "damaged: the pickle must be a sequence of valid instructions, got invalid ones. Copy or "
+            "download the file again"
+        ) from None
     return machine.result
 
 
@@ -184,7 +187,10 @@ class _Machine:
             if type(cls) is not Name or cls not in self.records:
                 raise ValueError(refused_name(cls if type(cls) is Name else type(cls).__name__))
             if type(arguments) is not tuple or arguments:
-                raise ValueError(f"unsafe: it makes a {cls} of arguments; refused, nothing ran")
+                raise ValueError(
+                    f"unsafe: the pickle must make {cls} without arguments, got arguments. Nothing ran. Save "
+                    "the weights alone"
+                )
             self._spend(_OBJECT)
             self.stack.append(self.records[cls]())
         elif name == "BUILD":
@@ -197,10 +203,16 @@ class _Machine:
             self.protocol = argument
         elif name == "PROTO" or self.protocol is None:
             got = argument if name == "PROTO" else "0 or 1"
-            raise ValueError(f"its pickle protocol must be 2 to 5, got {got}; save it with pickle_protocol=2")
+            raise ValueError(
+                f"the pickle protocol of the file must be 2 to 5, got {got}. Save the file with "
+                "pickle_protocol=2"
+            )
         elif name != "FRAME":
             what = f"the pickle instruction {name}"
-            raise ValueError(f"unsafe: it holds {what}, which torch.save never writes; refused, nothing ran")
+            raise ValueError(
+                f"unsafe: the pickle must have only instructions that torch.save writes, got {what}. Nothing "
+                "ran. Save the weights alone"
+            )
 
     def _name(self, name: str, instruction: str) -> Name:
         known = name in self.names or name in self.functions or name in self.records
@@ -214,7 +226,8 @@ class _Machine:
             raise ValueError(refused_name(name))
         if len(arguments) > _MOST_ARGUMENTS:
             raise ValueError(
-                f"unsafe: it applies {safe_text(function)} to {len(arguments):,} values; refused"
+                f"unsafe: the pickle must apply a function to at most {_MOST_ARGUMENTS} values, got "
+                f"{len(arguments):,} for {safe_text(function)}. Nothing ran. Save the weights alone"
             )
         self._spend(_OBJECT + _ENTRY)
         self._spend_on(arguments)
@@ -224,7 +237,10 @@ class _Machine:
         """Count the bytes of a value before it is built."""
         self.budget -= n_bytes
         if self.budget < 0:
-            raise ValueError("unsafe: its pickle builds far more than its bytes can describe; refused")
+            raise ValueError(
+                "unsafe: the pickle must build no more than its bytes can describe, got far more. Nothing "
+                "ran. Save the weights alone"
+            )
 
     def _spend_on(self, values: Iterable[Any]) -> None:
         """Count the bytes that a copy of these values would take."""

@@ -65,8 +65,8 @@ def tensors_in(data: bytes) -> Contents:
         values = read_torch_zip(data)
         if not isinstance(values, dict):
             raise ValueError(
-                f"not a checkpoint: it must hold a dict, got {type(values).__name__}; save the "
-                "weights by name: torch.save(model.state_dict(), path)"
+                f"not a checkpoint: the file must hold a dict, got {type(values).__name__}. Save "
+                "the weights by name: torch.save(model.state_dict(), path)"
             )
     return Contents(values, hashlib.sha256(data).hexdigest())
 
@@ -82,15 +82,15 @@ def _check_start(start: bytes, size: int) -> None:
         check_at_most(LARGEST_HEADER, length, "its header", "bytes")
         if length > size - 8:
             raise ValueError(
-                f"truncated: its header must have {length:,} bytes, got {size - 8:,}; download it again"
+                f"truncated: the header must have {length:,} bytes, got {size - 8:,}. Download the file again"
             )
     elif not start.startswith(ZIP):
         wanted = "it is not a .pt zip or a .safetensors file"
         raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
     if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
         raise ValueError(
-            f"too large: it has {size / 1e9:,.1f} GB, {_COPIES} times as much must be free to read it, and "
-            f"{free / 1e9:,.1f} GB are"
+            f"too large: the free memory must be at least {_COPIES * size / 1e9:,.1f} GB to read this file "
+            f"of {size / 1e9:,.1f} GB, got {free / 1e9:,.1f} GB. Free some memory"
         )
 
 
@@ -106,7 +106,10 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(data)
     except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
-        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
+        raise ValueError(
+            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
+            "download the file again"
+        ) from None
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:

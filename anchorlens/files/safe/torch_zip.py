@@ -72,7 +72,10 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             yield archive
     except _DAMAGED as error:
-        raise ValueError(f"truncated or damaged: {first_line(error)}; copy or download it again") from None
+        raise ValueError(
+            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
+            "download the file again"
+        ) from None
 
 
 def read_torch_zip(data: bytes) -> Any:
@@ -100,21 +103,30 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     stored = all(e.compress_type == zipfile.ZIP_STORED and e.compress_size == e.file_size for e in entries)
     if not stored or sum(e.file_size for e in entries) > size:
         raise ValueError(
-            "its zip is compressed, which torch.save never does; save it again with torch.save, or unzip it "
-            "and zip it without compression (zip -0 -D -r)"
+            "the zip must be uncompressed, as torch.save writes it, got a compressed zip. Save the file "
+            "again with torch.save, or unzip it and zip it without compression (zip -0 -D -r)"
         )
     end = 0
     for entry in entries:
         if entry.header_offset < end:
-            raise ValueError("unsafe: entries of its zip overlap; refused")
+            raise ValueError(
+                "unsafe: the entries of the zip must not overlap, got overlapping entries. Nothing ran. "
+                "Save the file again with torch.save"
+            )
         end = entry.header_offset + _LOCAL_HEADER + len(entry.filename) + entry.file_size
     names = [entry.filename for entry in entries]
     folder = names[0].split("/")[0] + "/" if names else ""
     for name in names:
         if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
-            raise ValueError(f"unsafe: an entry of its zip is called {safe_repr(name)}; refused")
+            raise ValueError(
+                f"unsafe: every entry of the zip must be in one folder, got {safe_repr(name)}. Nothing ran. "
+                "Save the file again with torch.save"
+            )
     if len(set(names)) < len(names):
-        raise ValueError("unsafe: two entries of its zip have the same name; refused")
+        raise ValueError(
+            "unsafe: the entries of the zip must have different names, got two entries of the same name. "
+            "Nothing ran. Save the file again with torch.save"
+        )
     return {name.removeprefix(folder): entry for name, entry in zip(names, entries, strict=True)}
 
 
@@ -135,10 +147,16 @@ class _Reader:
 
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
-            raise ValueError("damaged: its data.pkl is not in the folder of the other entries")
+            raise ValueError(
+                "damaged: data.pkl must be in the folder of the other entries, got another folder. Copy or "
+                "download the file again"
+            )
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
-            raise ValueError("its numbers are not in little-endian order; save it again on another machine")
+            raise ValueError(
+                "the numbers in the file must be little-endian, got another byte order. Save the file again "
+                "on another machine"
+            )
         objects = Objects()
         functions = {
             **objects.functions,
@@ -175,7 +193,10 @@ class _Reader:
         except zipfile.BadZipFile as error:
             if "CRC" not in str(error):
                 raise
-            raise ValueError("damaged: its content does not match its checksum; copy it again") from None
+            raise ValueError(
+                "damaged: the content must match its checksum, got another checksum. Copy or download the "
+                "file again"
+            ) from None
 
     def _storage(self, identity: object) -> _Storage:
         kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
@@ -186,17 +207,23 @@ class _Reader:
             or not (type(key) is str and len(key) <= _LONGEST_KEY)
             or type(n) is not int
         ):
-            raise ValueError("damaged: its pickle refers to an invalid storage")
+            raise ValueError(
+                "damaged: the pickle must refer to valid storages, got an invalid storage. Copy or download "
+                "the file again"
+            )
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
-            raise ValueError(f"truncated or damaged: storage {key!r} has another size than declared")
+            raise ValueError(
+                f"truncated or damaged: storage {key!r} must have its declared size, got another size. Copy "
+                "or download the file again"
+            )
         if key not in self.storages:
             data = bytearray(self._bytes(f"data/{key}"))
             values = torch.frombuffer(data, dtype=dtype) if n else torch.empty(0, dtype=dtype, device="cpu")
             self.storages[key] = _Storage(values)
         if self.storages[key].values.dtype != dtype:
             raise ValueError(
-                f"damaged: storage {key!r} must have one dtype, got two; copy or download the file again"
+                f"damaged: storage {key!r} must have one dtype, got two. Copy or download the file again"
             )
         return self.storages[key]
 
@@ -208,15 +235,18 @@ class _Reader:
             and len(size) == len(stride) <= _MOST_DIMENSIONS
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
-            raise ValueError("damaged: its pickle describes no tensor")
+            raise ValueError(
+                "damaged: the pickle must describe valid tensors, got an invalid tensor. Copy or download "
+                "the file again"
+            )
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         n_bytes = numel * storage.values.element_size()
         self.claimed += n_bytes
         if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
             raise ValueError(
-                f"unsafe: a tensor of shape {list(size)} is not a plain tensor: its values are not in the "
-                f"file"
+                f"unsafe: the values of a tensor must be in the file, got a tensor of shape {list(size)} "
+                "with other values. Nothing ran. Save the weights as plain tensors"
             )
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
 
@@ -224,11 +254,17 @@ class _Reader:
 def _size(size: object = ()) -> tuple[int, ...]:
     """Replace `torch.Size`: return a short tuple of integers, and refuse any other value."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
-        raise ValueError("damaged: its pickle contains an invalid tensor shape")
+        raise ValueError(
+            "damaged: the shape of a tensor must be a tuple of integers, got an invalid shape. Copy or "
+            "download the file again"
+        )
     return size
 
 
 def _ordered_dict(pairs: tuple[object, ...] = ()) -> dict[Any, Any]:
     if len(pairs):
-        raise ValueError("unsafe: it builds a dict in a way that torch.save does not; refused")
+        raise ValueError(
+            "unsafe: the pickle must build a dict as torch.save does, got another way. Nothing ran. Save "
+            "the weights alone"
+        )
     return {}

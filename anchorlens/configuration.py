@@ -147,7 +147,7 @@ def settings(config: Config) -> list[Setting]:
 def suggestion(name: object, names: Sequence[str]) -> str:
     """Suggest the name that was probably meant by `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
-    return f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(names)}"
+    return f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(names)}."
 
 
 def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what: str = "field") -> None:

@@ -60,7 +60,7 @@ def defined_in(
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
     if not values:
         del sys.modules[module.__name__]
-        raise ValueError(f"{file} must define a {what}, got none. Define {definition}")
+        raise ValueError(f"{file} must define a {what}, got a file without one. Define {definition}")
     return list(values.values())
 
 
@@ -103,8 +103,8 @@ def installed(
             yield point.load(), origin
         except Exception as error:
             raise ValueError(
-                f"{origin} does not load ({safe_text(point.value)}: {type(error).__name__}: "
-                f"{safe_text(error)}). Repair, update or uninstall {owner}"
+                f"{origin} must be an object that can be loaded, got an error ({safe_text(point.value)}: "
+                f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {owner}"
             ) from error
 
 

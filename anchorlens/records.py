@@ -36,7 +36,10 @@ def _plain(value: object) -> Any:
     """
     check_values(value)
     if len(json.dumps(value)) > _MOST_OPTIONS:
-        raise ValueError(f"must have at most {_MOST_OPTIONS:,} characters as JSON. Shorten the content")
+        raise ValueError(
+            f"the content must have at most {_MOST_OPTIONS:,} characters as JSON, got more. Shorten the "
+            "content"
+        )
     return _printable(value)
 
 

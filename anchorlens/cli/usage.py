@@ -73,8 +73,8 @@ def _advice(name: str, names: Sequence[str]) -> str:
     except ValueError as error:
         return str(error)
     return (
-        f"the command {safe_repr(name)} is not available; products of anchorlens and other packages bring "
-        f"commands (pip install --force-reinstall anchorlens installs ours); {suggestion(name, names)}"
+        f"the command must be available, got {safe_repr(name)}. Products of anchorlens and other packages "
+        f"add commands (pip install --force-reinstall anchorlens installs ours). {suggestion(name, names)}"
     )
 
 

@@ -54,9 +54,9 @@ def unaltered(name: str, *models: object) -> Iterator[None]:
         if changed and not raised:
             what = "; ".join(f"{what}{_listed(places)}" for what, places in changed.items())
             raise ValueError(
-                f"{name} must not change the model or global settings, got changes of {what}. "
-                "anchorlens restored them. Let the probe change copy.deepcopy(model), remove its hooks, and "
-                "restore each setting that it changes"
+                f"{name} must not change the model or global settings, got changes of {what}. anchorlens "
+                "restored the original values. Let the probe change copy.deepcopy(model), remove its hooks, "
+                "and restore each setting that it changes"
             )
 
 

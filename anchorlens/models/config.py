@@ -154,8 +154,8 @@ class ModelConfig(Config):
         n_parameters = self.n_layers * a_layer + (self.d_vocab + self.n_answers) * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
-                f"these sizes make {n_parameters:,} parameters, more than "
-                f"{_MOST_PARAMETERS:,}; take smaller ones"
+                f"the model must have at most {_MOST_PARAMETERS:,} parameters, got {n_parameters:,}. Use "
+                "smaller sizes"
             )
 
     def _check_experts(self) -> None:
@@ -163,13 +163,16 @@ class ModelConfig(Config):
         if self.num_experts is None:
             for name in ("experts_per_token", "gamma_experts"):
                 if (value := getattr(self, name)) is not None:
-                    raise ValueError(f"{name} goes with num_experts, got {safe_repr(value)} without; set it")
+                    raise ValueError(
+                        f"{name} must be None without num_experts, got {safe_repr(value)}. Set num_experts"
+                    )
         elif self.gamma_experts is not None:
             gammas = _read_gammas(self.gamma_experts)
             if len(gammas) != self.num_experts:
                 raise ValueError(
-                    f"gamma_experts must have a gamma for each of {self.num_experts} experts, with a space "
-                    f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}"
+                    f"gamma_experts must have one gamma for each of {self.num_experts} experts, with a space "
+                    f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}. Give {self.num_experts} "
+                    "numbers"
                 )
             object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
 
@@ -257,8 +260,8 @@ class ModelConfig(Config):
         ):
             if have < need:
                 raise ValueError(
-                    f"the task needs {name} >= {need}, got {have}; set {name} to {need} "
-                    "(ModelConfig.for_task(task) does)"
+                    f"{name} must be at least {need} for the task, got {have}. Set {name} to {need}, or use "
+                    "ModelConfig.for_task(task)"
                 )
 
     def gamma_of(self, part: Part, expert: int | None = None) -> float:
@@ -272,7 +275,7 @@ class ModelConfig(Config):
         own = getattr(self, f"gamma_{part}")
         gamma = self.gamma if own is None else own
         if gamma is None:
-            raise ValueError(f"gamma must be known to draw weights, got none for {part}; set it")
+            raise ValueError(f"gamma must be a number to draw weights, got none for {part}. Set gamma")
         return gamma
 
 
@@ -288,7 +291,8 @@ def _read_gammas(text: str) -> list[float]:
         gammas = []
     if not gammas:
         raise ValueError(
-            f"gamma_experts must be numbers with a space between, 0.3 0.9 for example, got {safe_repr(text)}"
+            "gamma_experts must be numbers with a space between, for example 0.3 0.9, got "
+            f"{safe_repr(text)}. Correct gamma_experts"
         )
     for gamma in gammas:
         check_number("a gamma of gamma_experts", gamma, **GAMMA_RANGE)

@@ -38,15 +38,17 @@ def choose_device(name: str | torch.device) -> torch.device:
         raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            f"device {safe_repr(name)} is not available: torch found no CUDA GPU. Use auto or cpu"
+            f"device must be available, got {safe_repr(name)}, but torch found no CUDA GPU. Use auto or cpu"
         )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device {safe_repr(name)} is not available: torch found {torch.cuda.device_count()} CUDA "
-            f"GPU(s). Use a lower number"
+            f"device must be available, got {safe_repr(name)}, but torch found {torch.cuda.device_count()} "
+            "CUDA GPU(s). Use a lower number"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device {safe_repr(name)} is not available: torch found no MPS. Use auto or cpu")
+        raise ValueError(
+            f"device must be available, got {safe_repr(name)}, but torch found no MPS. Use auto or cpu"
+        )
     if device.type == "mps":
         warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
     if device.type not in ("cpu", "cuda", "mps"):

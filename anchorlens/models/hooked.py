@@ -66,9 +66,9 @@ def build_model(
 
 
 _INSTEAD_OF_A_CONFIG = {
-    "str": "; to load a model of the Hugging Face hub: HookedTransformer.from_pretrained(name)",
-    "HookedTransformerConfig": "; write HookedTransformer(config), and gamma_init_ draws its weights",
-    "RunConfig": "; give its model_config",
+    "str": ". To load a model of the Hugging Face hub, use HookedTransformer.from_pretrained(name)",
+    "HookedTransformerConfig": ". Use HookedTransformer(config), and draw its weights with gamma_init_",
+    "RunConfig": ". Give its model_config",
 }
 """The classes that a caller may give instead of a ModelConfig -> the hints for the error message."""
 
@@ -111,7 +111,9 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         with torch.device("meta"):  # takes no memory, whatever the fields say
             shapes = {name: tuple(p.shape) for name, p in _hooked(**fields).named_parameters()}
     except AssertionError as error:
-        raise ValueError(f"it is not a HookedTransformerConfig: {error}") from None
+        raise ValueError(
+            f"the configuration must be a valid HookedTransformerConfig, got an error: {error}"
+        ) from None
     for name, shape in shapes.items():
         found = None if name not in weights else list(weights[name].shape)
         if found != list(shape):
@@ -119,10 +121,14 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
     for name in weights:
         if name not in shapes and not name.endswith(_BUFFERS):
             raise ValueError(
-                f"{safe_repr(name)} is not a parameter of the model that the configuration describes"
+                "every weight must be a parameter of the model that the configuration describes, got "
+                f"{safe_repr(name)}. Correct the configuration"
             )
         if name in shapes and not weights[name].is_floating_point():
-            raise ValueError(f"{name} must hold floating point numbers, got {weights[name].dtype}")
+            raise ValueError(
+                f"{name} must hold floating point numbers, got {weights[name].dtype}. Save the weight as "
+                "floats"
+            )
     double = any(weight.dtype == torch.float64 for weight in weights.values())
     model = _hooked(**fields, dtype=torch.float64 if double else torch.float32).eval()
     with torch.no_grad():

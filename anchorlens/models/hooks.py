@@ -96,7 +96,8 @@ def read(
     for place, pieces in parts.items():
         if not pieces:
             raise ValueError(
-                f"the hook {hook_name(*place)} must fire in the forward pass, but this model never fired it"
+                f"the hook {hook_name(*place)} must fire in the forward pass, got a model that never fired "
+                "it. Use a HookedTransformer with the same weights"
             )
     return {place: _finite(torch.cat(pieces), hook_name(*place)) for place, pieces in parts.items()}
 
@@ -104,8 +105,8 @@ def read(
 def _finite(values: Tensor, name: str) -> Tensor:
     if not values.isfinite().all():
         raise ValueError(
-            f"{name} must be finite, got NaN or infinity, since the weights are too large for their dtype; "
-            "take an earlier checkpoint, or float64"
+            f"{name} must be finite, got NaN or infinity, since the weights are too large for their dtype. "
+            "Use an earlier checkpoint, or float64"
         )
     return values
 
@@ -133,8 +134,8 @@ def after_attention(
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
-            "the model's MLPs must follow its attention, so that there is a residual stream between them, "
-            "got parallel_attn_mlp"
+            "the MLPs of the model must follow the attention, so that a residual stream lies between them, "
+            "got parallel_attn_mlp. Use a model without parallel_attn_mlp"
         )
     hook = RESID_POST if model.cfg.attn_only else RESID_MID
     return read(model, tokens, [(layer, hook)], position=-1)[layer, hook]
@@ -267,13 +268,14 @@ def check_mixture(model: HookedTransformer) -> None:
     """
     if getattr(model.cfg, "num_experts", None) is None:
         raise ValueError(
-            "model must be a mixture of experts (num_experts), got one with a single MLP in each block"
+            "model must be a mixture of experts (num_experts), got a model with a single MLP in each block. "
+            "Use another probe"
         )
     for layer in range(model.cfg.n_layers):
         if hook_name(layer, EXPERT_WEIGHTS) not in model.hook_dict:
             raise ValueError(
-                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, but this "
-                f"{type(model).__name__} does not; use a HookedTransformer of the same weights"
+                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, got a {type(model).__name__} "
+                "without this hook. Use a HookedTransformer with the same weights"
             )
 
 
@@ -362,7 +364,7 @@ def assert_live(
         tokens = torch.arange(2 * n_pos, device="cpu").reshape(2, n_pos) % model.cfg.d_vocab
     clean = last_logits(model, tokens)
     if not clean.isfinite().all():
-        raise ValueError("the model's logits must be finite to measure them, got NaN or infinity; retrain it")
+        raise ValueError("the logits of the model must be finite, got NaN or infinity. Retrain the model")
     edit = _to_zero if hook == PATTERN else _moved
     edits = [(hook_name(layer, hook), edit) for layer in range(n_layers)]
     if hook == PATTERN:
@@ -377,9 +379,9 @@ def assert_live(
             dead = [layer for (layer, _), z in read_out.items() if not used(z)]
             if dead:
                 raise ValueError(
-                    f"interventions on attention need a live {hook_name(dead[0], hook)}, and in this {name} "
-                    f"{doing} it leaves what attention reads out unchanged; use a HookedTransformer of the "
-                    "same weights"
+                    f"interventions on attention must have a live {hook_name(dead[0], hook)}, got a {name} "
+                    f"in which {doing} this hook does not change the output of attention. Use a "
+                    "HookedTransformer with the same weights"
                 )
     groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
     for where, group in groups.items():
@@ -387,9 +389,8 @@ def assert_live(
             changed = not torch.equal(last_logits(model, tokens), clean)
         if not changed:
             raise ValueError(
-                f"editing {hook} in {where} must change the logits, but in this {name} it has no effect: "
-                f"the hook is dead or the model ignores it; use a HookedTransformer whose output depends "
-                f"on it"
+                f"an edit of {hook} in {where} must change the logits, got a {name} in which the edit has no "
+                "effect. Use a HookedTransformer whose output depends on this hook"
             )
 
 

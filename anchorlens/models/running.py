@@ -112,10 +112,14 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
         got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}")
     if not 1 <= tokens.shape[1] <= cfg.n_ctx:
-        raise ValueError(f"a sequence must have 1..{cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}")
+        raise ValueError(
+            f"a sequence must have 1 to {cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}. Change the length "
+            "of the sequences"
+        )
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
         raise ValueError(
-            f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got {int(tokens.min())}..{int(tokens.max())}"
+            f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got "
+            f"{int(tokens.min())}..{int(tokens.max())}. Give the tokens of the model's task"
         )
 
 
@@ -175,8 +179,8 @@ def _hook_point(model: HookedTransformer, name: str) -> Any:
     point = finder(name)
     if point is None:
         raise ValueError(
-            f"the model must have the hook {name}, but this {type(model).__name__} with "
-            f"{model.cfg.n_layers} layer(s) does not"
+            f"the model must have the hook {name}, got a {type(model).__name__} with {model.cfg.n_layers} "
+            "layer(s) without this hook. Use a HookedTransformer with the same weights"
         )
     return point
 

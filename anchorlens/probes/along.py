@@ -182,7 +182,9 @@ def along(
     """
     chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
     if not chosen:
-        raise ValueError("probes must contain at least one probe, got none. Give a probe or its name")
+        raise ValueError(
+            "probes must contain at least one probe, got none. Give a probe or the name of a probe"
+        )
     if options and len(chosen) != 1:
         raise ValueError("options must belong to a single probe, got several probes. Give one probe")
     where = choose_device(device)
@@ -252,7 +254,7 @@ def _of_run(
     folder = Path(run.path) if isinstance(run, Opened) else _folder(run)
     if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
         if config is not None:
-            raise ValueError("config must be left out for runs of `train`, got a config. Remove config")
+            raise ValueError("config must be omitted for runs of `train`, got a config. Omit config")
         return [
             _Moment(str(folder), None, safe_text(path), partial(_loaded, path, task, device))
             for path in paths

@@ -158,7 +158,8 @@ def compare(
     """
     if not isinstance(probe, str) and not callable(probe):
         raise ValueError(
-            f"probe must be a probe or its name, got {safe_repr(probe)}. Give the models before the probe"
+            f"probe must be a function or the name of a probe, got {safe_repr(probe)}. Give the models "
+            "before the probe"
         )
     chosen = probe_named(probe) if isinstance(probe, str) else probe
     several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
@@ -166,7 +167,9 @@ def compare(
         raise ValueError("models must contain at least one model, got none. Give a model")
     if labels is not None and (isinstance(labels, str) or len(labels) != len(several)):
         got = "a text" if isinstance(labels, str) else len(labels)
-        raise ValueError(f"labels must contain {len(several)} labels, got {got}. Give one for each model")
+        raise ValueError(
+            f"labels must contain {len(several)} labels, got {got}. Give one label for each model"
+        )
     names, results, seeds, recipes = [], [], [], []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):

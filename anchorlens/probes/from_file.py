@@ -112,8 +112,8 @@ def _add(
     name = probe.__name__
     if name in known:
         raise ValueError(
-            f"{blamed}: the name of a probe must be unique, got {name}, the name of {known[name][1]}. Rename "
-            "your probe"
+            f"{blamed}: the name of a probe must be unique, got {name}, which is already the name of "
+            f"{known[name][1]}. Rename your probe"
         )
     known[name] = probe, origin
 

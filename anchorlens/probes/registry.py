@@ -117,8 +117,8 @@ def probe_named(
     by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
     if name not in by_name and Path(name).exists():
         raise ValueError(
-            f"probe must be the name of a probe, got the path {safe_repr(name)}. Give the probe before the "
-            "model on the command line, and after the model in Python"
+            f"probe must be the name of a probe, got the path {safe_repr(name)}. On the command line, give "
+            "the probe before the model. In Python, give it after the model"
         )
     if name not in by_name and (advice := what_to_install("anchorlens.probes", name)):
         raise ValueError(f"the probe {advice}")
@@ -138,7 +138,7 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     """
     if isinstance(probes, str) or not isinstance(probes, Sequence):
         raise ValueError(
-            f"probes must be a list of probes, got {type(probes).__name__}. Give for example "
+            f"probes must be a list of probes, got {type(probes).__name__}. Give a list, for example "
             "(*REPORT_PROBES, my_probe)"
         )
     chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
@@ -147,8 +147,8 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
         name = getattr(probe, "__name__", None)
         if not callable(probe) or name is None:
             raise ValueError(
-                f"a probe must be a function, or the name of a shipped probe, got {safe_repr(probe)}. "
-                "Give a name or a function"
+                f"a probe must be a function, or the name of a shipped probe, got {safe_repr(probe)}. Give a "
+                "function or a name"
             )
         if name in names:
             raise ValueError(f"the names of probes must be unique, got {name} twice. Rename your function")
@@ -192,8 +192,8 @@ def apply(
     result = call(probe, model, task, initial=initial, config=config, **options)
     if not isinstance(result, ProbeResult):
         raise ValueError(
-            f"a probe must return a ProbeResult, got {type(result).__name__} from {probe.__name__}. Make its "
-            "result a subclass of anchorlens.probes.ProbeResult"
+            f"a probe must return a ProbeResult, got {type(result).__name__} from {probe.__name__}. Derive "
+            "the class of the result from anchorlens.probes.ProbeResult"
         )
     if not hasattr(result, "probe"):
         raise ValueError(

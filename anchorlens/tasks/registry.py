@@ -129,8 +129,8 @@ def task_class(kind: object = None) -> type[Task]:
         if advice := what_to_install("anchorlens.tasks", kind):
             raise ValueError(f"the task {advice}")
         raise ValueError(
-            f"task {safe_repr(kind)} was not found; {suggestion(kind, list(kinds))} For your own task, "
-            f"give its file (--tasks FILE; register_task in Python), or install its package."
+            f"task must be a known task, got {safe_repr(kind)}. {suggestion(kind, list(kinds))} For your own "
+            "task, give its file (--tasks FILE; register_task in Python), or install its package."
         )
     return kinds[kind]
 
@@ -180,8 +180,9 @@ def read_task(values: Mapping[str, Any]) -> Task:
         if others := [task for task in tasks() if name in task_fields(task)]:
             kinds = " or ".join(task.kind for task in others)
             raise ValueError(
-                f"{name} is a field of the task {kinds}, but this task is {owner.kind}. Remove the field, "
-                f"or set the task: kind = {others[0].kind!r} (--task {others[0].kind})."
+                f"the fields of a task must belong to this task, {owner.kind}, got {name} of the task "
+                f"{kinds}. Remove the field, or set the task: kind = {others[0].kind!r} (--task "
+                f"{others[0].kind})."
             )
     return owner.from_dict(own)
 
@@ -201,7 +202,8 @@ def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False)
     for name in owner.stored_fields:
         if not values.get(name):
             raise ValueError(
-                f"a stored task {safe_repr(owner.kind)} must have the field {name}, but it is missing"
+                f"a stored task {safe_repr(owner.kind)} must have the field {name}, got none. Add the field, "
+                "or save the task again"
             )
     places = [name for name, field in task_fields(owner).items() if not field.compare and without_places]
     return read_task({name: value for name, value in values.items() if name not in places})
@@ -246,7 +248,7 @@ def _installed() -> tuple[type[Task], ...]:
             _check(task)
             _check_kind_is_free(task, (*TASKS, *found))
         except ValueError as error:
-            raise ValueError(f"{origin} cannot be used as a task: {error}") from None
+            raise ValueError(f"{origin} must be a task, got an error: {error}") from None
         found.append(task)
     return tuple(found)
 
@@ -255,8 +257,8 @@ def _check_kind_is_free(task: type[Task], others: Iterable[type[Task]]) -> None:
     for other in others:
         if other.kind == task.kind and _name(other) != _name(task):
             raise ValueError(
-                f"the kind of {_name(task)} must be new, got {task.kind}, the kind of {_name(other)}. "
-                "Give your task another kind."
+                f"the kind of {_name(task)} must be new, got {task.kind}, which is already the kind of "
+                f"{_name(other)}. Give your task another kind."
             )
 
 
@@ -272,7 +274,8 @@ def _check(task: Any) -> None:
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(
-            f"the task {task.__name__} must have {', '.join(missing)}. A task is {WHAT_A_TASK_IS}."
+            f"the task {task.__name__} must have {', '.join(missing)}, got a class without them. Define them "
+            "in the class."
         )
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(
@@ -282,22 +285,31 @@ def _check(task: Any) -> None:
     try:
         field_types(task)
     except NameError as error:
-        raise ValueError(f"the types of the fields of {task.__name__} must be known: {error}") from None
+        raise ValueError(
+            f"the types of the fields of {task.__name__} must be known, got an error: {error}. Import these "
+            "types in the file of the task."
+        ) from None
     for field in task_fields(task).values():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"the field {field.name} of {task.__name__} must have a default")
+            raise ValueError(
+                f"the field {field.name} of {task.__name__} must have a default, got none. Add a default"
+            )
     metrics = task.metrics
     if not (isinstance(metrics, tuple) and metrics and all(isinstance(one, Metric) for one in metrics)):
         raise ValueError(
-            f"the metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}"
+            f"the metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}. Write a "
+            "tuple"
         )
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
-        raise ValueError(f"the metrics of {task.__name__} must have distinct names, got {', '.join(names)}")
+        raise ValueError(
+            f"the metrics of {task.__name__} must have different names, got {', '.join(names)}. Rename a "
+            "metric"
+        )
     if taken := LOGGED & {metric.logged_as for metric in metrics}:
         raise ValueError(
-            f"the metrics of {task.__name__} must have new names in the log, got {min(taken)}, a column of "
-            "every log. Give the metric another name."
+            f"the metrics of {task.__name__} must have new names in the log, got {min(taken)}, which is a "
+            "column of every log. Give the metric another name."
         )
 
 

@@ -77,8 +77,8 @@ def safe_children(*restored: str) -> Iterator[None]:
     global _n_inside
     if sys.flags.ignore_environment and not sys.flags.safe_path:
         raise ValueError(
-            "python -E starts processes that would import from the current folder; use python -E -P, "
-            "python -I or workers=1"
+            "processes must not import from the current folder, got python -E. Use python -E -P, python -I "
+            "or workers=1"
         )
     with _lock:
         for name in (SAFE_PATH, *restored):
@@ -121,7 +121,8 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
             yield pool
         except TerminatedWorkerError as error:
             raise WorkerKilled(
-                f"a worker process was killed (by hand, or because memory ran out: try fewer workers){advice}"
+                "every worker process must run to its end, got a process that was killed, for example "
+                f"because memory ran out. Use fewer workers{advice}"
             ) from error
         finally:
             _replace_killed_tracker()

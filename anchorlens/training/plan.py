@@ -122,7 +122,7 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
     """
     runs = check_runs(runs)
     if not runs:
-        raise ValueError("there must be at least one run to plan, got none")
+        raise ValueError("runs must contain at least one run, got none. Give a run")
     run = runs[0]
     device, cost = choose_device(run.train_config.device), count_cost(run)
     on_cpu = device.type == "cpu"
@@ -165,18 +165,20 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
             error.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
-        raise ValueError("runs must be a list of runs, got a single one; put it in brackets")
+        raise ValueError("runs must be a list of runs, got a single run. Write [run]")
     runs = list(runs)
     for run in runs:
         if not isinstance(run, RunConfig):
-            raise ValueError(f"runs must be RunConfigs, as preset() gives them, got {safe_repr(run)}")
+            raise ValueError(
+                f"runs must be RunConfigs, as preset() returns them, got {safe_repr(run)}. Give a RunConfig"
+            )
         check_parts(task_or_default(run.task), run.model_config, run.train_config)
         run.model_config.check_task(run.task)
         check_interventions(run)
         if starts:
             check_start(run)
         if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
-            raise ValueError("matmul 'tf32' needs a CUDA device, got 'cpu'; leave matmul out, or try bf16")
+            raise ValueError("device must be CUDA for matmul 'tf32', got 'cpu'. Omit matmul, or use bf16")
     return runs
 
 
@@ -193,12 +195,12 @@ def check_start(run: RunConfig) -> None:
         theirs, ours = start.model_config.to_dict(), run.model_config.to_dict()
         names = ", ".join(name for name in ours if theirs.get(name) != ours[name])
         raise ValueError(
-            f"start must be of the model that is trained, got one of another {names}; leave that out"
+            f"start must be a checkpoint of the model that is trained, got another {names}. Omit {names}"
         )
     if start.task != run.task:
         raise ValueError(
-            "start must be of a model of the task that is trained, since what it was trained on before would "
-            "count as held out; leave out what changes the task"
+            "start must be a checkpoint of the task that is trained, because the other task's training data "
+            "would count as held out, got another task. Omit the changes of the task"
         )
 
 

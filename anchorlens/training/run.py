@@ -182,7 +182,7 @@ def train_many(
         workers=workers,
         progress=progress,
         report=report,
-        advice="; runs with folders continue with resume",
+        advice=". Runs with folders continue with resume",
     )
 
 
@@ -208,7 +208,8 @@ def _reporter(
     call = on_log if callable(on_log) else getattr(on_log, "log", None)
     if not callable(call):
         raise ValueError(
-            f"on_log must be a function of one dict, or have a method log(dict), got {safe_repr(on_log)}"
+            f"on_log must be a function of one dict, or have a method log(dict), got {safe_repr(on_log)}. "
+            "Give such a function"
         )
 
     def report(place: int, line: Mapping[str, Any]) -> None:
@@ -219,11 +220,13 @@ def _reporter(
         except Exception as error:
             what = f"on_log raised {type(error).__name__} at step {line['step']:,}"
             what += f" of run {place}" if names_run else ""
-            folder, kept = folders[place], "it has no folder (out), so nothing was saved"
+            folder, kept = folders[place], "The run has no folder (out), so anchorlens saved nothing"
             if folder is not None:
-                kept = f"its state is saved in {safe_text(folder)}, and resume (--resume) continues it"
-            why = f"{safe_text(error, 600)}; this is an error of on_log, the training was fine"
-            raise OnLogError(f"{what}: {why}; {kept}") from error
+                kept = (
+                    f"The state of the run is in {safe_text(folder)}. Continue the run with resume (--resume)"
+                )
+            why = f"{safe_text(error, 600)}. The error is in on_log, not in the training"
+            raise OnLogError(f"{what}: {why}. {kept}") from error
 
     return report
 
@@ -235,10 +238,15 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
     folders = [None if out is None else as_path("outs", out) for out in listed]
     if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
-        raise ValueError(f"outs must be a list of {n_runs} folders, one for each run, got {safe_repr(outs)}")
+        raise ValueError(
+            f"outs must be a list of {n_runs} folders, one for each run, got {safe_repr(outs)}. Give a "
+            "folder for each run"
+        )
     places = [folder.resolve() for folder in folders if folder is not None]
     if len(set(places)) < len(places):
-        raise ValueError("outs must be different folders, one for each run, got one of them twice")
+        raise ValueError(
+            "outs must be different folders, one for each run, got the same folder twice. Rename one folder"
+        )
     return folders
 
 

@@ -68,7 +68,7 @@ class RunFolder:
         self.path, self._run = Path(path), run
         self._log: TextIO | None = None
         self._check_new(resume)
-        in_use = "in use by another run; wait for it or choose another"
+        in_use = "in use by another run. Wait for its end, or choose another folder"
         self._lock = claim(self.path, "config.json", what="run", in_use=in_use)
         try:
             self._check_new(resume)  # again: another process may have begun a run in the meantime
@@ -87,7 +87,8 @@ class RunFolder:
     def _check_new(self, resume: bool) -> None:
         if not resume and (self.path / "config.json").exists():
             raise ValueError(
-                f"{self.path} holds a run already; continue it with resume (--resume) or choose another"
+                f"the folder {self.path} must hold no run, got one. Continue this run with resume "
+                "(--resume), or choose another folder"
             )
 
     def begin(self) -> None:
@@ -138,7 +139,11 @@ class RunFolder:
         header, tensors = container.read(path)
         container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
         if header.get("run") != self._identity:
-            raise CheckpointError(path, "is the state of another run; remove it to start again")
+            raise CheckpointError(
+                path,
+                "the state must belong to this run, got the state of another run. Remove the file to "
+                "start again",
+            )
         with reading(path, "is not the state of a run"):
             last = self._run.train_config.total_steps - 1
             check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
@@ -156,7 +161,9 @@ class RunFolder:
         status = checkpoint.metrics.get("status")
         if not self._is_of_this_run(checkpoint) or status not in ENDED:
             raise CheckpointError(
-                path, "is not the last checkpoint of this run; remove it to train the run to its end again"
+                path,
+                "the file must be the last checkpoint of this run, got another checkpoint. Remove the "
+                "file to train the run to its end again",
             )
         return checkpoint, status
 
@@ -239,11 +246,14 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
             `what` and `in_use`.
     """
     if path.exists() and not path.is_dir():
-        raise ValueError(f"out must be a folder, got the file {path}; choose another name")
+        raise ValueError(f"out must be the path of a folder, got the file {path}. Choose another name")
     path.mkdir(parents=True, exist_ok=True)
     foreign = [file.name for file in path.iterdir() if not file.name.startswith(".")]
     if foreign and own not in foreign:
-        raise ValueError(f"{path} holds {safe_repr(foreign[0])} and no {what}; choose a new or empty folder")
+        raise ValueError(
+            f"{path} must be a new or empty folder, got a folder with {safe_repr(foreign[0])} and no {what}. "
+            "Choose another folder"
+        )
     lock = filelock.FileLock(path / ".lock")
     try:
         lock.acquire(timeout=0)
@@ -274,13 +284,13 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
         return lines, False
     with reading(path), ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
-            raise ValueError(f"must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
+            raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
         while text := file.readline(_LONGEST_LINE):
             line = _log_line(text)
             if line is None:
                 return lines, text.endswith(b"\n") or file.read(1) != b""
             if len(lines) == _MOST_LINES:
-                raise ValueError(f"must have at most {_MOST_LINES:,} lines, got more")
+                raise ValueError(f"the log must have at most {_MOST_LINES:,} lines, got more")
             lines.append(line)
     return lines, False
 
@@ -346,7 +356,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     with reading(path, "is not the configuration of a run"):
         values = read_json(read_bytes(path))
         if not isinstance(values, dict):
-            raise ValueError("it holds no JSON object")
+            raise ValueError("the file must hold a JSON object, got another value")
         container.check_format(path, values, "anchorlens run", 1)
         return RunConfig.from_dict({part: values[part] for part in PARTS})
 
@@ -360,9 +370,8 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
             was = before[part][name]
             if value != was and name not in free.get(part, ()):
                 raise ValueError(
-                    f"a resumed run keeps its configuration, but {part}.{name} was {safe_repr(was)} and is "
-                    "now "
-                    f"{safe_repr(value)}; leave it out, or start a new run in another folder"
+                    f"{part}.{name} of a resumed run must stay {safe_repr(was)}, got {safe_repr(value)}. "
+                    "Omit it, or start a new run in another folder"
                 )
 
 

@@ -220,8 +220,8 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
         return given
     if given is not None:
         raise ValueError(
-            "training_set must be left out for a checkpoint with a training set, got one. Leave it out, or "
-            "give checkpoint.build_model() with your training set"
+            "training_set must be omitted for a checkpoint with a training set, got one. Omit training_set, "
+            "or give checkpoint.build_model() with your training set"
         )
     return checkpoint.lazy_training_set()
 

@@ -86,7 +86,7 @@ class SweepFolder:
         """
         from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
 
-        in_use = "being trained by another process; wait for it, or choose another folder"
+        in_use = "in use by another process. Wait for its end, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
         try:
             self._clean()

@@ -49,8 +49,8 @@ def refusal(what: str, got: str) -> ValueError:
         got: the value, in words.
     """
     return ValueError(
-        f"{what} in anchorlens' HookedTransformer for TransformerLens 4, got {got}; "
-        'install "transformer-lens<4", whose own class has more'
+        f"{what} in anchorlens' HookedTransformer for TransformerLens 4, got {got}. "
+        'Install "transformer-lens<4", whose class has more features'
     )
 
 
@@ -116,7 +116,10 @@ class HookedTransformerConfig(TransformerLensConfig):
             if field.metadata.get("lacking") and value and value != field.default:
                 raise refusal(f"{field.name} must be {field.default!r}", safe_repr(value))
         if self.original_architecture in OTHER_BLOCKS:
-            raise refusal("original_architecture must name one with plain blocks", self.original_architecture)
+            raise refusal(
+                "original_architecture must name an architecture with plain blocks",
+                self.original_architecture,
+            )
         if self.normalization_type is not None:
             check_choice("normalization_type", self.normalization_type, NORMALIZATIONS)
         check_choice("positional_embedding_type", self.positional_embedding_type, POSITIONS)
@@ -125,21 +128,23 @@ class HookedTransformerConfig(TransformerLensConfig):
             check_choice("act_fn", self.act_fn, ACTIVATIONS)
         if self.n_heads % (self.n_key_value_heads or self.n_heads):
             raise ValueError(
-                f"n_key_value_heads must divide n_heads, got {self.n_key_value_heads} and {self.n_heads}"
+                f"n_key_value_heads must divide n_heads, got {self.n_key_value_heads} key-value heads and "
+                f"{self.n_heads} heads. Change either number"
             )
         if (self.num_experts is None) != (self.experts_per_token is None):
             raise ValueError(
-                "num_experts and experts_per_token must be given together, got "
-                f"{self.num_experts} and {self.experts_per_token}"
+                f"num_experts and experts_per_token must be given together, got {self.num_experts} and "
+                f"{self.experts_per_token}. Set both or neither"
             )
         if not 0 < (self.experts_per_token or 1) <= (self.num_experts or 1):
             raise ValueError(
-                f"experts_per_token must be 1..{self.num_experts}, num_experts, got {self.experts_per_token}"
+                f"experts_per_token must be 1 to {self.num_experts} (num_experts), got "
+                f"{self.experts_per_token}. Use fewer experts per token"
             )
         if self.use_normalization_before_and_after and self.normalization_type in ("LN", "LNPre"):
             raise ValueError(
                 "normalization_type must be RMS, RMSPre or None with use_normalization_before_and_after, "
-                f"got {self.normalization_type}"
+                f"got {self.normalization_type}. Use one of these norms"
             )
         if self.initializer_range < 0:
             self.initializer_range = 0.8 / math.sqrt(self.d_model)

@@ -30,7 +30,7 @@ class LogitsAndLoss(NamedTuple):
 
 def _without(what: str, instead: str) -> Any:
     def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
-        raise refusal(f"{what} is not available, use {instead},", "a call of it")
+        raise refusal(f"{instead} must be used instead of {what}", "a call")
 
     return refuse
 
@@ -74,7 +74,9 @@ class HookedTransformer(HookedRootModule):
             raise refusal("tokenizer must be None", type(tokenizer).__name__)
         self.cfg = cfg = HookedTransformerConfig.from_dict(cfg) if isinstance(cfg, dict) else cfg
         if cfg.d_vocab < 0:
-            raise ValueError(f"d_vocab must be the number of tokens, got {cfg.d_vocab}; set it")
+            raise ValueError(
+                f"d_vocab must be the number of tokens, got {cfg.d_vocab}. Set d_vocab in the configuration"
+            )
         self.tokenizer = None
         self.embed, self.hook_embed = Embed(cfg), HookPoint()  # [batch, pos, d_model]
         if cfg.positional_embedding_type != "rotary":
@@ -168,7 +170,8 @@ class HookedTransformer(HookedRootModule):
         """Compute the first residual stream, and a shortformer's addition to queries and keys."""
         if mask is not None and mask.shape != tokens.shape:
             raise ValueError(
-                f"attention_mask must have the tokens' shape, {list(tokens.shape)}, got {list(mask.shape)}"
+                f"attention_mask must have the shape of the tokens, {list(tokens.shape)}, got "
+                f"{list(mask.shape)}. Correct attention_mask"
             )
         if self.cfg.use_hook_tokens:
             tokens = self.hook_tokens(tokens)

@@ -166,7 +166,7 @@ def embedding_pca(
     rows = model.W_E.detach()[torch.as_tensor(chosen, device=model.W_E.device)]
     if rows.shape[1] < 2 or (rows == rows[0]).all():
         raise ValueError(
-            f"the embeddings of the {token_set} must differ, in 2 dimensions or more, got "
+            f"the embeddings of the {token_set} must differ and have at least 2 dimensions, got "
             f"{'equal embeddings' if rows.shape[1] > 1 else 'd_model 1'}. Use a trained model"
         )
     coordinates, spectrum = principal_components(rows, 2)
@@ -210,13 +210,13 @@ def _tokens(
         tokens = np.array(whole_numbers("tokens", chosen))
         if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
             raise ValueError(
-                f"tokens must be 3 or more different tokens of the model's vocabulary, 0..{d_vocab - 1}, "
+                f"tokens must be at least 3 different tokens of the model's vocabulary, 0..{d_vocab - 1}, "
                 f"got {safe_repr(chosen)}. Give other tokens"
             )
         return tokens, "given tokens"
     if task is None:
         if d_vocab < 3:
-            raise ValueError(f"d_vocab of the model must be >= 3, got {d_vocab}. Use another model")
+            raise ValueError(f"d_vocab of the model must be at least 3, got {d_vocab}. Use another model")
         if 3 <= n_used < d_vocab:
             return np.arange(n_used), "tokens of the task"
         return np.arange(d_vocab), "all tokens"

@@ -264,8 +264,8 @@ def _training_data(
             training_set = task.training_set(_DRAWN, seed)
     if training_set is None:
         raise ValueError(
-            "holdout needs the training data of the model, got none. Give training_set=(tokens, targets), or "
-            "the task of the model"
+            "holdout must get the training data of the model, got none. Give training_set=(tokens, "
+            "targets), or the task of the model"
         )
     given = given_training_data(training_set)
     if isinstance(given, Batch) and not hasattr(given, "tokens"):  # sequences that are read on demand
@@ -289,7 +289,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     if len(first) < _FEWEST:
         raise ValueError(
             f"training data must have at least {_FEWEST} distinct sequences, got {len(first)}. Use more "
-            f"data, since the accuracy on a tenth of them is too uncertain"
+            "data, since the accuracy on a tenth of the sequences is too uncertain"
         )
     distinct = TokenBatch(data.tokens[first], data.targets[first])
     if which is None:
@@ -297,8 +297,9 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     mask = np.asarray(which)
     if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
         raise ValueError(
-            f"which must be a bool mask of {len(data):,} training sequences, got {mask.dtype} "
-            f"{list(mask.shape)} with {np.count_nonzero(mask):,} true. Leave out some sequences, not all"
+            f"which must be a bool mask that holds out some of the {len(data):,} training sequences, got "
+            f"{mask.dtype} {list(mask.shape)} with {np.count_nonzero(mask):,} true. Hold out some sequences, "
+            "but not all"
         )
     return distinct, mask[first]
 
@@ -353,8 +354,8 @@ def _trained_without(
                 found.append([copies.accuracies(*each).cpu().numpy() for each in questions])
             if update == 0 and (least := float(np.mean(found[0], axis=1).min())) < _KNOWN:
                 raise ValueError(
-                    f"the training accuracy of the model must be >= {_KNOWN}, got {least:.2f}. Give the "
-                    "training_set of the model, or a model that fits its training data"
+                    f"the training accuracy of the model must be at least {_KNOWN}, got {least:.2f}. Give "
+                    "the training_set of the model, or a model that fits its training data"
                 )
             if update < UPDATES[-1]:
                 batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))

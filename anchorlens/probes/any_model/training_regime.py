@@ -132,8 +132,8 @@ def training_regime(
     if shapes[0] != shapes[1]:
         differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
         raise ValueError(
-            f"initial must be the start of the same run, got another shape of {differ}: "
-            f"{shapes[0].get(differ)} and {shapes[1].get(differ)}. Give the initial model of this run"
+            f"initial must be the start of the same run, with the shape {shapes[1].get(differ)} of {differ}, "
+            f"got {shapes[0].get(differ)}. Give the initial model of this run"
         )
     if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
         raise ValueError("the weights must be finite, got NaN or infinity. Use an earlier checkpoint")

@@ -62,7 +62,7 @@ def anchor_sequences(
     for key in keys:
         if key not in numbers:
             raise ValueError(
-                f"a key must be a number token {numbers[0]}..{numbers[-1]}, got {key}. Use another key"
+                f"a key must be a number token in {numbers[0]}..{numbers[-1]}, got {key}. Use another key"
             )
     for pair in pairs:
         if len(pair) != task.chain_length or any(anchor not in task.anchors for anchor in pair):
@@ -262,8 +262,8 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
     position = min(2, max(0, last - 1)) if key_position is None else key_position
     if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
         raise ValueError(
-            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into "
-            f"{task.seq_len} tokens, got {safe_repr(key_position)}. Use another position"
+            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into {task.seq_len} "
+            f"tokens, got {safe_repr(key_position)}. Use another position"
         )
     return int(position)
 
@@ -287,8 +287,8 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     anchor = torch.isin(rows, torch.tensor(list(task.anchors), device="cpu"))
     for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
         raise ValueError(
-            f"a token must be a number token {task.key_min}..{task.key_max} or one of the anchors "
-            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}. Use tokens of the task"
+            f"a token must be a number token in {task.key_min}..{task.key_max} or one of the anchors "
+            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}. Use the tokens of the task"
         )
     first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
     key = int(first[0]) - 1
@@ -297,8 +297,8 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
     for row in range(len(rows)):
         if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
             raise ValueError(
-                f"every sequence must have a key, {task.chain_length} of the anchors {list(task.anchors)} "
-                f"directly after the key, and no other anchors, got {rows[row].tolist()}. Put the key at the "
+                f"every sequence must have a key directly before {task.chain_length} of the anchors "
+                f"{list(task.anchors)}, and no other anchors, got {rows[row].tolist()}. Put the key at the "
                 "same position in every sequence"
             )
     return rows, key
@@ -311,6 +311,7 @@ def _noise(task: AnchorTask, n: int, noise: Sequence[int] | None) -> list[int]:
         return list(PAPER_NOISE[:n]) if fits else [numbers[i * len(numbers) // n] for i in range(n)]
     if len(noise) != n or any(token not in numbers for token in noise):
         raise ValueError(
-            f"noise must be {n} number tokens {numbers[0]}..{numbers[-1]}, got {list(noise)}. Correct noise"
+            f"noise must be {n} number tokens in {numbers[0]}..{numbers[-1]}, got {list(noise)}. Correct "
+            "noise"
         )
     return list(noise)

@@ -138,15 +138,15 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
     kind = _task_kind(probe)
     if kind is not None and task is not None and task.kind != kind:
         raise ValueError(
-            f"task must be of the kind {kind} for {probe.__name__}, got {task.kind}. Use a probe of any "
-            f"model, such as stable_rank"
+            f"the kind of the task must be {kind} for {probe.__name__}, got {task.kind}. Use a probe of any "
+            "model, such as stable_rank"
         )
     if task is None:
         instead = "Give an AnchorTask" if kind is None else "Give the task"
         instead += ", or tokens" if probe.__name__ in ON_TOKENS else ""
         raise ValueError(
-            f"{probe.__name__} needs the {kind or 'two-anchor'} task of the model, got none. {instead}, or "
-            "use a probe that uses only weights, for example stable_rank"
+            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got none. {instead}, "
+            "or use a probe of weights alone, for example stable_rank"
         )
 
 
@@ -261,7 +261,7 @@ def call(
     if needs_initial(probe):
         if initial is None and given.checkpoint is None:
             raise ValueError(
-                f"{probe.__name__} needs the model at the start of its run, got none. Give initial, or a "
+                f"{probe.__name__} must get the model at the start of its run, got none. Give initial, or a "
                 "checkpoint with a seed"
             )
         if initial is None:

@@ -93,12 +93,13 @@ def check_inputs(
     d_vocab_out = getattr(model.cfg, "d_vocab_out", -1)
     if answers and 0 < d_vocab_out < task.d_vocab:
         raise ValueError(
-            f"model must have d_vocab_out >= {task.d_vocab} for this task, got {d_vocab_out}. Give the task "
-            "of the model"
+            f"d_vocab_out of the model must be at least {task.d_vocab} for this task, got {d_vocab_out}. "
+            "Give the task of the model"
         )
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(
-            f"model must attend causally, got attention_dir {model.cfg.attention_dir!r}. Use a causal model"
+            f"model must have causal attention, got attention_dir {model.cfg.attention_dir!r}. Use a causal "
+            "model"
         )
     return task
 
@@ -172,5 +173,5 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise TypeError("true and false are not numbers here")
+        raise TypeError("a number must not be a bool, got true or false")
     return operator.index(value)

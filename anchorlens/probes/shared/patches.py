@@ -155,8 +155,8 @@ def sequences_that_differ(
     if len(rows) < n_sequences:
         what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
-            f"the task must have pairs in which another {what} gives another target, got few or none. "
-            "Use another probe"
+            f"the task must have enough pairs in which another {what} gives another target, got too few. Use "
+            "another probe"
         )
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)
@@ -180,15 +180,15 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(
-            "tokens, corrupted and targets must be given together, got only some. Give all three, or only an "
-            "AnchorTask"
+            "tokens, corrupted and targets must be given together, got only some of them. Give all three, "
+            "or only an AnchorTask"
         )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")
     if clean.shape != other.shape or len(answers) != len(clean):
         raise ValueError(
-            f"corrupted must have the shape of tokens, {list(clean.shape)}, and targets [{len(clean)}, 2], "
-            f"got {list(other.shape)} and {list(answers.shape)}. Correct the shapes"
+            f"corrupted must have the shape {list(clean.shape)} of tokens and targets the shape "
+            f"[{len(clean)}, 2], got {list(other.shape)} and {list(answers.shape)}. Correct the shapes"
         )
     d_vocab = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
     if answers.min() < 0 or answers.max() >= d_vocab:

@@ -184,8 +184,8 @@ def fusion_similarity(
         chains = []
     if not chains:
         raise ValueError(
-            f"comparisons must be pairs of anchor pairs, got {safe_repr(comparisons)}. Give for example "
-            "[((1, 2), (1, 3))]"
+            "comparisons must be pairs of anchor pairs, for example [((1, 2), (1, 3))], got "
+            f"{safe_repr(comparisons)}. Correct comparisons"
         )
     chains = [tuple(whole_numbers("a compared pair", pair)) for pair in chains]
     different = list(dict.fromkeys(chains))

@@ -228,8 +228,8 @@ def information_flow(
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
         raise ValueError(
-            f"the last anchor must be before the last position, got position {task.seq_len - 1}. Move key "
-            "and anchors forward"
+            f"the last anchor must be before the last position, got position {task.seq_len - 1}. Move the "
+            "key and the anchors forward"
         )
     n_layers = model.cfg.n_layers
     found = hooks.read(model, given[:1], [(layer, hooks.PATTERN) for layer in range(n_layers)])
@@ -252,7 +252,7 @@ def information_flow(
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
-            raise ValueError(f"{error}. Use effects=None to draw the attention alone") from None
+            raise ValueError(f"{error}. Use effects=None to draw only the attention") from None
         if effects != "routes":
             parts |= _edge_effects(
                 model, batch, _targets(task, batch, key), patterns, each_head=effects == "head"

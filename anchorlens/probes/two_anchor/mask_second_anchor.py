@@ -116,8 +116,8 @@ def inputs_of_equal_result(
     common = sorted(set.intersection(*map(set, reached.values())))
     if len(common) < 2:
         raise ValueError(
-            f"at least 2 values must be reached by every anchor from the keys {task.key_min}.."
-            f"{task.key_max}, got {len(common)}. Use another probe"
+            f"every anchor must reach at least 2 common values from the keys {task.key_min}..{task.key_max}, "
+            f"got {len(common)}. Use another probe"
         )
     if results is None:
         start = max(0, (len(common) - MOST_RESULTS) // 2)
@@ -130,7 +130,7 @@ def inputs_of_equal_result(
             check_choice("a result g", str(result), tuple(map(str, common)))
         if len(chosen) < 2:
             raise ValueError(
-                f"results must be 2 or more different values, got {list(results)}. Give more values"
+                f"results must be at least 2 different values, got {list(results)}. Give more values"
             )
     return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
 

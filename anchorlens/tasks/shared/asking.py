@@ -33,7 +33,8 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
         found = task.evaluate(model, **options)
     if not isinstance(found, Evaluation):
         raise ValueError(
-            f"evaluate of the task {task.kind} must return an Evaluation, got {safe_repr(found)}"
+            f"evaluate of the task {task.kind} must return an Evaluation, got {safe_repr(found)}. Return an "
+            "Evaluation"
         )
     measures = {name: one and _plain(task, name, one) for name, one in found.measures.items()}
     if is_own(task):
@@ -42,8 +43,8 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
             json.dumps(found.to_dict(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"the evaluation of the task {task.kind} must be JSON-ready, got {safe_text(error)}. Use "
-                f"finite Python numbers."
+                f"the evaluation of the task {task.kind} must be JSON-ready, got an error: "
+                f"{safe_text(error)}. Use finite Python numbers."
             ) from error
     return found
 
@@ -57,7 +58,9 @@ def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int)
     with blaming(task):
         found = task.measure(model, training_set, seed=seed)
     if not isinstance(found, Mapping):
-        raise ValueError(f"measure of the task {task.kind} must return a mapping, got {safe_repr(found)}")
+        raise ValueError(
+            f"measure of the task {task.kind} must return a mapping, got {safe_repr(found)}. Return a mapping"
+        )
     return {
         name: None if value is None else _finite(_metric(task, name), value) for name, value in found.items()
     }

@@ -46,7 +46,8 @@ def token_batch(
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
         raise ValueError(
-            f"training data must be (tokens, targets), got {got}. Give tokens [batch, pos], targets [batch]."
+            f"the training data must be a pair (tokens, targets), got {got}. Give tokens [batch, pos] and "
+            "targets [batch]."
         )
     tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
     wanted = f"[batch, {'pos' if seq_len is None else seq_len}]"
@@ -62,17 +63,21 @@ def token_batch(
         place = "token" if every_position else "row of tokens"
         raise ValueError(
             f"the targets of the training data must have shape {list(shape)}, one for each {place}, got "
-            f"{list(targets.shape)}"
+            f"{list(targets.shape)}. Correct the targets"
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
     allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"
     for name, array in (("tokens", tokens), ("targets", targets)):
         if array.dtype.kind not in "iu":
-            raise ValueError(f"the {name} of the training data must be integers, got {array.dtype}")
+            raise ValueError(
+                f"the {name} of the training data must be integers, got {array.dtype}. Convert them to "
+                "integers"
+            )
         scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
         if not scored.any():
             raise ValueError(
-                "the targets of the training data must have at least one answer, got -100 everywhere"
+                "the targets of the training data must contain at least one answer, got -100 everywhere. "
+                "Give other targets"
             )
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))

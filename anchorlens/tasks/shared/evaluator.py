@@ -217,6 +217,6 @@ def check_capacity(model: LogitsModel, task: Task) -> None:
         have = getattr(config, name, None)
         if isinstance(have, int) and have < need:
             raise ValueError(
-                f"model must have {name} >= {need} for this task, got {have}. Check that the model belongs "
-                "to this task."
+                f"{name} of the model must be at least {need} for this task, got {have}. Check that the "
+                "model belongs to this task."
             )

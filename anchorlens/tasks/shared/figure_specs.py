@@ -179,10 +179,14 @@ class ImageGrid(_Spec):
         try:
             found = zlib.decompressobj().decompress(base64.b64decode(self.pixels), n_bytes + 1)
         except (zlib.error, ValueError) as error:
-            raise ValueError(f"the pixels of {safe_repr(self.title)} cannot be read: {error}") from None
+            raise ValueError(
+                f"the pixels of {safe_repr(self.title)} must be compressed bytes in base64, got an error: "
+                f"{error}"
+            ) from None
         if len(found) != n_bytes:
             raise ValueError(
-                f"{safe_repr(self.title)} must have {n_bytes:,} bytes of pixels, got {len(found):,}"
+                f"{safe_repr(self.title)} must have {n_bytes:,} bytes of pixels, got {len(found):,}. Make "
+                "the figure again"
             )
         return np.frombuffer(found, dtype=np.uint8).reshape(shape)
 

@@ -68,7 +68,7 @@ class TrainingDataTask(TaskConfig):
         Raises:
             ValueError: Always.
         """
-        raise ValueError("training data cannot be drawn, because the task is unknown. Give the training_set.")
+        raise ValueError("training data must be given for an unknown task, got none. Give the training_set.")
 
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False

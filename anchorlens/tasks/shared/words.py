@@ -81,8 +81,8 @@ class Vocabulary:
             return [self._token_of[word] for word in text.split()]
         except KeyError as error:
             raise ValueError(
-                f"every word must be one of the task's {len(self.words):,} words, got "
-                f"{safe_repr(error.args[0])} in {safe_repr(text)}"
+                f"every word must be one of the {len(self.words):,} words of the task, got "
+                f"{safe_repr(error.args[0])} in {safe_repr(text)}. Use other words"
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -123,8 +123,8 @@ class Vocabulary:
             read = [*asked, *said]
             if len(read) > width:
                 raise ValueError(
-                    f"an example must have at most {width} tokens, got {len(read)}: {safe_repr(prompt)} "
-                    f"with an answer of {len(said)} words"
+                    f"an example must have at most {width} tokens, got {len(read)}: {safe_repr(prompt)} with "
+                    f"an answer of {len(said)} words. Shorten the example"
                 )
             tokens[row, : len(read)] = read
             targets[row, len(asked) - 1 : len(read)] = [*said, EOS]

@@ -30,7 +30,10 @@ class FrozenDict(dict[Any, Any]):
     """A dict that cannot be changed, can be hashed and pickled, and equals any dict of its content."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
-        raise TypeError("a task cannot be changed; make a new one with dataclasses.replace(task, ...)")
+        raise TypeError(
+            "a task must not be changed, got an assignment. Make a new task with dataclasses.replace(task, "
+            "...)"
+        )
 
     __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
     clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
@@ -53,7 +56,9 @@ def token(value: Any, what: str) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST or isinstance(value, bool):
-        raise ValueError(f"{what} must be a token id 0..{LARGEST}, got {safe_repr(value)}")
+        raise ValueError(
+            f"{what} must be a token id in 0..{LARGEST}, got {safe_repr(value)}. Use another token"
+        )
     return number
 
 
@@ -65,14 +70,17 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
             token or lies in the key range.
     """
     if not isinstance(anchors, Mapping):
-        raise ValueError(f"anchors must map tokens to functions, got {safe_repr(anchors)}")
+        raise ValueError(
+            f"anchors must be a table of tokens and functions, got {safe_repr(anchors)}. Give a dict"
+        )
     ordered = dict(sorted((token(anchor, "an anchor"), function) for anchor, function in anchors.items()))
     if len(ordered) < 2:
-        raise ValueError(f"anchors must be 2 or more, got {len(ordered)}")
+        raise ValueError(f"anchors must be at least 2 anchors, got {len(ordered)}. Add an anchor")
     for anchor in ordered:
         if key_min <= anchor <= key_max:
             raise ValueError(
-                f"anchor {anchor} lies in the key range {key_min}..{key_max}; choose tokens outside it"
+                f"an anchor must be outside the key range {key_min}..{key_max}, got {anchor}. Choose a token "
+                "outside this range"
             )
     return ordered
 
@@ -91,7 +99,8 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
     assert isinstance(function, Mapping)
     if x not in function:
         raise ValueError(
-            f"anchor {anchor} has no value for {safe_repr(x)}; it is defined where the task reaches"
+            f"the value must be one for which anchor {anchor} is defined, got {safe_repr(x)}. Use a value "
+            "that the task reaches"
         )
     return function[x]
 
@@ -109,8 +118,8 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
         pair = ()
     if len(pair) != chain_length or any(anchor not in anchors for anchor in pair):
         raise ValueError(
-            f"{what} must hold {chain_length} anchors of {safe_repr(list(anchors))} each, got "
-            f"{safe_repr(value)}"
+            f"{what} must contain {chain_length} of the anchors {safe_repr(list(anchors))} each, got "
+            f"{safe_repr(value)}. Correct the anchors"
         )
     return pair
 
@@ -122,7 +131,9 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
         ValueError: If `values` is not a list of pairs of the task's anchors.
     """
     if not isinstance(values, Iterable):
-        raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(values)}")
+        raise ValueError(
+            f"unseen_pairs must be a list of pairs, got {safe_repr(values)}. Give a list such as [(3, 4)]"
+        )
     few = itertools.islice(values, 10 * MOST_PAIRS)  # they may have no end
     return tuple(dict.fromkeys(anchor_pair(pair, anchors, chain_length, "unseen_pairs") for pair in few))
 
@@ -135,13 +146,15 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
-            raise ValueError(f"{what} must be a shift of at most {LARGEST}, got {safe_repr(function)}")
+            raise ValueError(
+                f"{what} must be a shift of at most {LARGEST}, got {safe_repr(function)}. Use a smaller shift"
+            )
         return int(function)
     if isinstance(function, Mapping):
         if missing := [x for x in inputs if x not in function]:
             raise ValueError(
-                f"the table of {what} lacks {len(missing)} reachable values, the first is {missing[0]}; "
-                "add them or narrow the key range"
+                f"the table of {what} must contain every value that the task reaches, got a table without "
+                f"{missing[0]} ({len(missing)} missing). Add these values, or narrow the key range"
             )
         values: list[Any] = [function[x] for x in inputs]
     elif callable(function):
@@ -152,12 +165,15 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
         largest = max(table.values(), key=abs, default=0)
         if abs(largest) > LARGEST:
-            raise ValueError(f"{what} must give values up to {LARGEST}, got {safe_repr(largest)}")
+            raise ValueError(
+                f"the values of {what} must be at most {LARGEST}, got {safe_repr(largest)}. Use smaller "
+                "values"
+            )
         return table
     except TypeError:
         odd = next(y for y in values if not hasattr(y, "__index__"))
         raise ValueError(
-            f"{what} must give integers, got {safe_repr(odd)}; round inside the function"
+            f"{what} must return integers, got {safe_repr(odd)}. Round the values inside the function"
         ) from None
 
 
@@ -216,7 +232,9 @@ def tabulated_overrides(
             function of every key.
     """
     if not isinstance(overrides, Mapping):
-        raise ValueError(f"overrides must map pairs to functions, got {safe_repr(overrides)}")
+        raise ValueError(
+            f"overrides must be a table of pairs and functions, got {safe_repr(overrides)}. Give a dict"
+        )
     inputs = keys.tolist()
     pairs = {anchor_pair(p, anchors, chain_length, "overrides"): f for p, f in overrides.items()}
     return FrozenDict({pair: tabulate(f, inputs, f"the override of {pair}") for pair, f in pairs.items()})
@@ -270,8 +288,8 @@ class Targets:
                 row, key = np.argwhere(table < 0)[0]
                 pair = next(itertools.islice(itertools.product(anchors, repeat=chain_length), row, None))
                 raise ValueError(
-                    f"the {name} of key {keys[key]} and pair {pair} is {table[row, key]}, no token; "
-                    "raise key_min"
+                    f"the {name} of key {keys[key]} and pair {pair} must be a token, got {table[row, key]}. "
+                    "Raise key_min"
                 )
         self.trained = self.ruled
         self.exceptions = (np.zeros(0, np.int64),) * 3
@@ -326,7 +344,8 @@ class Targets:
         first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(
-                f"keys must lie in {first}..{last}, got {trials.keys.min()}..{trials.keys.max()}"
+                f"keys must be in {first}..{last}, got {trials.keys.min()}..{trials.keys.max()}. Use the "
+                "keys of the task"
             )
         pairs = trials.pairs[:, ::-1] if kind == "mirrored" else trials.pairs
         table = {"inferential": self.inferential, "trained": self.trained, "mirrored": self.ruled}[kind]

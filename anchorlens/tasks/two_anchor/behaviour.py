@@ -213,7 +213,8 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
     if (training_set.task.seq_len, training_set.task.d_vocab) != (task.seq_len, task.d_vocab):
         raise ValueError(
             f"training_set must be drawn from a task with seq_len {task.seq_len} and d_vocab {task.d_vocab}, "
-            f"got {training_set.task.seq_len} and {training_set.task.d_vocab}. Pass its own"
+            f"got seq_len {training_set.task.seq_len} and d_vocab {training_set.task.d_vocab}. Give the "
+            "training set of this task"
         )
     return training_set
 

@@ -107,9 +107,15 @@ class CompositeFunction(TaskConfig):
             object.__setattr__(self, name, value)
         splits, _ = self.splits, self._targets  # which check pairs, places, answers and exceptions
         if overlap := set(self.trained_overrides) & set(self.ood_pairs):
-            raise ValueError(f"{min(overlap)} is both in overrides and unseen; it can be one only")
+            raise ValueError(
+                f"a pair must not be in both overrides and unseen_pairs, got {min(overlap)}. Remove the pair "
+                "from either"
+            )
         if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
-            raise ValueError("noise_obeys_split leaves a position without noise; widen the key range")
+            raise ValueError(
+                "every position must have noise tokens with noise_obeys_split, got a position without any. "
+                "Widen the key range"
+            )
 
     @cached_property
     def keys(self) -> Int[np.ndarray, " key"]:
@@ -372,7 +378,10 @@ class CompositeFunction(TaskConfig):
             fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
         if (unseen := fields.get("unseen_pairs")) is not None:
             if isinstance(unseen, str) or not isinstance(unseen, Sequence):
-                raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}")
+                raise ValueError(
+                    f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}. Give a list such as "
+                    "[(3, 4)]"
+                )
             fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
         return super().from_dict(fields)
 
@@ -385,26 +394,29 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
     """
     n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
     if n_keys > _MOST_KEYS:
-        raise ValueError(f"{n_keys:,} number tokens are more than {_MOST_KEYS:,}; narrow the key range")
+        raise ValueError(
+            f"the task must have at most {_MOST_KEYS:,} number tokens, got {n_keys:,}. Narrow the key range"
+        )
     if n_keys * seq_len > _MOST_PLACES:
         raise ValueError(
-            f"{n_keys:,} number tokens at {seq_len:,} positions are more than {_MOST_PLACES:,} places; "
-            "narrow the key range or the sequence"
+            f"number tokens times positions must be at most {_MOST_PLACES:,}, got {n_keys:,} times "
+            f"{seq_len:,}. Narrow the key range, or shorten the sequence"
         )
     if n_chains > MOST_PAIRS:
         raise ValueError(
-            f"{n_anchors} anchors in chains of {chain_length} are more than {MOST_PAIRS:,} chains; "
-            "use fewer anchors or shorter chains"
+            f"the task must have at most {MOST_PAIRS:,} chains, got {n_anchors} anchors in chains of "
+            f"{chain_length}. Use fewer anchors or shorter chains"
         )
     if n_chains * n_keys > _MOST_TARGETS:
         raise ValueError(
-            f"{n_chains:,} chains of {n_keys:,} keys are more than {_MOST_TARGETS:,} targets; "
-            "use fewer anchors, keys or shorter chains"
+            f"chains times keys must be at most {_MOST_TARGETS:,}, got {n_chains:,} times {n_keys:,}. Use "
+            "fewer anchors, fewer keys or shorter chains"
         )
     if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
         raise ValueError(
-            f"{n_chains:,} chains of {n_keys:,} keys at {n_positions:,} positions are {n_trials:,} "
-            f"questions, more than {_MOST_TRIALS:,}; use fewer anchors or keys, shorter chains or sequences"
+            f"chains times keys times positions must be at most {_MOST_TRIALS:,}, got {n_trials:,} "
+            f"({n_chains:,} times {n_keys:,} times {n_positions:,}). Use fewer anchors or keys, or shorter "
+            "chains or sequences"
         )
 
 
@@ -432,7 +444,7 @@ def _short_integer(text: str | int) -> int:
 def _read_functions(values: object, what: str, read_key: Callable[[str], Any]) -> dict[Any, Any]:
     """Undo the string keys that JSON and TOML need; leave other keys alone."""
     if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must be a table, got {safe_repr(values)}")
+        raise ValueError(f"{what} must be a table, got {safe_repr(values)}. Write a table of keys and values")
     try:
         return {
             (read_key(key) if isinstance(key, str) else key): (
@@ -442,5 +454,6 @@ def _read_functions(values: object, what: str, read_key: Callable[[str], Any]) -
         }
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} must have integer keys such as 3 or '3,4', got {safe_repr(list(values))}"
+            f"the keys of {what} must be integers such as 3 or '3,4', got {safe_repr(list(values))}. Correct "
+            "the keys"
         ) from None

@@ -47,12 +47,13 @@ def put_exceptions(
     possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)
     if n > len(own):
         raise ValueError(
-            f"n_exceptions must be at most {len(own):,}, the keys of all trained pairs, got {n:,}"
+            f"n_exceptions must be at most {len(own):,}, the number of keys of all trained pairs, got {n:,}. "
+            "Use fewer exceptions"
         )
     if len(possible) < 2:
         raise ValueError(
-            f"n_exceptions must be 0 where every trained answer is {possible[0]}, got {n:,}; anchors of "
-            "other functions give more answers"
+            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use anchors of "
+            "other functions, which give more answers"
         )
     rng = generator(0, "exceptions")
     chosen = rng.permutation(len(own))[:n]

@@ -37,7 +37,10 @@ class LazyDataset:
         self.task, self.split, self._n, self._rng = task, split, n, rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
-            raise ValueError(f"split {safe_repr(split)} of this task is empty: no pair is in it")
+            raise ValueError(
+                "the split must contain at least one pair of this task, got the empty split "
+                f"{safe_repr(split)}. Use another split"
+            )
         self._allowed = task.splits.allowed(split)  # [key, position]
         self._positions = task.positions[self._allowed.any(axis=0)]
 

@@ -43,12 +43,15 @@ class Splits:
     def __post_init__(self) -> None:
         """Check that no split of the seen pairs is empty."""
         if not self.seen:
-            raise ValueError("unseen_pairs leaves nothing to train on; leave some pairs out of it")
+            raise ValueError(
+                "unseen_pairs must leave at least one pair to train, got all pairs. Remove pairs from "
+                "unseen_pairs"
+            )
         for split in ("train", "id"):
             if not self.allowed(split).any():
                 raise ValueError(
-                    f"split_modulus {self.modulus} leaves no (key, position) in the {split} split "
-                    f"for keys {self.keys[0]}..{self.keys[-1]}; try a smaller one"
+                    f"split_modulus must leave a key and a position in the {split} split for the keys "
+                    f"{self.keys[0]}..{self.keys[-1]}, got {self.modulus}. Use a smaller split_modulus"
                 )
 
     def pairs(self, split: Split) -> Sequence[Pair]:

@@ -91,7 +91,10 @@ class Engine(ABC):
             ValueError: If there are no runs, or runs have different shapes.
         """
         if not runs or any(stack_key(run) != stack_key(runs[0]) for run in runs):
-            raise ValueError("the members of a stack must be at least one, and of equal shape and duration")
+            raise ValueError(
+                "the runs of a stack must be of equal shape and duration, got no run or different runs. "
+                "Train different runs separately"
+            )
         self.runs = tuple(runs)
         self.device = device
         self.step = 0
@@ -308,8 +311,8 @@ class Engine(ABC):
         """
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(
-                f"there must be {len(self)} states of a step in 1..{self._train.total_steps}, "
-                f"got {len(states)} of step {step}; start the run again in another folder"
+                f"a saved state must have {len(self)} members and a step in 1..{self._train.total_steps}, "
+                f"got {len(states)} members at step {step}. Start the run again in another folder"
             )
         trained = self.layout.views(self._rows)
         for k, tensors in enumerate(states):
@@ -318,7 +321,10 @@ class Engine(ABC):
             if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
                 tensor.dtype != self._rows.dtype for tensor in tensors.values()
             ):
-                raise ValueError("the saved state is of another model; start the run again in another folder")
+                raise ValueError(
+                    "the saved state must belong to this model, got the state of another model. Start the "
+                    "run again in another folder"
+                )
             weights, *moments = (
                 self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
             )

@@ -52,18 +52,21 @@ def check_interventions(run: RunConfig) -> None:
     parts = layout.parts()
     named = [name for name in dict.fromkeys(parts.values()) if name]
     if train.optimizer == "muon" and not named:
-        raise ValueError("optimizer 'muon' needs a transformer, got another network; take adamw or adam")
+        raise ValueError(
+            "the network must be a transformer for optimizer 'muon', got another network. Use adamw or adam"
+        )
     for part in decays:
         if part not in named:
-            known = f"it has {', '.join(named)}" if named else "it has none"
+            known = f"the parts {', '.join(named)}" if named else "no parts"
             raise ValueError(
-                f"weight_decay_{part} needs a network with the part {part}, and {known}; leave it out"
+                f"the network must have the part {part} for weight_decay_{part}, got {known}. Omit "
+                f"weight_decay_{part}"
             )
     for field, names in asked:
         if not (held(layout, names) if field == "freeze" else matrices(parts, names)):
             ends = [*([BIASES] * (field == "freeze")), *(_end(name) for name in parts if named)]
             raise ValueError(
-                f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}; "
+                f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}. "
                 f"{suggestion(names, list(dict.fromkeys([*named, ALL, *ends])))}"
             )
 

@@ -71,8 +71,9 @@ def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
     with _LOCK:
         if _RUNS and _RUNS[0][0] != asked:
             raise ValueError(
-                f"runs at the same time in one process must use the same numeric settings, got "
-                f"{_in_words(*asked)} during a run with {_in_words(*_RUNS[0][0])}; use one process for each"
+                "runs at the same time in one process must use the same numeric settings, got "
+                f"{_in_words(*asked)} during a run with {_in_words(*_RUNS[0][0])}. Use one process for each "
+                "run"
             )
         _RUNS.append((asked, _changed(*asked) if not _RUNS else contextlib.ExitStack()))
     try:

@@ -37,7 +37,7 @@ class Stack(Engine):
         place = occurs.cumsum(0) - 1  # of each token in the vocabulary
         self.n_last = max(batch.n_last for batch in sets)
         if self.n_last == 0:
-            raise ValueError("a training set must have a target at some position, got none; mend the task")
+            raise ValueError("a training set must have a target at some position, got none. Correct the task")
         self._lengths = torch.cat([batch.lengths for batch in sets])
         self.ragged = self.device.type == "cpu" and is_ragged(self._lengths, width)
         if self.ragged:

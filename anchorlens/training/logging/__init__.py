@@ -37,10 +37,15 @@ class TensorBoard:
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
-            raise ValueError("TensorBoard needs tensorboardX: pip install '.[logging]' in a clone") from None
+            raise ValueError(
+                "TensorBoard must be written with tensorboardX, got no installed tensorboardX. Run pip "
+                "install '.[logging]' in a clone"
+            ) from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"folder must be a folder, got the file {self.folder}; choose another name")
+            raise ValueError(
+                f"folder must be the path of a folder, got the file {self.folder}. Choose another name"
+            )
         self._open = SummaryWriter
         self._writers: dict[int | None, SummaryWriter] = {}
 
@@ -86,7 +91,9 @@ class WandB:
 
             run = wandb.run
         if run is None:
-            raise ValueError("WandB needs a run: call wandb.init(...) first, or hand one over: WandB(run)")
+            raise ValueError(
+                "WandB must get a run, got none. Call wandb.init(...) first, or give a run: WandB(run)"
+            )
         self.run, self._named = run, set[str]()
 
     def log(self, line: Mapping[str, Any]) -> None:

@@ -191,14 +191,15 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
             base = float(item)
         else:
             raise ValueError(
-                f"{name} must be a number, or windows like 0.01 0.25:0.5=1.0 (base value, then from:to=value "
-                f"in fractions of the run, a line from:to=value..value), got {safe_repr(text)}"
+                f"{name} must be a number, or a base value and windows such as 0.01 0.25:0.5=1.0, got "
+                f"{safe_repr(text)}. A window is from:to=value, or from:to=value..value for a line, in "
+                "fractions of the run"
             )
     windows.sort()
     for one, other in itertools.pairwise(windows):
         if other.first < one.end:
             raise ValueError(
-                f"the windows of {name} must not overlap, got {one} and {other}; end one earlier"
+                f"the windows of {name} must not overlap, got {one} and {other}. End the first window earlier"
             )
     return WindowedValue(base, tuple(windows))
 
@@ -224,7 +225,9 @@ def checked_schedule(
     if base is None:
         base = default
     if base is None:
-        raise ValueError(f"{name} must begin with its value outside of windows, got {safe_repr(value)}")
+        raise ValueError(
+            f"{name} must begin with its value outside of windows, got {safe_repr(value)}. Add this value"
+        )
     values = [(name, base)]
     for window in schedule.windows:
         _check_has_updates(name, window, total)
@@ -275,7 +278,10 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
         found.append(SingleChange(matrices, value, step))
     found.sort(key=lambda one: one.step)
     if len({(one.step, one.matrices) for one in found}) < len(found):
-        raise ValueError(f"{name} must list each matrix at most once per step, got {safe_repr(text)}")
+        raise ValueError(
+            f"{name} must list each matrix at most once per step, got {safe_repr(text)}. Remove the "
+            "repetition"
+        )
     return tuple(found)
 
 
@@ -318,7 +324,7 @@ def read_changes(
 def _items(name: str, text: str, form: str) -> list[str]:
     items = text.split()
     if not items or len(text) > _LONGEST:
-        raise ValueError(f"{name} must be {form}, of at most {_LONGEST} characters, got {safe_repr(text)}")
+        raise ValueError(f"{name} must be {form}, with at most {_LONGEST} characters, got {safe_repr(text)}")
     return items
 
 
@@ -326,8 +332,8 @@ def _window(name: str, item: str, first: str, end: str, value: str, last: str | 
     window = Window(float(first), float(end), float(value), float(value if last is None else last))
     if not 0 <= window.first < window.end <= 1:
         raise ValueError(
-            f"a window of {name} must be from:to in fractions of the run, 0 <= from < to <= 1, "
-            f"got {safe_repr(item)}"
+            f"a window of {name} must be from:to in fractions of the run with 0 <= from < to <= 1, got "
+            f"{safe_repr(item)}. Correct the window"
         )
     return window
 
@@ -335,7 +341,8 @@ def _window(name: str, item: str, first: str, end: str, value: str, last: str | 
 def _check_has_updates(name: str, window: Window, total: int) -> None:
     if not window.steps(total):
         raise ValueError(
-            f"a window of {name} must hold at least one of the run's {total:,} updates, got {window}"
+            f"a window of {name} must contain at least one of the run's {total:,} updates, got {window}. Use "
+            "a longer window"
         )
 
 

@@ -21,13 +21,13 @@ Parts = Mapping[str, Mapping[str, Any]]
 """Part -> the fields that differ from the defaults."""
 
 
-_ORDER = "the order is task, model_config, train_config"
+_ORDER = "Give task, model_config and train_config in this order"
 _HINTS = {
-    "RunConfig": "; unpack it: train(*preset(...))",
-    "ModelConfig": f"; {_ORDER}",
-    "UNetConfig": f"; {_ORDER}",
-    "TrainConfig": f"; {_ORDER}",
-    "str": "; for a run that has a name write train(*preset(name))",
+    "RunConfig": ". Unpack the run: train(*preset(...))",
+    "ModelConfig": f". {_ORDER}",
+    "UNetConfig": f". {_ORDER}",
+    "TrainConfig": f". {_ORDER}",
+    "str": ". For a run that has a name, write train(*preset(name))",
 }
 
 
@@ -36,7 +36,7 @@ def field_advice(name: str) -> str | None:
     owners = dict.fromkeys(cls.__name__ for _, cls in field_owners(name))
     if not owners:
         return None
-    return f"it is a field of {' and '.join(owners)}; write preset({name}=...)"
+    return f"This field belongs to {' and '.join(owners)}. Write preset({name}=...)"
 
 
 def check_parts(task: Task, model_config: object, train_config: object) -> None:
@@ -46,7 +46,7 @@ def check_parts(task: Task, model_config: object, train_config: object) -> None:
         ValueError: If a part has the wrong type, or a field of the task has the name of a field of another
             part.
     """
-    kinds = {cls.__name__: f"; {_ORDER}" for cls in (type(task), task.model_class)}
+    kinds = {cls.__name__: f". {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
         "model_config",
         model_config,
@@ -65,7 +65,7 @@ def _check_names(tasks: Iterable[type[Task]], models: Iterable[type]) -> None:
             if taken := field_types(task).keys() & field_types(other).keys():
                 raise ValueError(
                     f"a field of a task must not have the name of a field of {other.__name__}, got "
-                    f"{min(taken)} of {task.__name__}. Give it another name."
+                    f"{min(taken)} of {task.__name__}. Rename the field."
                 )
 
 
@@ -166,7 +166,10 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         owners = field_owners(name)
         if not owners and name != "kind":
             names = [field for _, cls in part_classes() for field in field_types(cls)]
-            raise ValueError(f"no configuration has a field {safe_repr(name)}; {suggestion(name, names)}")
+            raise ValueError(
+                f"every field must belong to a configuration, got {safe_repr(name)}. "
+                f"{suggestion(name, names)}"
+            )
         part = owners[0][0] if owners else "task"
         parts.setdefault(part, {})[name] = value
     return parts

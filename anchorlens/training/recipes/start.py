@@ -31,7 +31,7 @@ def read_start(path: Path) -> Contents:
         return read_tensors(path)
     except CheckpointError as error:
         raise ValueError(
-            f"start must be a checkpoint or the folder of a run that has ended, got {error}"
+            f"start must be a checkpoint or the folder of a run that has ended, got an error: {error}"
         ) from None
 
 

@@ -165,20 +165,25 @@ class TrainConfig(Config):
             )
         if self.batch_size > self.n_samples:
             raise ValueError(
-                f"batch_size must be <= n_samples ({self.n_samples}), got {self.batch_size}; "
-                "take a smaller batch or more samples"
+                f"batch_size must be at most n_samples ({self.n_samples}), got {self.batch_size}. Use a "
+                "smaller batch or more samples"
             )
         for steps, epochs in DURATIONS:
             n_epochs = getattr(self, epochs)
             if n_epochs is None:
                 continue
             if getattr(self, steps) is not None:
-                raise ValueError(f"{steps} and {epochs} set the same duration in two units; give one of them")
+                raise ValueError(
+                    f"{steps} and {epochs} must not both be given, since they set the same duration, got "
+                    f"both. Omit {steps} or {epochs}"
+                )
             if (n_steps := n_epochs * self.steps_per_epoch) > _MOST_STEPS:
-                raise ValueError(f"{epochs} are {n_steps:,} steps, more than {_MOST_STEPS:,}; take fewer")
+                raise ValueError(
+                    f"{epochs} must be at most {_MOST_STEPS:,} steps, got {n_steps:,}. Use fewer epochs"
+                )
         if self.dtype == "float64" and self.matmul != "float32":
             raise ValueError(
-                f"matmul {self.matmul!r} goes with dtype 'float32', got 'float64'; leave matmul out"
+                f"dtype must be 'float32' for matmul {self.matmul!r}, got 'float64'. Omit matmul"
             )
         self._read_interventions()
 
@@ -191,8 +196,8 @@ class TrainConfig(Config):
         """
         if values.get("start") is not None and values.get("start_sha256") is None:
             raise ValueError(
-                "a stored recipe must hold the start_sha256 of its start, got none; a run that you make "
-                "yourself, with TrainConfig(start=...) or train --from, fills it in"
+                "a stored recipe must hold the start_sha256 of its start, got none. Make the recipe with "
+                "TrainConfig(start=...) or train --from, which add start_sha256"
             )
         return super().from_dict(values)
 

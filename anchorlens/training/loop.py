@@ -209,7 +209,7 @@ class Loop:
 
     def _diverged(self, k: int, member: Member, problem: str) -> None:
         self.stack.stop(k)
-        message = f"training diverged: {problem}; try a smaller lr or weight_decay, or a larger gamma"
+        message = f"training diverged: {problem}. Use a smaller lr or weight_decay, or a larger gamma"
         # without a known good step, take the weights from before the failed update
         step, row = member.good or (member.step, self.stack.snapshot()[k])
         last = member.checkpoint(self.stack.layout.weights(row), step, {"status": "diverged"})

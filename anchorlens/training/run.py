@@ -209,7 +209,7 @@ def _reporter(
     if not callable(call):
         raise ValueError(
             f"on_log must be a function of one dict, or have a method log(dict), got {safe_repr(on_log)}. "
-            "Give such a function"
+            "Give a function"
         )
 
     def report(place: int, line: Mapping[str, Any]) -> None:

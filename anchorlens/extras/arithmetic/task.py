@@ -106,7 +106,7 @@ class AdditionTask(SplitTask):
         if n_pairs - n_left_out - self.n_held_out < 1:
             raise ValueError(
                 f"the splits must leave a pair to train, got {n_left_out:,} excluded and {self.n_held_out:,} "
-                f"held out of {n_pairs:,} pairs. Use a smaller square or share, or hold out fewer pairs"
+                f"held-out pairs of {n_pairs:,}. Use a smaller square or share, or hold out fewer pairs"
             )
 
     @property

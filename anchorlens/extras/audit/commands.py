@@ -68,12 +68,12 @@ def audit_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (dataset,))
     if seeds > MOST_MODELS:
-        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {seeds}")
+        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {seeds}. Use fewer seeds")
     try:
         the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
-        raise ValueError(f"{safe_text(dataset)}: {error.strerror}. Give a .csv or .toml") from None
+        raise ValueError(f"{safe_text(dataset)}: {error.strerror}. Give a .csv or .toml file") from None
     recipe = {"steps": STEPS, "device": device}
     recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
     result = audit(

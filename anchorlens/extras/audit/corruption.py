@@ -43,7 +43,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     """
     check_number("share", share, minimum=0, maximum=1)
     if len(task.keys) < 2:
-        raise ValueError("task must have at least two number tokens, got one. Widen key_min..key_max")
+        raise ValueError("task must have at least two number tokens, got one token. Widen key_min..key_max")
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)

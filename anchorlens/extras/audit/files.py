@@ -47,7 +47,8 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
         return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
-            f"the dataset must be a .csv of mappings or a .toml with a task, got {safe_repr(str(path))}"
+            "the dataset must be a .csv file of mappings or a .toml file with a task, got "
+            f"{safe_repr(str(path))}. Give a .csv or .toml file"
         )
     try:
         content = read_toml(_content(path, MOST_TOML_BYTES))
@@ -57,7 +58,8 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     if others or not isinstance(content.get("task"), dict):
         got = f"also {safe_repr(others[0])}" if others else "no table of that name"
         raise ValueError(
-            f"{path}: the file must have only the table [task], got {got}. The audit chooses the model"
+            f"{path}: the file must have only the table [task], got {got}. Keep only [task], because the "
+            "audit chooses the model"
         )
     try:
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
@@ -92,7 +94,7 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
         names = _columns(f"line {file.first_line}", file.names)
         if file.n_lines > MOST_ROWS:
             raise ValueError(
-                f"the file must have at most {MOST_ROWS:,} rows, got {file.n_lines:,}. Audit fewer"
+                f"the file must have at most {MOST_ROWS:,} rows, got {file.n_lines:,}. Audit fewer rows"
             )
         rows = file.rows()
     except ValueError as error:
@@ -102,7 +104,9 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     if "violates" in column:
         for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
             value = column["violates"][odd]
-            raise ValueError(f"{path}: line {file.line(odd)}: violates must be 0 or 1, got {value}")
+            raise ValueError(
+                f"{path}: line {file.line(odd)}: violates must be 0 or 1, got {value}. Correct the value"
+            )
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
     first, place = distinct_rows(question)
     before = first[place]  # the first row with the same question
@@ -112,8 +116,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
             chain = " ".join(map(str, question[row, :-1]))
             here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
             raise ValueError(
-                f"{path}: {name} must be one value for the key {question[row, -1]} with the anchors {chain}, "
-                f"got {here} and {there}. Keep one of the rows"
+                f"{path}: {name} must have one value for the key {question[row, -1]} with the anchors "
+                f"{chain}, got {here} and {there}. Keep one of the rows"
             )
     if len(first) > MOST_MAPPINGS:
         raise ValueError(
@@ -139,7 +143,8 @@ def _columns(where: str, given: Sequence[str]) -> list[str]:
     """Check the names of the columns and return them, with the column of answers named `target`."""
     if len(given) > _MOST_COLUMNS:
         raise ValueError(
-            f"{where}: the header must have at most {_MOST_COLUMNS} columns, got {len(given):,}. Omit some"
+            f"{where}: the header must have at most {_MOST_COLUMNS} columns, got {len(given):,}. Omit some "
+            "columns"
         )
     answers = [name for name in given if name in TARGETS]
     columns = ["target" if [name] == answers else name for name in given]
@@ -147,15 +152,15 @@ def _columns(where: str, given: Sequence[str]) -> list[str]:
     expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
     if missing := [name for name in expected if name not in columns]:
         raise ValueError(
-            f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, "
-            f"got no column {missing[0]!r}. Add it, or a header if the first line is not one"
+            f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, got no column "
+            f"{missing[0]!r}. Add this column, or add a header if the file has none"
         )
     for name in columns:
         if name not in expected and name != "violates":
             hint = suggestion(name[:40], [*expected, "violates"])
             raise ValueError(
-                f"{where}: the columns must be key, a1, a2 (a3, ..), target and violates, got "
-                f"{name[:40]!r}; {hint}, or omit the column"
+                f"{where}: the columns must be key, a1, a2 (a3, ..), target and violates, got {name[:40]!r}. "
+                f"{hint} Otherwise, omit the column"
             )
     return columns
 
@@ -177,8 +182,8 @@ def _as_sequences(
     n_chains = len(anchors) ** k
     if n_chains * len(numbers) > MOST_QUESTIONS:
         raise ValueError(
-            f"{path}: the number of chains times keys must be at most {MOST_QUESTIONS:,}, got {n_chains:,} "
-            f"times {len(numbers):,}. Audit fewer anchors or keys at a time"
+            f"{path}: chains times keys must be at most {MOST_QUESTIONS:,}, got {n_chains:,} times "
+            f"{len(numbers):,}. Audit fewer anchors or keys at a time"
         )
     key_range = range(len(anchors), len(anchors) + len(numbers))
     at, at_other = np.searchsorted(numbers, targets), np.searchsorted(others, targets)

@@ -142,8 +142,8 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
     """
     if (n_trials := task.n_trials("train")) > MOST_CELLS:
         raise ValueError(
-            f"the task must train at most {MOST_CELLS:,} (chain, key, position), got {n_trials:,}. Narrow "
-            "its key range or shorten its sequence"
+            f"the task must train at most {MOST_CELLS:,} combinations of chain, key and position, got "
+            f"{n_trials:,}. Narrow the key range or shorten the sequence"
         )
     trials = task.trials("train")
     first, _ = distinct_rows(np.column_stack([trials.pairs, trials.keys]))  # pair-major, key by key

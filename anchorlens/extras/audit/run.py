@@ -122,8 +122,8 @@ def audit(
     train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
         raise ValueError(
-            "stop_at_loss and early_stop_evaluations must be unset for an audit, which needs the whole run. "
-            "Use fewer steps instead"
+            "stop_at_loss and early_stop_evaluations must be unset for an audit, got a value. Use fewer "
+            "steps instead"
         )
     last = train_config.total_steps
     steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
@@ -164,16 +164,23 @@ def _as_mappings(dataset: Any) -> Mappings:
         return open_dataset(dataset)
     if getattr(dataset, "has_anchors", False):
         return mappings_of(dataset)
-    raise ValueError(f"the dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}")
+    raise ValueError(
+        f"the dataset must be an AnchorTask, Mappings or a file, got {type(dataset).__name__}. Give the "
+        "path of a file"
+    )
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
     some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # it may be very long
     if not 0 < len(some) <= MOST_MODELS:
-        raise ValueError(f"seeds must be a list of 1 to {MOST_MODELS:,} seeds, got {safe_repr(seeds)}")
+        raise ValueError(
+            f"seeds must be a list of 1 to {MOST_MODELS:,} seeds, got {safe_repr(seeds)}. Correct the list"
+        )
     for seed in some:
         check_number("a seed", seed, minimum=0, integer=True)
     if len(set(some)) < len(some):
-        raise ValueError(f"seeds must be different from each other, got {safe_repr(list(some))}")
+        raise ValueError(
+            f"the seeds must be different from each other, got {safe_repr(list(some))}. Remove the repetition"
+        )
     return tuple(map(int, some))

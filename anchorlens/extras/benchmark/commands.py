@@ -51,7 +51,9 @@ def benchmark_command(
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
     if name is not None and not is_file:
-        raise ValueError("--probe must name a probe of a Python file, got no file. Omit it, or give the file")
+        raise ValueError(
+            "--probe must name a probe of a Python file, got no file. Omit --probe, or give the file"
+        )
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
     from anchorlens.extras.benchmark.terminal import print_benchmark
@@ -68,8 +70,8 @@ def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
     probes = {probe.__name__: probe for probe in own_readings(path)}
     if name is None and len(probes) > 1:
         raise ValueError(
-            f"--probe must name one of the {len(probes)} probes of {safe_text(path)}, got none. Choose one: "
-            f"--probe {' or '.join(probes)}"
+            f"--probe must name one of the {len(probes)} probes of {safe_text(path)}, got none. Use --probe "
+            f"{' or '.join(probes)}"
         )
     if name is not None:
         check_choice("--probe", name, tuple(probes))

@@ -69,7 +69,7 @@ def benchmark(
     if not callable(probe):
         raise ValueError(
             "the probe must be a function of (model, task), or the name of a shipped probe, got "
-            f"{safe_repr(probe)}"
+            f"{safe_repr(probe)}. Give a function or a name"
         )
     return score_models(probe, shipped_models(first), device=device)
 
@@ -91,7 +91,7 @@ def score_models(
         ValueError: If `models` is empty, or the probe fails on every model or has more than 200 readings.
     """
     if not models:
-        raise ValueError("models must be one model or more, got none. Give at least one model")
+        raise ValueError("models must contain at least one model, got none. Give at least one model")
     name = safe_text(getattr(probe, "__name__", type(probe).__name__), _LONGEST_NAME)
     where = choose_device(device)
     found: dict[str, dict[str, float | None]] = {}
@@ -111,8 +111,8 @@ def score_models(
             )
     if len(failures) == len(models):
         raise ValueError(
-            f"{name} must work on at least one model, got errors on all {len(models)}. The first error: "
-            f"{next(iter(failures.values()))}"
+            f"{name} must work on at least one model, got an error on each of the {len(models)} models. The "
+            f"first error is: {next(iter(failures.values()))}"
         )
     asked = tuple(about for about, _ in models)
     values = {reading: {one.name: of.get(one.name) for one in asked} for reading, of in found.items()}
@@ -134,14 +134,17 @@ def _readings(name: str, result: object) -> dict[str, float | None]:
     if isinstance(result, ProbeResult):
         named = {f"{name}.{field}": value for field, value in result.numbers().items()}
         if not named:
-            raise ValueError(f"{name} must have readings, got none. Name fields in `readings` of its result")
+            raise ValueError(f"{name} must have readings, got none. Name fields of the result in `readings`")
     elif isinstance(result, Mapping):
         named = {safe_text(key, _LONGEST_NAME): value for key, value in result.items()}
         if not named:
-            raise ValueError(f"{name} must return one number or more, got an empty mapping")
+            raise ValueError(
+                f"{name} must return at least one number, got an empty mapping. Return a reading"
+            )
         if len(named) < len(result):
             raise ValueError(
-                f"{name} must return readings with different names, got {safe_repr(list(result))}"
+                f"{name} must return readings with different names, got {safe_repr(list(result))}. Rename a "
+                "reading"
             )
     return {reading: _number(reading, value) for reading, value in named.items()}
 
@@ -158,7 +161,10 @@ def _number(name: str, value: Any) -> float | None:
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         number = None
     if number is None:
-        raise ValueError(f"{name} must be a number, or None for no value, got {safe_repr(value)}")
+        raise ValueError(
+            f"{name} must be a number, or None for an undefined value, got {safe_repr(value)}. Return a "
+            "number"
+        )
     return number if math.isfinite(number) else None
 
 

@@ -68,7 +68,10 @@ def shipped_models(
         check_number("first", first, minimum=1, integer=True)
     path = CHECKPOINTS if path is None else path
     if not Path(path).exists():
-        raise ValueError(f"{safe_text(path)}: the models of the benchmark were not found. {_HOW_TO_MAKE}")
+        raise ValueError(
+            f"{safe_text(path)}: the models of the benchmark must be in this file, got no file. "
+            f"{_HOW_TO_MAKE}"
+        )
     with reading(path), zip_in(read_bytes(path, MOST_BYTES), MOST_MODELS + 1) as archive:
         about = BenchmarkManifest.from_json(_member(archive, MANIFEST)).models[:first]
         return [(one, _checkpoint(path, archive, one.name)) for one in about]
@@ -92,7 +95,9 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
         with zipfile.ZipFile(packed, "w") as archive:
             for about, checkpoint in models:
                 if about.name in {one.name for one in known}:
-                    raise ValueError(f"models must have different names, got {safe_text(about.name)} twice")
+                    raise ValueError(
+                        f"models must have different names, got {safe_text(about.name)} twice. Rename a model"
+                    )
                 save_checkpoint(member, checkpoint)
                 _pack(archive, f"{about.name}.safetensors", member.read_bytes())
                 known.append(about)
@@ -139,9 +144,12 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     try:
         entry = archive.getinfo(name)
     except KeyError:
-        raise ValueError(f"the archive must hold {safe_text(name)}, not found") from None
+        raise ValueError(
+            f"the archive must contain {safe_text(name)}, got no such entry. Make the archive again"
+        ) from None
     if entry.file_size > MOST_BYTES_OF_MODEL:
         raise ValueError(
-            f"{safe_text(name)} must have at most {MOST_BYTES_OF_MODEL:,} bytes, got {entry.file_size:,}"
+            f"{safe_text(name)} must have at most {MOST_BYTES_OF_MODEL:,} bytes, got {entry.file_size:,}. "
+            "Use a smaller model"
         )
     return archive.read(entry)

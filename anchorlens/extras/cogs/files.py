@@ -70,8 +70,9 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
-            f"data must be a folder with {', '.join(FILES)} (or .gz) of COGS, got {safe_repr(folder)}, which "
-            "was not found. Give another folder (--data DIR), or omit it to download the files"
+            f"data must be a folder with the files {', '.join(FILES)} (or .gz) of COGS, got "
+            f"{safe_repr(folder)}, which was not found. Give another folder (--data DIR), or omit it to "
+            "download the files"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
@@ -95,8 +96,8 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
         more = folder / name.replace(".tsv", "_100.tsv")
         other = f". {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
-            f"the folder must hold {', '.join(FILES)} (or .gz) of COGS, got {safe_repr(str(folder))} without "
-            f"{name}{other}"
+            f"the folder must hold the files {', '.join(FILES)} (or .gz) of COGS, got "
+            f"{safe_repr(str(folder))} without {name}{other}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
         raise CheckpointError(file, f"{error}. Give the published file of COGS") from None
@@ -128,8 +129,8 @@ def _fetched(url: str) -> Path:
         except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
-                f"COGS must be in a folder (--data DIR) or downloaded, but the download of {name} failed "
-                f"({safe_repr(why)}). Put {', '.join(FILES)} of github.com/najoungkim/COGS, folder data, "
-                "into a folder and give it"
+                "COGS must be in a folder (--data DIR) or downloaded, got an error of the download of "
+                f"{name}: {safe_repr(why)}. Put the files {', '.join(FILES)} of github.com/najoungkim/COGS, "
+                "folder data, into a folder, and give this folder"
             ) from None
     return cache

@@ -120,8 +120,8 @@ def checked(name: str) -> str:
     """
     if name not in TUPLES:
         raise ValueError(
-            f"a tuple must be three digits, shape, size and colour, each 0 or 1 ({', '.join(TUPLES)}), got "
-            f"{safe_repr(name)}"
+            f"a tuple must be three digits for shape, size and colour, each 0 or 1 ({', '.join(TUPLES)}), "
+            f"got {safe_repr(name)}. Correct the tuple"
         )
     return name
 
@@ -152,7 +152,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
     import torch
 
     if not len(tuples):
-        raise ValueError("tuples must have at least one tuple, such as 010, got none")
+        raise ValueError("tuples must contain at least one tuple, such as 010, got none. Give a tuple")
     digits = np.array([[int(digit) for digit in checked(name)] for name in tuples])
     n = len(digits)
     colours = np.array(COLOURS)[digits[:, 2]] + rng.uniform(-_COLOUR_JITTER, _COLOUR_JITTER, (n, 3))

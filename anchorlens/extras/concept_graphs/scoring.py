@@ -155,8 +155,9 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
     for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
         if share < MUST_KNOW:
             raise ValueError(
-                f"the classifier must be correct on {concept} for {MUST_KNOW:.0%} of drawn images of {side} "
-                f"pixels, got {share:.1%}. Use larger images (image_side), or a smaller shift"
+                f"the classifier must be correct on {concept} for at least {MUST_KNOW:.0%} of the drawn "
+                f"images of {side} pixels, got {share:.1%}. Use larger images (image_side), or a smaller "
+                "shift"
             )
     return concepts_of
 

@@ -86,7 +86,7 @@ class ConceptGraphsTask(TaskConfig):
         """Check every field."""
         super().__post_init__()
         if self.image_side % 4:
-            raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}")
+            raise ValueError(f"image_side must be a multiple of 4, got {self.image_side}. Use another size")
 
     @classmethod
     def architecture(cls, config: UNetConfig) -> Any:
@@ -120,7 +120,10 @@ class ConceptGraphsTask(TaskConfig):
                 concepts in these images.
         """
         if n < len(TRAINED):
-            raise ValueError(f"n_samples must be at least {len(TRAINED)}, an image of each tuple, got {n}")
+            raise ValueError(
+                f"n_samples must be at least {len(TRAINED)}, one image of each trained tuple, got {n}. Use "
+                "more samples"
+            )
         classifier(self.image_side, self.shift)  # to fail early, as they are scored by it
         return self._images(n, generator(seed, "data"))
 
@@ -136,12 +139,12 @@ class ConceptGraphsTask(TaskConfig):
         if not isinstance(training_set, Images):
             raise ValueError(
                 "the training data must be Images, as training_set returns them, got "
-                f"{safe_repr(type(training_set).__name__)}"
+                f"{safe_repr(type(training_set).__name__)}. Give the result of training_set"
             )
         expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
         if tuple(given) != expected:
             raise ValueError(
-                f"images must have {list(expected)} numbers each (channels, height, width), got "
+                f"every image must have the shape {list(expected)} (channels, height, width), got "
                 f"{list(given)}. Give the training data of this model's task"
             )
         return training_set

@@ -62,7 +62,8 @@ def control_command(
     check_number("--minutes", minutes, above=0)
     if out is None and not dry_run:
         raise ValueError(
-            "--out must name the folder of the attempts, got none. Give it, for example --out runs/controlled"
+            "--out must be the folder of the attempts, got none. Give a folder, for example --out "
+            "runs/controlled"
         )
     from anchorlens.extras.control import control
     from anchorlens.extras.control.terminal import print_control, print_plan_of_control

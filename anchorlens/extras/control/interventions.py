@@ -57,7 +57,8 @@ class Intervention:
         """Check the name and the steps."""
         if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]{1,60}", self.name):
             raise ValueError(
-                f"the name of an intervention must be small letters, digits and _, got {safe_repr(self.name)}"
+                "the name of an intervention must have only small letters, digits and _, got "
+                f"{safe_repr(self.name)}. Rename the intervention"
             )
         check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)
 
@@ -94,10 +95,13 @@ class Intervention:
         unknown = [name for name in model if name not in field_types(type(run.model_config))]
         if unknown:
             raise ValueError(
-                f"{self.name} must change fields of this model, got the unknown field {unknown[0]}"
+                f"{self.name} must change fields of this model, got the unknown field {unknown[0]}. Correct "
+                "the field's name"
             )
         if model and not self.anew:
-            raise ValueError(f"`anew` must be True for changes of the model ({', '.join(model)}), got False")
+            raise ValueError(
+                f"`anew` must be True for changes of the model ({', '.join(model)}), got False. Set anew=True"
+            )
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
         )
@@ -111,7 +115,9 @@ def _sum(run: RunConfig, name: str, more: float) -> float:
     if value is None and part in PARTS:
         value = values.get(whole)
     if value is None:
-        raise ValueError(f"the run must record {name} to add to it, got no value")
+        raise ValueError(
+            f"the run must record {name} for a change that adds to it, got no value. Give a new value instead"
+        )
     return round(value + more, 6)
 
 

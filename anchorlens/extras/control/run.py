@@ -147,12 +147,14 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
     if not 0 < len(some) <= MOST_INTERVENTIONS or not all(isinstance(one, Intervention) for one in some):
         raise ValueError(
             f"interventions must be a list of 1 to {MOST_INTERVENTIONS} Interventions, got "
-            f"{safe_repr(interventions)}"
+            f"{safe_repr(interventions)}. Correct the list"
         )
     names = [one.name for one in some]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"interventions must have different names, got {twice} twice")
+        raise ValueError(
+            f"the interventions must have different names, got {twice} twice. Rename an intervention"
+        )
 
 
 def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None) -> _Origin:
@@ -163,13 +165,13 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: the checkpoint must record its training, got a {opened.kind} checkpoint "
+            f"{safe_text(path)}: the checkpoint must contain its training, got a {opened.kind} checkpoint "
             "without data and recipe. Give a run or checkpoint of anchorlens train"
         )
     if not has_labels(checkpoint.task.metrics):
         raise ValueError(
             f"{safe_text(path)}: the task must have phases, got {checkpoint.task.kind} without phases. Give "
-            "a run of a task that measures train and ID accuracy"
+            "a run of a task with train and ID accuracy"
         )
     if device is not None:
         train = replace(train, device=device)
@@ -190,7 +192,8 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     if before.stage == 3:
         state = "generalises" if phase.solution else "is in Phase 3"
         raise ValueError(
-            f"{name}: the run must be in an earlier phase, got a run that {state} ({phase.reason})"
+            f"{name}: the run must be in an earlier phase, got a run that {state} ({phase.reason}). Give "
+            "another run"
         )
     if before.stage == 0:
         advice = "Give a run in Phase 1 or 2, or without OOD a run that memorises"
@@ -208,7 +211,7 @@ def _trial(origin: _Origin, one: Intervention) -> Trial:
         changes, steps = _in_words(one, run), run.train_config.total_steps
         check_runs([run], starts=False)
         if identity(run) == identity(origin.run):
-            raise ValueError("the intervention must change the run, got the run itself")
+            raise ValueError("the intervention must change the run, got the same run. Change another field")
     except ValueError as error:
         run, note = None, f"cannot be tried: {safe_text(error, 600)}"
     outcome = "skipped" if run is None else "planned"

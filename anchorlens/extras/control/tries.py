@@ -63,7 +63,9 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
             with reading(path, "is not a result of control"):
                 content = read_json(read_bytes(path))
                 if not isinstance(content, dict):
-                    raise ValueError("the file must hold a JSON object")
+                    raise ValueError(
+                        "the file must hold a JSON object, got another value. Choose another folder"
+                    )
                 check_format(path, content, FORMAT, VERSION)
             if content.get("sha256") != sha256:
                 raise ValueError(

@@ -325,9 +325,9 @@ def _starts(
     for matrix in parameters.matrices:
         if matrix.part is None and by_part:
             raise ValueError(
-                f"the part of every matrix must be known for {by_part[0]}, got {matrix.label} "
-                f"{list(matrix.values.shape)} of unknown part. Omit {by_part[0]}, or call gamma_init_ for "
-                "the modules of the model one by one, each with its own gamma"
+                f"the part of every matrix must be known for {by_part[0]}, got an unknown part for "
+                f"{matrix.label} {list(matrix.values.shape)}. Omit {by_part[0]}, or call gamma_init_ for "
+                "each module of the model with a separate gamma"
             )
         gamma = config.gamma if matrix.part is None else getattr(config, f"gamma_{matrix.part}")
         if gamma_experts is not None and matrix.expert is not None:
@@ -363,9 +363,9 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
             )
         if device == other and first <= last and not start.starts_like(following):
             raise ValueError(
-                f"matrices in the same memory must have the same initialisation, got "
-                f"{start.description()} and {following.description()}. "
-                "Give both parts one gamma and omit scale_residual_writers, or untie them"
+                f"matrices in the same memory must have the same initialisation, got {start.description()} "
+                f"and {following.description()}. Use one gamma and omit scale_residual_writers, or untie the "
+                "matrices"
             )
 
 

@@ -125,7 +125,9 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
             owners.setdefault(id(parameter), []).append((name, module, own))
             tensors.setdefault(name, parameter)
     if not tensors:
-        raise ValueError(f"model must have parameters, got a {type(model).__name__} without any")
+        raise ValueError(
+            f"model must have parameters, got a {type(model).__name__} without parameters. Give another model"
+        )
     asked = _fan_ins(fan_in or {}, list(tensors))
     hooked = {}
     if isinstance(model, HookedTransformer):
@@ -170,15 +172,15 @@ def check_memory(parameters: Parameters) -> None:
     for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
         if parameter.is_meta:
             raise ValueError(
-                f"every parameter must have memory, got {name} on the meta device. "
-                "Call model.to_empty(device=...) first, and fill the buffers of the model"
+                f"every parameter must have memory, got {name} on the meta device. Call "
+                "model.to_empty(device=...) first, and set the buffers of the model"
             )
         steps = zip(parameter.shape, parameter.stride(), strict=True)
         expanded = any(size > 1 and stride == 0 for size, stride in steps)
         if expanded or (parameter.is_inference() and not torch.is_inference_mode_enabled()):
             what = "an expanded tensor" if expanded else "a tensor made in inference mode"
             raise ValueError(
-                f"every parameter must be writable, got {name}, {what}. Give it separate memory: "
+                f"every parameter must be writable, got {name}, {what}. Give the parameter separate memory: "
                 "parameter.data = parameter.clone()"
             )
 
@@ -194,11 +196,14 @@ def _drawable(model: object) -> nn.Module:
     """
     model = unwrapped(model)
     if not isinstance(model, nn.Module):
-        raise ValueError(f"model must be a HookedTransformer or a torch module, got {type(model).__name__}")
+        raise ValueError(
+            f"model must be a HookedTransformer or a torch module, got {type(model).__name__}. Give a "
+            "torch module"
+        )
     if any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__):
         raise ValueError(
-            "model must be a HookedTransformer or a torch module, got a TransformerBridge. Draw the model "
-            "that it wraps, before it is wrapped"
+            "model must be a HookedTransformer or a torch module, got a TransformerBridge. Draw the weights "
+            "of the wrapped model before you wrap it"
         )
     return model
 
@@ -228,13 +233,13 @@ def _fan_ins(fan_in: Mapping[str, int | None], names: list[str]) -> dict[str, in
         ValueError: If a name matches nothing, or a value is not a fan-in.
     """
     if not isinstance(fan_in, Mapping):
-        raise ValueError(f"fan_in must be a dict of names and numbers, got {safe_repr(fan_in)}")
+        raise ValueError(f"fan_in must be a dict of names and numbers, got {safe_repr(fan_in)}. Give a dict")
     asked: dict[str, int | None] = {}
     for pattern, number in fan_in.items():
         fitting = fnmatch.filter(names, str(pattern))
         if not fitting:
             hint = suggestion(pattern, names[:20])
-            raise ValueError(f"fan_in must name parameters of the model, got {safe_repr(pattern)}; {hint}")
+            raise ValueError(f"fan_in must name parameters of the model, got {safe_repr(pattern)}. {hint}")
         if number is not None:
             check_number(f"the fan-in of {pattern}", number, minimum=1, integer=True)
         asked |= dict.fromkeys(fitting, number)
@@ -301,8 +306,8 @@ def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str
     is_matrix = sum(size > 1 for size in shape) == 2 and shape[-1] > 1
     if is_matrix and not made_of and not _BIASES_OF_SCORES.search(name):
         return (
-            f"{got}. Give it, for example fan_in={ {pattern: shape[-1]} }, or map the name to None to keep "
-            "that parameter unchanged"
+            f"{got}. Give the fan-in, for example fan_in={ {pattern: shape[-1]} }, or map the name to None to "
+            "keep that parameter unchanged"
         )
     first = "Draw the weights before they are parametrised, or keep" if made_of else "Keep"
     return f"{got}. {first} that parameter unchanged, fan_in={ {pattern: None} }"

@@ -265,7 +265,10 @@ def _logits(
     p = task.modulus
     logits = last_logits(model, task.sequences(pairs).tokens)[:, :p].double().cpu().numpy()
     if logits.shape[1] < p:
-        raise ValueError(f"model must have d_vocab_out >= {p} for this task, got {logits.shape[1]}")
+        raise ValueError(
+            f"d_vocab_out of the model must be at least {p} for this task, got {logits.shape[1]}. Give the "
+            "task of the model"
+        )
     return logits
 
 

@@ -124,7 +124,8 @@ def _entries(content: Mapping[str, Any], key: str) -> tuple[tuple[int, str, Any]
     steps = steps.tolist() if isinstance(steps, Tensor) else steps
     if not isinstance(steps, list) or len(steps) != len(tables) or not all(map(_is_step, steps)):
         raise ValueError(
-            f"{named} must be {len(tables)} steps, one for each of {key}, got {safe_repr(steps)}"
+            f"{named} must be {len(tables)} steps, one for each of {key}, got {safe_repr(steps)}. Correct "
+            f"{named}"
         )
     return tuple((step, f"{key}[{k}]", tables[k]) for k, step in enumerate(steps))
 
@@ -155,12 +156,14 @@ def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
     given = content["train_indices"]
     indices = given.tolist() if isinstance(given, Tensor) else given
     if not isinstance(indices, list) or not indices or not all(type(index) is int for index in indices):
-        raise ValueError(f"train_indices must be a list of integers, got {safe_repr(given)}")
+        raise ValueError(
+            f"train_indices must be a list of integers, got {safe_repr(given)}. Save a list of integers"
+        )
     for index in (min(indices), max(indices)):
         if not 0 <= index < p * p:
             raise ValueError(
-                f"train_indices must be indices a * p + b of pairs, 0..{p * p - 1:,} for p {p}, got "
-                f"{index:,}. Give the file of the run to which they belong."
+                f"train_indices must be indices a * p + b of pairs in 0..{p * p - 1:,} for p = {p}, got "
+                f"{index:,}. Give the file of the run to which the indices belong."
             )
     return indices
 

@@ -35,7 +35,7 @@ def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str
     found = {name: weight for name, weight in weights.items() if not name.endswith((".mask", ".IGNORE"))}
     for name in ("x_embed", "y_embed"):  # rep_theory stores the embedding again for each number
         if name in found and not torch.equal(found.pop(name), found["embed.W_E"]):
-            raise ValueError(f"{name} must be embed.W_E, got another embedding. {_INSTEAD}")
+            raise ValueError(f"{name} must equal embed.W_E, got another embedding. {_INSTEAD}")
     if is_transposed(weights):
         n_heads = len(found["blocks.0.attn.W_Q"])
         found = {name: _turned(name, weight, n_heads) for name, weight in found.items()}
@@ -57,7 +57,8 @@ def _turned(name: str, weight: Tensor, n_heads: int) -> Tensor:
         return weight
     if weight.ndim != (3 if pattern.startswith("i") else 2):
         raise ValueError(
-            f"{name} must be a matrix of a modular-arithmetic network, got shape {list(weight.shape)}"
+            f"{name} must be a matrix of a modular-arithmetic network, got shape {list(weight.shape)}. "
+            f"{_INSTEAD}"
         )
     return rearrange(weight, pattern, **({"i": n_heads} if "(i h)" in pattern else {}))
 
@@ -71,8 +72,7 @@ def _without_mask(weights: dict[str, Tensor], rate: Any) -> dict[str, Tensor]:
     check_number("attn_coeff", rate, minimum=0, maximum=1)
     if any(name.startswith("blocks.1.") for name in weights):
         raise ValueError(
-            f"a network with attn_coeff {rate:g}, which has no mask, must have one layer, got more. "
-            f"{_INSTEAD}"
+            f"a network without a mask (attn_coeff {rate:g}) must have one layer, got more layers. {_INSTEAD}"
         )
     if rate == 1:
         return weights

@@ -134,13 +134,13 @@ class ModularTask(TaskConfig):
         """Check every field, and the fields together."""
         if (self.table is None) != (self.operation != "table"):
             raise ValueError(
-                f"operation table and table must be given together, got operation {self.operation} and "
-                f"{'no table' if self.table is None else 'a table'}. Set both or neither"
+                "table must be given with operation table and with no other operation, got operation "
+                f"{self.operation} and {'no table' if self.table is None else 'a table'}. Set both or neither"
             )
         super().__post_init__()
         if not 0 < self.n_trained < len(self.pairs):
             raise ValueError(
-                f"trained_share must leave a pair to train and one to hold out of {len(self.pairs)} pairs, "
+                f"trained_share must leave one of the {len(self.pairs)} pairs to train and one to hold out, "
                 f"got {self.trained_share}. Use a larger modulus or another share"
             )
 

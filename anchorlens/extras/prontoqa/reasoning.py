@@ -67,7 +67,10 @@ def deduction(prompt: str) -> str:
     """
     chain = _deduced(prompt)
     if chain is None:
-        raise ValueError(f"the query or its opposite must follow from the rules, got {safe_repr(prompt)}")
+        raise ValueError(
+            f"the query or its opposite must follow from the rules, got {safe_repr(prompt)}. Correct the "
+            "prompt"
+        )
     return " . ".join(chain) + " ."
 
 
@@ -94,7 +97,9 @@ def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
     *context, query = (sentence.strip() for sentence in prompt.strip(" .").split(" . "))
     match = _QUERY.match(query)
     if match is None:
-        raise ValueError(f"a prompt must end in `true or false : ...`, got {safe_repr(query)}")
+        raise ValueError(
+            f"a prompt must end in `true or false : ...`, got {safe_repr(query)}. Correct the prompt"
+        )
     asked = _statement(match[1])
     return [(sentence, _statement(sentence)) for sentence in context], asked
 
@@ -102,7 +107,9 @@ def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
 def _statement(sentence: str) -> Statement:
     match = _SENTENCE.match(sentence)
     if match is None:
-        raise ValueError(f"a sentence must have the form 'X is Y', got {safe_repr(sentence)}")
+        raise ValueError(
+            f"a sentence must have the form 'X is Y', got {safe_repr(sentence)}. Correct the sentence"
+        )
     quantifier, subject, verb, no, _, predicate = match.groups()
     of_all = quantifier is not None or verb == "are"
     return Statement(_singular(subject), no is not None, _singular(predicate), of_all)

@@ -206,8 +206,8 @@ def with_retrieval(
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
             f"training_set must hold at least 8 sequences with at least 2 pairs, got {len(pairs):,} "
-            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences: excluded pairs define "
-            f"what counts as seen"
+            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences, since the excluded pairs "
+            "define the unseen ones"
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)

@@ -55,8 +55,8 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
             field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
                 f"the runs of a sweep must be different, got two that differ only in {field} "
-                f"({first_train[field]} and {train[field]}), which does not affect learning. Give the "
-                "field one value."
+                f"({first_train[field]} and {train[field]}), which does not affect learning. Give {field} "
+                "one value."
             )
     return ids
 

@@ -82,9 +82,9 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
             opened.enter_context(cluster)
         except RuntimeError as error:
             raise NotStarted(
-                f"the processes of the engine 'local' must start, got: {error}. If one was killed, the same "
-                "command continues; the engine 'serial' needs no processes. The processes import the calling "
-                "script: put the call under `if __name__ == '__main__':`."
+                f"the processes of the engine 'local' must start, got an error: {error}. If a process was "
+                "killed, give the same command to continue, or use the engine 'serial'. The processes "
+                "import the calling script, so put the call under `if __name__ == '__main__':`."
             ) from error
         if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
@@ -139,7 +139,10 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
     if shared is not None:
         folder = Path(os.path.expandvars(shared)).expanduser()
     if shlex.quote(str(folder)) != str(folder):
-        raise NotStarted(f"the folder of a Slurm job must have no spaces or signs, got {folder}. Rename it.")
+        raise NotStarted(
+            "the folder of a Slurm job must have a name without spaces and special characters, got "
+            f"{folder}. Rename the folder."
+        )
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
     with contextlib.ExitStack() as opened:
         opened.enter_context(_guarded())
@@ -192,20 +195,21 @@ def check_encryption(address: str) -> None:
         if security.require_encryption:
             raise ValueError(
                 f"the address of the cluster must begin with tls://, got {address}. Start the cluster with "
-                "certificates, since Dask's configuration sets distributed.comm.require-encryption."
+                "certificates, since distributed.comm.require-encryption is set in Dask's configuration."
             )
         return
     if not _has_files(security, "client"):
         raise ValueError(
-            f"{address} needs certificates. Name them in Dask's configuration: distributed.comm.tls.ca-file, "
-            "distributed.comm.tls.client.cert and distributed.comm.tls.client.key."
+            f"the cluster must get certificates for {address}, got none. In Dask's configuration, set "
+            "distributed.comm.tls.ca-file, distributed.comm.tls.client.cert and "
+            "distributed.comm.tls.client.key."
         )
     try:
         security.get_connection_args("client")
     except OSError as error:  # ssl.SSLError too
         raise ValueError(
-            f"the files of distributed.comm.tls in Dask's configuration must be PEM files, got {error}. Name "
-            "other files."
+            "the files of distributed.comm.tls in Dask's configuration must be PEM files, got an error: "
+            f"{error}. Name other files."
         ) from None
 
 

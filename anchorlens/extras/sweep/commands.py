@@ -81,7 +81,9 @@ def sweep_command(
         anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
     if out is None and not dry_run:
-        raise ValueError("--out must be a folder, got none. Name the sweep's folder, as --out sweeps/a.")
+        raise ValueError(
+            "--out must be the folder of the sweep, got none. Give a folder, for example --out sweeps/a."
+        )
     file: dict[str, Any] = {} if config is None else read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):

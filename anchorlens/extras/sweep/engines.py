@@ -67,19 +67,19 @@ class SweepEngine:
         self._address = name.startswith(ADDRESSES)
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
-                f"engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of "
-                f"a scheduler file, got {name!r}. Name one of these."
+                "engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of a "
+                f"scheduler file, got {name!r}. Use one of these engines."
             )
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):
             raise ValueError(
-                f"the engine {name!r} needs {' and '.join(needed)}. Run pip install '.[cluster]' in a "
-                "clone, or use the engine 'serial'."
+                f"the packages {' and '.join(needed)} must be installed for the engine {name!r}, got a "
+                "missing package. Run pip install '.[cluster]' in a clone, or use the engine 'serial'."
             )
         if name == "slurm" and (not _has("dask_jobqueue") or workers is None):
             raise ValueError(
-                "the engine 'slurm' needs dask-jobqueue and a number of workers. Install dask-jobqueue, and "
-                "give --workers 8."
+                "the engine 'slurm' must get a number of workers and an installed dask-jobqueue, got no "
+                "number or no package. Install dask-jobqueue, and give --workers 8."
             )
         if workers is not None and name not in ("local", "slurm"):
             raise ValueError(f"workers must be None for the engine {name!r}, got {workers!r}. Omit workers.")
@@ -122,7 +122,9 @@ class SweepEngine:
                     where = {"address" if self._address else "scheduler_file": self.name}
                 client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
             except (OSError, TimeoutError) as error:
-                raise BrokenExecutor(f"no Dask scheduler answers at {self.name}: {error}") from error
+                raise BrokenExecutor(
+                    f"a Dask scheduler must answer at {self.name}, got an error: {error}"
+                ) from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error
             there = cast("dict[str, int]", client.nthreads())
@@ -137,7 +139,10 @@ def _address_in(path: str) -> str:
     try:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} must be a scheduler file: JSON with the field address. Name one.") from None
+        raise ValueError(
+            f"{path} must be a scheduler file in JSON with the field address, got another file. Name another "
+            "file."
+        ) from None
 
 
 def _has(*packages: str) -> bool:

@@ -59,7 +59,8 @@ def grid(
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():
         raise ValueError(
-            f"{sorted(fields.keys() & values.keys())[0]} must have a value or an axis, got both. Give one."
+            f"{sorted(fields.keys() & values.keys())[0]} must have either a value or an axis, got both. Give "
+            "only one of them."
         )
     if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
@@ -102,11 +103,14 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
     elif not isinstance(axis, Sequence | range) and hasattr(axis, "tolist"):
         axis = axis.tolist()
     if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values. Use a larger step.")
+        raise ValueError(
+            f"the axis {name} must have at most {MOST_CELLS:,} values, got more. Use a larger step."
+        )
     values = list(axis) if isinstance(axis, Sequence | range) else [axis]
     if len(values) > MOST_CELLS:
         raise ValueError(
-            f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}. Give fewer."
+            f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}. Give fewer "
+            "values."
         )
     if not values:
         raise ValueError(f"the axis {name} must have at least one value, got none. Give a value.")
@@ -120,9 +124,12 @@ def _read_text(name: str, text: str) -> list[Any]:
         try:
             return [read_json(text)]
         except ValueError as error:
-            raise ValueError(f"{name} must be JSON, got {safe_repr(text)}, which {error}") from None
+            raise ValueError(f"{name} must be JSON, got {safe_repr(text)}: {error}") from None
     if len(text) > _LONGEST_TEXT or text.count(",") >= MOST_CELLS:
-        raise ValueError(f"the axis {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}")
+        raise ValueError(
+            f"the axis {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}. Give fewer "
+            "values"
+        )
     return [value for part in text.split(",") for value in _part_values(name, part.strip(), kinds)]
 
 
@@ -137,23 +144,26 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
             numbers.append(_decimal(bound.strip()))
         except ValueError:
             raise ValueError(
-                f"the range {safe_repr(text)} of {name} must be made of numbers, got {safe_repr(bound)}"
+                f"the range {safe_repr(text)} of {name} must consist of numbers, got {safe_repr(bound)}. "
+                "Correct the range"
             ) from None
     if len(numbers) == 2:
         if any(number != number.to_integral_value() for number in numbers):
             example = safe_text(text, 60)
-            raise ValueError(f"the range {example!r} of {name} must have a step. Write {example}:0.1.")
+            raise ValueError(
+                f"the range {example!r} of {name} must have a step, got none. Write {example}:0.1."
+            )
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
-            f"a range of {name} must be first:last:step with first <= last and step > 0, or first:end of "
-            f"integers with first < end, got {safe_repr(text)}. Correct the range."
+            f"a range of {name} must be first:last:step with first at most last and a positive step, or "
+            f"first:end of integers with first below end, got {safe_repr(text)}. Correct the range."
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
         raise ValueError(
-            f"the range {safe_repr(text)} of {name} must have at most {MOST_CELLS:,} values. Use "
-            "a larger step."
+            f"the range {safe_repr(text)} of {name} must have at most {MOST_CELLS:,} values, got more. Use a "
+            "larger step."
         )
     return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 
@@ -170,9 +180,13 @@ def _decimal(text: str) -> Decimal:
     except InvalidOperation:
         raise ValueError("not a number") from None
     if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
-        raise ValueError("not a finite number, or a number with too many digits")
+        raise ValueError(
+            f"the number must be finite and have at most {_MOST_DIGITS} digits, got another number"
+        )
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
-        raise ValueError("too large or too small")
+        raise ValueError(
+            f"the exponent of the number must be at most {_LARGEST_EXPONENT} in size, got a larger exponent"
+        )
     return number if number else Decimal(0)
 
 

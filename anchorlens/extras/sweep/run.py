@@ -128,8 +128,9 @@ class _Driver:
                 if n_breaks > BREAKS:
                     why = str(broken) or type(broken).__name__
                     raise EngineError(
-                        f"the engine {self.engine.name!r} broke {n_breaks} times in a row: {why}. Finished "
-                        "runs are kept. Give the same command to continue."
+                        f"the engine {self.engine.name!r} must run to the end of the sweep, got {n_breaks} "
+                        f"failures in a row: {why}. Finished runs are kept. Give the same command to "
+                        "continue."
                     ) from broken
                 time.sleep(PAUSE_SECONDS)
 
@@ -172,8 +173,8 @@ class _Driver:
                 return [[cell] for cell in job]
             if self.engine.name == "local" and killed_for_memory() > self.killed_before:
                 raise MemoryError(
-                    f"the system killed every process that trained cell {job[0][0]}, because the machine "
-                    f"ran out of memory"
+                    f"the processes for cell {job[0][0]} must have enough memory, got processes that the "
+                    "system killed because memory ran out. Use fewer workers, or a smaller model or batch"
                 ) from error
             self.folder.fail(job[0][0], "every process that trained it was killed", str(error))
         self.n_ended += len(job)

@@ -281,10 +281,14 @@ def _largest_cell(task: Task) -> int:
 def _checked_ids(ids: object, n_cells: int) -> list[str]:
     """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
     if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
-        raise ValueError(f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}")
+        raise ValueError(
+            f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}. Run the sweep again"
+        )
     for name in ids:
         if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{16}", name):
-            raise ValueError(f"an id must be 16 hexadecimal digits, got {safe_repr(name)}")
+            raise ValueError(
+                f"an id must be 16 hexadecimal digits, got {safe_repr(name)}. Run the sweep again"
+            )
     return ids
 
 
@@ -304,8 +308,8 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
             n_targets += task.table_size
         if n_targets > _MOST_TARGETS:
             raise ValueError(
-                f"its {len(tasks):,} tasks must have at most {_MOST_TARGETS:,} targets together. Give fewer "
-                "values of the fields of the task."
+                f"the {len(tasks):,} tasks of the sweep must have at most {_MOST_TARGETS:,} targets "
+                "together, got more. Give fewer values of the fields of the task."
             )
         runs.append(RunConfig.from_dict(cell, tasks[key]))
     return runs
@@ -366,6 +370,6 @@ def _read_as(
 def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
-        raise ValueError("the file must be a JSON object")
+        raise ValueError("the file must be a JSON object, got another value")
     check_format(path, content, name, VERSION)
     return content

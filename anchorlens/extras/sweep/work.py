@@ -58,7 +58,9 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
             if len(missing) == 1:
                 name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
                 if is_out_of_memory(error):
-                    raise MemoryError(f"the memory is too small for cell {name}: {line}") from error
+                    raise MemoryError(
+                        f"the memory must be large enough for cell {name}, got an error: {line}"
+                    ) from error
                 folder.fail(name, line, "".join(traceback.format_exception(error)))
                 return
     for cell in missing:

@@ -129,8 +129,8 @@ def named_files(data: str) -> dict[str, Path]:
             )
         if twice := sorted(files.keys() & named):
             raise ValueError(
-                f"data must name files of different names, got {safe_repr(twice[0])} twice. Put the files "
-                "into one folder"
+                f"the files in data must have different names, got {safe_repr(twice[0])} twice. Put the "
+                "files into one folder"
             )
         files |= dict(sorted(named.items()))
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
@@ -139,7 +139,9 @@ def named_files(data: str) -> dict[str, Path]:
                 f"entries, got more with {safe_repr(text)}. Put the files into a separate folder"
             )
     if not files:
-        raise ValueError(f"data must name text files, or folders with text files, got {safe_repr(data)}")
+        raise ValueError(
+            f"data must name text files, or folders with text files, got {safe_repr(data)}. Give other paths"
+        )
     return files
 
 
@@ -199,7 +201,9 @@ def text_of(path: Path) -> Iterator[bytes]:
                 )
             piece = piece.removeprefix(codecs.BOM_UTF8)
         if b"\0" in piece:
-            raise ValueError(f"{safe_repr(str(path))} must be text, got a NUL byte. Give a text file")
+            raise ValueError(
+                f"{safe_repr(str(path))} must be text, got a file with a NUL byte. Give a text file"
+            )
         try:
             decoder.decode(piece)
         except UnicodeDecodeError as error:
@@ -212,8 +216,8 @@ def text_of(path: Path) -> Iterator[bytes]:
         yield piece
     if decoder.getstate()[0]:
         raise ValueError(
-            f"{safe_repr(str(path))} must be text in UTF-8, got an incomplete character at its end. Give the "
-            "complete file"
+            f"{safe_repr(str(path))} must be text in UTF-8, got an incomplete character at the end of the "
+            "file. Give the complete file"
         )
     if not n_bytes:
         raise ValueError(f"{safe_repr(str(path))} must hold text, got an empty file. Omit this file")
@@ -226,9 +230,9 @@ def _pieces(path: Path) -> Iterator[bytes]:
             while piece := file.read(_PIECE):
                 yield piece
     except OSError as error:
-        raise ValueError(f"{safe_repr(str(path))} must be readable, got: {error.strerror}") from None
+        raise ValueError(f"{safe_repr(str(path))} must be readable, got an error: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"{safe_repr(str(path))} {error}") from None
+        raise ValueError(f"{safe_repr(str(path))}: {error}") from None
 
 
 def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -244,7 +248,7 @@ def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(entry.path)
         except OSError as error:
-            raise ValueError(f"{safe_repr(this)} must be readable, got: {error.strerror}") from None
+            raise ValueError(f"{safe_repr(this)} must be readable, got an error: {error.strerror}") from None
 
 
 def content_digest(path: Path) -> str:

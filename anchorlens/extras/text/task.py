@@ -118,11 +118,15 @@ class TextTask(TaskConfig):
         if not self.corpus:
             object.__setattr__(self, "corpus", FILES if self.data else CODE)
         if self.data and self.corpus != FILES:
-            raise ValueError(f"corpus must be 'files' if data is given, got {self.corpus!r}. Omit one")
+            raise ValueError(
+                f"corpus must be 'files' if data is given, got {self.corpus!r}. Omit corpus or data"
+            )
         if self.data:
             object.__setattr__(self, "data", absolute(self.data))
         if self.corpus == FILES and not (self.data or self.version):
-            raise ValueError("data must name the files of the corpus 'files', got none. Give --data PATH")
+            raise ValueError(
+                "data must name the files of the corpus 'files', got none. Give the files with --data PATH"
+            )
         if not self.version:
             version = fingerprint(self.data) if self.corpus == FILES else python_version()
             object.__setattr__(self, "version", version)
@@ -135,19 +139,23 @@ class TextTask(TaskConfig):
             ValueError: If the corpus cannot be built, or differs from the text of the task.
         """
         if self.corpus == FILES and not self.data:
-            raise ValueError(f"data must name the files of {self.version}, got none. Give --data PATH")
+            raise ValueError(
+                f"data must name the files of {self.version}, got none. Give the files with --data PATH"
+            )
         if self.corpus == FILES:
             fingerprint(self.data, self.version)
         elif (here := python_version()) != self.version:
-            raise ValueError(f"the text must be {self.version}, got {here}. Use that version of Python")
+            raise ValueError(
+                f"the text must be {self.version}, got {here}. Use the Python version of this text"
+            )
         return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
 
     def _windows(self, split: str) -> Windows:
         windows = self.text.windows(split, self.seq_len)
         if not len(windows):
             raise ValueError(
-                f"the text must have a sequence of {self.seq_len} bytes in both splits, got "
-                f"{self.text.n_bytes(split):,} bytes in {split}. Give more text or a smaller seq_len"
+                f"both splits of the text must have at least {self.seq_len} bytes, got "
+                f"{self.text.n_bytes(split):,} bytes in {split}. Give more text, or use a smaller seq_len"
             )
         return windows
 
@@ -160,8 +168,8 @@ class TextTask(TaskConfig):
         windows, _ = self._windows(TRAIN), self._windows(VALIDATION)  # both, before anything is trained
         if n > len(windows):
             raise ValueError(
-                f"n_samples must be at most {len(windows):,}, the sequences of {self.seq_len} bytes of this "
-                f"text, got {n:,}. Train for several epochs, or give more text"
+                f"n_samples must be at most {len(windows):,}, the number of sequences of {self.seq_len} "
+                f"bytes in this text, got {n:,}. Train for several epochs, or give more text"
             )
         return windows.choose(generator(seed, "data").permutation(len(windows))[:n])
 
@@ -243,9 +251,9 @@ class TextTask(TaskConfig):
         whole = self._windows(TRAIN)
         if not len(training_set) or (training_set.path, training_set.length) != (whole.path, whole.length):
             raise ValueError(
-                f"the training data must be sequences of {self.seq_len} bytes of this task's text, as "
-                f"training_set returns them, got {len(training_set):,} of {training_set.length} bytes. Give "
-                "the training data of this task"
+                f"the training data must be sequences of {self.seq_len} bytes of this task's text, got "
+                f"{len(training_set):,} sequences of {training_set.length} bytes. Give the result of "
+                "training_set of this task"
             )
         return training_set
 

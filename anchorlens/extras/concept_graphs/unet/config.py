@@ -47,7 +47,9 @@ class UNetConfig(Config):
         super().__post_init__()
         for name, factor in (("input_side", 4), ("n_feat", 8)):
             if getattr(self, name) % factor:
-                raise ValueError(f"{name} must be a multiple of {factor}, got {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be a multiple of {factor}, got {getattr(self, name)}. Use another number"
+                )
 
     @classmethod
     def for_task(cls, task: Any, **fields: object) -> UNetConfig:
@@ -62,12 +64,12 @@ class UNetConfig(Config):
         """
         if self.input_side != task.image_side:
             raise ValueError(
-                f"input_side must be the side of the task's images, {task.image_side} pixels, got "
+                f"input_side must equal the side of the task's images, {task.image_side} pixels, got "
                 f"{self.input_side}. Set image_side and input_side to the same value"
             )
         if self.n_channels != task.n_channels:
             raise ValueError(
-                f"n_channels must be the channels of the task's images, {task.n_channels}, got "
+                f"n_channels must equal the number of channels of the task's images, {task.n_channels}, got "
                 f"{self.n_channels}. Omit n_channels"
             )
 

@@ -92,7 +92,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
-        raise ValueError(f"x and y must be two fields, got {asked['x']!r} for both. Try x='gamma'.")
+        raise ValueError(f"x and y must be two different fields, got {asked['x']!r} for both. Try x='gamma'.")
     varying = axes_of(cells)
     numbers = [name for name, values in varying.items() if name != "seed" and all(map(_is_number, values))]
     unasked = [name for name in dict.fromkeys((*FIRST, *numbers)) if name not in asked.values()]

@@ -110,7 +110,8 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
         allowed = ", ".join(filter(None, (x, y)))
         raise ValueError(
             f"the runs of one map must differ only in {allowed} and seed, got runs that differ in "
-            f"{', '.join(mixed)}. Draw one map for each value (anchorlens.extras.sweep.diagram.axes.slices)."
+            f"{', '.join(mixed)}. Draw a separate map for each value "
+            "(anchorlens.extras.sweep.diagram.axes.slices)."
         )
     across, up = axis(cells, x, varying), None if y is None else axis(cells, y, varying)
     groups: dict[tuple[int, int], dict[str, Cell]] = {}

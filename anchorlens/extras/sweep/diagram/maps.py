@@ -65,7 +65,10 @@ def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None
     """Draw the map of phases for `SweepResult.plot`, with the same arguments and errors."""
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
-        raise ValueError(f"a sweep must have at least one run to plot, got none in {safe_text(result.out)}")
+        raise ValueError(
+            f"a sweep must have at least one run to plot, got none in {safe_text(result.out)}. Give another "
+            "sweep"
+        )
     x, y = axes.choose_axes(cells, x, y)
     first, *others = axes.slices(cells, x, y)
     drawn = phase_map(first.cells, x, y)
@@ -138,7 +141,9 @@ def number_map(
     layout = arranged(cells, x, y)
     metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
     if number not in metrics:
-        raise ValueError(f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}")
+        raise ValueError(
+            f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}. Use one of these metrics"
+        )
     return Picture(_numbers(metrics[number], layout))
 
 
@@ -187,7 +192,10 @@ def _agreements(layout: Layout) -> dict[str, Any]:
 def _compared(layout: Layout) -> dict[str, Any]:
     """Draw the map of agreement, if two verdicts of a cell can be compared."""
     if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
-        raise ValueError("the probes and behaviour must both assign a phase to a run, got no run")
+        raise ValueError(
+            "the probes and the behaviour must both assign a phase to at least one run, got no such run. "
+            "Train the runs for longer"
+        )
     return _agreements(layout)
 
 

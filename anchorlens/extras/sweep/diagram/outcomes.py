@@ -148,8 +148,10 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
     if any(measured(cell, number) is not None for cell in cells):
         return
     if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
-        raise ValueError(f"a run must be trained to draw {title}, got no trained run")
-    raise ValueError(f"a run must have a value of {title}, got none: {why}")
+        raise ValueError(
+            f"at least one run must be trained to draw {title}, got no trained run. Continue the sweep"
+        )
+    raise ValueError(f"at least one run must have a value of {title}, got none: {why}")
 
 
 def vote(categories: Sequence[Category]) -> str:

@@ -175,7 +175,9 @@ def diagram_html(
     """
     cells = tuple({cell.id: cell for cell in result}.values())
     if not cells:
-        raise ValueError(f"a diagram must have at least one run, got none in {safe_text(result.out)}")
+        raise ValueError(
+            f"a diagram must have at least one run, got none in {safe_text(result.out)}. Give another sweep"
+        )
     x, y = axes.choose_axes(cells, x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
     maps = maps_of(cells)

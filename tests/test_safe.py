@@ -53,15 +53,15 @@ def test_a_byte_order_mark_is_no_part_of_a_text(encoding):
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("[" * 100_000, "nested deeper than 64"),
-        ("[" * 65 + "]" * 65, "nested deeper than 64"),
+        ("[" * 100_000, "nested at most 64 levels"),
+        ("[" * 65 + "]" * 65, "nested at most 64 levels"),
         ("[1, NaN]", "NaN, which is not a finite number"),
         ("1e999999999", "1e999999999, which is not a finite number"),
         ("9" * 31, "integer of more than 30 digits"),
         ("9" * 10_000, "integer of more than 30 digits"),
-        ("{" * 3, "is not valid JSON: "),
+        ("{" * 3, "must be valid JSON, got an error"),
         (b"\xff", "must be UTF-8 text, got byte 0xff"),
-        ("[" + "0," * 1_000_001 + "0]", "holds more than 1,000,000 values"),
+        ("[" + "0," * 1_000_001 + "0]", "must have at most 1,000,000 values"),
     ],
 )
 def test_what_is_no_plain_json(text, cause):
@@ -72,15 +72,15 @@ def test_what_is_no_plain_json(text, cause):
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("a = " + "[" * 100_000, "nested deeper than 64"),
-        ("a = " + "[" * 65 + "]" * 65, "nested deeper than 64"),
-        (".".join("a" * 20_000) + " = 1", "nested deeper than 64"),
-        ("[" + ".".join("a" * 66) + "]", "nested deeper than 64"),
+        ("a = " + "[" * 100_000, "nested at most 64 levels"),
+        ("a = " + "[" * 65 + "]" * 65, "nested at most 64 levels"),
+        (".".join("a" * 20_000) + " = 1", "nested at most 64 levels"),
+        ("[" + ".".join("a" * 66) + "]", "nested at most 64 levels"),
         ("a = nan", "nan, which is not a finite number"),
         ("a = 1e999", "inf, which is not a finite number"),
         ("a = " + "9" * 31, "integer of more than 30 digits"),
         ("a = " + "9" * 10_000, "integer of more than 30 digits"),
-        ("a = ", "is not valid TOML: "),
+        ("a = ", "must be valid TOML, got an error: "),
         (b"\xff", "must be UTF-8 text, got byte 0xff"),
     ],
 )

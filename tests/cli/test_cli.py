@@ -87,7 +87,7 @@ class TestTrain:
         _, out = trained
         run("train", "--resume", "--out", out, "--threads", 1)  # where it runs may change
         done = run("train", "--resume", "--out", out, "--gamma", 0.9, code=2)
-        assert "model.gamma was 0.3 and is now 0.9" in done.stderr
+        assert "model.gamma of a resumed run must stay 0.3, got 0.9" in done.stderr
 
     def test_a_preset_by_flag_beats_the_one_in_the_file(self, tmp_path):
         (tmp_path / "run.toml").write_text('preset = "paper-gpt2"\n[train]\nbatch_size = 100')
@@ -99,16 +99,16 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["train"], "--out is missing"),
-            (["train", "--out", "{out}"], "holds a run already"),
+            (["train"], "--out must be the folder of the run, got none"),
+            (["train", "--out", "{out}"], "must hold no run, got one"),
             (["train", "--out", "{new}", "--preset", "slow"], "preset must be one of quick, paper-2l1h"),
             (["train", "--out", "{new}", "--gama", "1"], "No such option: --gama (Possible options: --gamma"),
             (["train", "--out", "{new}", "--d-model", "x"], "unable to parse string as an integer"),
             (["train", "--out", "{new}", "--variant", "rnn"], "variant must be one of gpt2, "),
-            (["train", "--out", "{new}", "--preset", "scan", "--split", "add_jump"], "did you mean 'jump'?"),
+            (["train", "--out", "{new}", "--preset", "scan", "--split", "add_jump"], "Did you mean 'jump'?"),
             (["train", "--out", "{new}", "--anchors", "3,4"], "--anchors must be JSON, got '3,4'"),
             (["train", "--out", "{new}", "--lr", "-1"], "lr must be a finite number > 0, got -1.0"),
-            (["train", "--out", "{new}", "--epochs", "3", "--steps", "3"], "give one of them"),
+            (["train", "--out", "{new}", "--epochs", "3", "--steps", "3"], "must not both be given"),
             (["train", "--out", "{new}", "--config", "/no.toml"], "does not exist"),
             (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda, cuda:N or mps"),
             (["evaluate"], "Missing argument"),
@@ -124,7 +124,7 @@ class TestTrain:
     def test_unusable_toml(self, tmp_path):
         (tmp_path / "a.toml").write_text("gamma = ")
         done = run("train", "--out", tmp_path / "new", "--config", tmp_path / "a.toml", code=2)
-        assert "a.toml: not a TOML file" in done.stderr
+        assert "a.toml: the file must be TOML" in done.stderr
         (tmp_path / "a.toml").write_text("[modle]\ngamma = 1.0")
         done = run("train", "--out", tmp_path / "new", "--config", tmp_path / "a.toml", code=2)
         assert "must be one of task, model, train, got 'modle'" in done.stderr

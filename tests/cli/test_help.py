@@ -101,7 +101,7 @@ class TestChosenTask:
     @pytest.mark.needs()
     def test_one_that_is_unknown_is_one_error(self):
         done = call("train", "--task", "scna", "--help", code=2)
-        assert "did you mean 'scan'?" in done.stderr and done.stderr.count("\n") == 1
+        assert "Did you mean 'scan'?" in done.stderr and done.stderr.count("\n") == 1
 
     def test_every_preset_is_named(self):
         assert all(name in help_of("train") for name in presets())

@@ -31,7 +31,7 @@ class TestClosed:
     def test_is_as_dev_null(self, streams):
         code, out, words = shell(f"run --version {streams}")
         assert (code, words, out) == (0, b"", b"" if " >&-" in f" {streams}" else b"0.1.0\n")
-        code, out, words = shell(f"run train {streams}")  # --out is missing
+        code, out, words = shell(f"run train {streams}")  # --out must be the folder of the run, got none
         assert (code, out) == (2, b"") and words.count(b"\n") == ("2>&-" not in streams)
 
     def test_no_file_takes_the_place_of_a_closed_stream(self, tmp_path):

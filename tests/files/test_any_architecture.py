@@ -48,7 +48,8 @@ def test_from_its_file_as_in_memory(tmp_path, fields):
     first, second = probes.v_similarity(given), probes.v_similarity(model, AnchorTask())
     assert first.to_dict() == second.to_dict()
     with pytest.raises(
-        CheckpointError, match="it is not a Checkpoint: .* classify, evaluate and probes take"
+        CheckpointError,
+        match="the file must be a Checkpoint, got another model: .* classify, evaluate or a probe",
     ):
         open_checkpoint(path, config=config)
 
@@ -59,7 +60,7 @@ def test_without_norms_it_is_a_checkpoint_of_the_plain_variant(tmp_path, fields)
     model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"} | fields)
     path, config = written(tmp_path, model)
     if fields.get("d_vocab_out") == 59:
-        with pytest.raises(CheckpointError, match="the task needs d_vocab_out >= 110, got 59"):
+        with pytest.raises(CheckpointError, match="d_vocab_out must be at least 110 for the task, got 59"):
             resolve(path, config=config)
         config = model.cfg  # without the task
     given = resolve(path, config=config)
@@ -104,9 +105,7 @@ class TestWhatTheFileDoesNotSay:
     def test_norms_are_said_or_it_is_refused(self, no_norms):
         model, read = no_norms
         for tables in ("", "model.act_fn = 'relu'", "task.seq_len = 9"):
-            with pytest.raises(
-                CheckpointError, match="normalization_type must be given where the weights have"
-            ):
+            with pytest.raises(CheckpointError, match="normalization_type must be given for weights without"):
                 read(tables)
         said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
         assert said.checkpoint is not None and said.checkpoint.model_config.variant == "plain"
@@ -198,7 +197,7 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
         (lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()}, "its matrices are transposed"),
         (
             lambda weights: {"x_embed": weights["embed.W_E"]},
-            "'x_embed' is not a weight of a HookedTransformer",
+            "every weight must be a weight of a HookedTransformer, got 'x_embed'",
         ),
     ],
 )
@@ -207,7 +206,9 @@ def test_names_alone_make_no_hookedtransformer(tmp_path, change, cause, config):
     """As in the public files of several papers on grokking, with or without their configuration."""
     weights = initial_weights(TINY, 0)
     torch.save(weights | change(weights), tmp_path / "w.pt")
-    with pytest.raises(CheckpointError, match=rf"{cause}.*; evaluate\(model, task\) takes the model itself"):
+    with pytest.raises(
+        CheckpointError, match=rf"{cause}.*. Use evaluate\(model, task\) with the model itself"
+    ):
         resolve(tmp_path / "w.pt", config=config)
 
 
@@ -222,7 +223,7 @@ def test_sizes_that_weights_do_not_fix_are_bounded(tmp_path):
 
 def test_a_task_of_the_caller_and_one_of_the_file(tmp_path):
     path, config = written(tmp_path, user_built(**SMALL | KINDS["no norms"]))
-    with pytest.raises(ValueError, match="the task given is another than that of config"):
+    with pytest.raises(ValueError, match="task must be the task of config or None"):
         resolve(path, AnchorTask(key_max=80), config=config)
     bare = write_bare(tmp_path, config=json.dumps({"act_fn": "silu", "normalization_type": "LN"}))
     assert resolve(bare.path, AnchorTask(key_max=80), config=bare.config).task.key_max == 80

@@ -113,7 +113,7 @@ class TestWriting:
         broken = Checkpoint(
             checkpoint.model_config, checkpoint.task, checkpoint.weights, metrics={"loss": float("nan")}
         )
-        with pytest.raises(ValueError, match="must have JSON-ready metrics and configuration"):
+        with pytest.raises(ValueError, match="must be JSON-ready, got an error"):
             save_checkpoint(path, broken)
         assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
@@ -129,7 +129,7 @@ class TestWriting:
         half = {name: weight.half() for name, weight in checkpoint.weights.items()}
         with pytest.raises(ValueError, match="must be float32 or float64"):
             save_checkpoint(tmp_path / "a.pt", Checkpoint(checkpoint.model_config, checkpoint.task, half))
-        with pytest.raises(ValueError, match="the task needs d_vocab >= 411"):
+        with pytest.raises(ValueError, match="d_vocab must be at least 411 for the task"):
             Checkpoint.from_model(build_model(TINY), TINY, AnchorTask(key_max=400))
         assert not list(tmp_path.iterdir())
 
@@ -141,7 +141,10 @@ class TestWriting:
         assert load_checkpoint(tmp_path / "a.safetensors").weights.keys() == checkpoint.weights.keys()
 
     def test_weights_of_another_shape_are_refused(self):
-        with pytest.raises(ValueError, match="model does not fit its config: embed.W_E must have shape"):
+        with pytest.raises(
+            ValueError,
+            match="the model must fit its configuration, got a mismatch: embed.W_E must have shape",
+        ):
             Checkpoint.from_model(build_model(TINY), ModelConfig(d_model=16), AnchorTask())
 
 
@@ -166,7 +169,7 @@ class TestBadFiles:
         refused(tmp_path / "no.pt", "cannot be read: No such file")
 
     def test_a_folder(self, tmp_path):
-        refused(tmp_path, "it is a folder without ckpt.pt")
+        refused(tmp_path, "the folder must hold ckpt.pt, got none")
 
     def test_empty(self, tmp_path):
         (tmp_path / "a.pt").touch()
@@ -191,7 +194,7 @@ class TestBadFiles:
 
     def test_too_new(self, path):
         rewrite(path, lambda header, tensors: header.update(format_version=99))
-        refused(path, "too new: format version 99, this anchorlens reads up to 1; upgrade it")
+        refused(path, "too new: the format version must be at most 1, got 99. Upgrade anchorlens")
 
     def test_another_of_our_formats(self, path):
         rewrite(path, lambda header, tensors: header.update(format="anchorlens training state"))
@@ -199,11 +202,11 @@ class TestBadFiles:
 
     def test_a_bare_state_dict(self, tmp_path):
         torch.save(build_model(TINY).state_dict(), tmp_path / "a.pt")
-        refused(tmp_path / "a.pt", "it has no anchorlens header")
+        refused(tmp_path / "a.pt", "the file must have an anchorlens header")
 
     def test_a_foreign_safetensors_file(self, tmp_path):
         safetensors.torch.save_file({"x": torch.ones(2)}, tmp_path / "a.safetensors")
-        refused(tmp_path / "a.safetensors", "it has no anchorlens header")
+        refused(tmp_path / "a.safetensors", "the file must have an anchorlens header")
 
     @pytest.mark.parametrize(
         ("change", "cause"),
@@ -217,7 +220,7 @@ class TestBadFiles:
             (lambda h, t: h["task"].update(key_max=10**12), "key_max must be an integer"),
             (lambda h, t: h["task"].update(anchors={"1": "x"}), "configuration makes no sense"),
             (lambda h, t: h["task"].update(anchors={"1": 10**30, "2": 1}), "must be a shift of at most"),
-            (lambda h, t: h["task"].update(seq_len=12), "the task needs n_ctx >= 12"),
+            (lambda h, t: h["task"].update(seq_len=12), "n_ctx must be at least 12 for the task"),
             (lambda h, t: h["model"].update(gamma=-1000), "gamma must be a finite number"),
             (lambda h, t: h["train"].update(n_samples=10**15), "n_samples must be an integer"),
             (lambda h, t: t.update({"\x1b[31m": torch.ones(1)}), "'\\x1b[31m' is not a parameter"),
@@ -254,7 +257,7 @@ class TestOddContent:
         digest = container._digest(text, {})
         torch.save({"anchorlens": text, "sha256": digest, "tensors": {}}, buffer)
         (tmp_path / "a.pt").write_bytes(buffer.getvalue())
-        refused(tmp_path / "a.pt", "its header is nested deeper than 64 levels")
+        refused(tmp_path / "a.pt", "the content must be nested at most 64 levels")
 
     def test_a_name_with_line_breaks_stays_on_one_line(self, tmp_path):
         text = json.dumps({"format": "x\ny\x1b[31m", "format_version": 1})

@@ -107,7 +107,7 @@ class TestReleasedCode:
     def test_without_its_configuration(self, tmp_path):
         written = write_released(tmp_path)
         (tmp_path / "config.json").unlink()
-        refused(written.files[0], "its config.json is missing")
+        refused(written.files[0], "must hold config.json, got none")
 
 
 class TestHookedTransformer:
@@ -159,26 +159,26 @@ class TestHookedTransformer:
     def test_without_a_configuration_it_says_what_is_needed(self, tmp_path):
         refused(
             write_bare(tmp_path).path,
-            "give config (--config), a TOML or JSON file with the tables task",
+            "Give config (--config): a TOML or JSON file with the tables task",
         )
 
     @pytest.mark.parametrize(
         ("config", "cause"),
         [
-            ("model.n_heads = 1", "n_heads is 1 there, but the weights have 2"),
+            ("model.n_heads = 1", "n_heads must be 2 as in the weights, got 1 in the configuration"),
             ("model.variant = 'rnn'", "variant must be one of gpt2, postnorm, released"),
             ("model.variant = 'postnorm'", "'ln_final.w' is not a parameter"),
             ("model.colour = 1", "ModelConfig has no field 'colour'"),
-            ("task.seq_len = 12", "the task needs n_ctx >= 12, got 9"),
+            ("task.seq_len = 12", "n_ctx must be at least 12 for the task, got 9"),
             ("task = 3", "task must be a table of fields, got 3"),
             ("preset = 'phase9'", "preset must be one of"),
-            ("model = ", "not valid JSON or TOML"),
+            ("model = ", "must be valid JSON or TOML"),
             ('{"d_model": NaN}', "holds NaN, which is not a finite number"),
-            ("[" * 100_000, "not valid JSON or TOML"),
-            ('{"a": ' + "[" * 100_000, "not valid JSON or TOML"),
+            ("[" * 100_000, "must be valid JSON or TOML"),
+            ('{"a": ' + "[" * 100_000, "must be valid JSON or TOML"),
             ("#" * 2_000_000, "must have at most 1,048,576 bytes"),
             ('{"act_fn": null, "normalization_type": "LN"}', "act_fn must be"),
-            ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "LNPre' there, but the weights have norms"),
+            ('{"act_fn": "gelu", "normalization_type": "LNPre"}', "for weights with norms, got 'LNPre'"),
             ('{"act_fn": "gelu", "normalization_type": "RMS"}', "'blocks.0.ln1.b' is not a parameter"),
             ('{"act_fn": "gelu", "attn_only": true}', "'blocks.0.mlp.W_in' is not a parameter"),
             (
@@ -190,7 +190,10 @@ class TestHookedTransformer:
                 "'pos_embed.W_pos' is not a parameter",
             ),
             ("model.eps = 1e-6\ntrain.seed = 3", "eps must be 1e-05, got 1e-06 in a model of anchorlens"),
-            ("model.variant = 'gpt2'\nmodel.parallel_attn_mlp = true", "leave variant, train and preset out"),
+            (
+                "model.variant = 'gpt2'\nmodel.parallel_attn_mlp = true",
+                "Omit the fields variant, train and preset",
+            ),
         ],
     )
     def test_a_configuration_that_makes_no_sense(self, tmp_path, config, cause):
@@ -211,7 +214,9 @@ class TestHookedTransformer:
     def test_another_architecture_is_no_checkpoint(self, tmp_path, field, value):
         config = json.dumps({"normalization_type": "LN", "act_fn": "gelu", "d_model": 8, field: value})
         written = write_bare(tmp_path, config=config)
-        refused(written.path, f"it is not a Checkpoint: {field} must be", written.config)
+        refused(
+            written.path, f"the file must be a Checkpoint, got another model: {field} must be", written.config
+        )
 
     def test_a_bias_that_postnorm_does_not_have(self, tmp_path):
         written = write_bare(tmp_path, config="model.variant = 'postnorm'", variant="postnorm")
@@ -288,9 +293,9 @@ class TestHuggingFace:
     def test_weights_in_several_files_are_refused(self, tmp_path):
         written = write_hugging_face(tmp_path)
         written.files[0].rename(tmp_path / "model-00001-of-00002.safetensors")
-        refused(tmp_path, "it has no weights")
+        refused(tmp_path, "the folder must hold weights")
         (tmp_path / "model.safetensors.index.json").write_text("{}")
-        refused(tmp_path, "its weights are split over several files")
+        refused(tmp_path, "the weights must be in one file, got several files")
 
 
 class TestOurs:
@@ -304,7 +309,7 @@ class TestOurs:
 
     def test_the_folder_of_a_run(self, tmp_path):
         (tmp_path / "config.json").write_text('{"format": "anchorlens run", "format_version": 1}')
-        refused(tmp_path, "this run has no checkpoint yet")
+        refused(tmp_path, "the run must have a checkpoint, got none yet")
         (tmp_path / "checkpoints").mkdir()
         checkpoint = load_checkpoint(write_own(tmp_path).path)
         (tmp_path / "ckpt.pt").unlink()
@@ -323,19 +328,19 @@ class TestUnknown:
         refused(tmp_path / "no.pt", "cannot be read: No such file")
         refused(tmp_path / ("x" * 300), "cannot be read: File name too long")
         os.mkfifo(tmp_path / "pipe")
-        refused(tmp_path / "pipe", "cannot be read: it is not an ordinary file")
-        refused(write_bare(tmp_path).path, "cannot be read: it is not an ordinary file", tmp_path / "pipe")
+        refused(tmp_path / "pipe", "the path must name an ordinary file")
+        refused(write_bare(tmp_path).path, "the path must name an ordinary file", tmp_path / "pipe")
 
     def test_another_model(self, tmp_path):
         safetensors.torch.save_file({"layer.weight": torch.ones(2)}, tmp_path / "a.safetensors")
         refused(tmp_path / "a.safetensors", "those of no model that can be read")
         torch.save([torch.ones(2)], tmp_path / "a.pt")
-        refused(tmp_path / "a.pt", "it must hold a dict")
+        refused(tmp_path / "a.pt", "the file must hold a dict")
 
     def test_a_folder_of_something_else(self, tmp_path):
         refused(tmp_path, "config.json was not found in this folder")
         (tmp_path / "config.json").write_text('{"x": 1}')
-        refused(tmp_path, "its config.json does not belong to an anchorlens run")
+        refused(tmp_path, "config.json must belong to an anchorlens run")
 
 
 def test_importing_does_not_import_the_libraries_of_others(tmp_path):

@@ -103,8 +103,9 @@ def test_packed_files(tmp_path):
     data = write_bare(tmp_path).path.read_bytes()
     packed = rewritten_zip(data, lambda name, content: (name, content), zipfile.ZIP_DEFLATED)
     (tmp_path / "again.pt").write_bytes(packed)
-    assert "its zip is compressed, which torch.save never does; save it again" in why_not(
-        tmp_path / "again.pt"
+    assert (
+        "the zip must be uncompressed, as torch.save writes it, got a compressed zip. Save the file"
+        in why_not(tmp_path / "again.pt")
     )
 
 
@@ -120,7 +121,7 @@ def test_every_protocol_of_pickle_that_has_one_is_read(tmp_path, protocol):
 def test_older_formats_name_the_way_to_save_them_again(tmp_path):
     weights = initial_weights(TINY, 0)
     torch.save(weights, tmp_path / "one.pt", pickle_protocol=1)
-    assert "must be 2 to 5, got 0 or 1; save it with pickle_protocol=2" in why_not(tmp_path / "one.pt")
+    assert "must be 2 to 5, got 0 or 1. Save the file with pickle_protocol=2" in why_not(tmp_path / "one.pt")
     torch.save(weights, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     assert "torch.save(torch.load(path, weights_only=True), path)" in why_not(tmp_path / "old.pt")
     torch.save(torch.load(tmp_path / "old.pt", weights_only=True), tmp_path / "old.pt")
@@ -234,7 +235,7 @@ def test_tensors_of_other_kinds(tmp_path):
     integers = {name: weight.to(torch.int8) for name, weight in initial_weights(TINY, 0).items()}
     safetensors.torch.save_file(integers, tmp_path / "a.safetensors")
     cause = why_not(tmp_path / "a.safetensors", config={"model": {"gamma": 0.5}})
-    assert "must hold floating point numbers, got torch.int8; save it as floats" in cause
+    assert "must hold floating point numbers, got torch.int8. Save the tensor as floats" in cause
 
 
 def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
@@ -254,7 +255,10 @@ def test_what_is_no_table_of_weights(tmp_path):
     weights = initial_weights(TINY, 0)
     for content, words in (
         (optimiser.state_dict(), "the state of an optimiser or of its schedule"),
-        ([weights], "it must hold a dict, got list; save the weights by name: torch.save(model.state_dict()"),
+        (
+            [weights],
+            "the file must hold a dict, got list; save the weights by name: torch.save(model.state_dict()",
+        ),
         (
             {"state_dicts": [weights, weights]},
             "a list of 2 under 'state_dicts'; save one: torch.save(ckpt['state",
@@ -277,8 +281,9 @@ def test_yaml_where_json_or_toml_is_read(tmp_path):
         (tmp_path / "a.yaml").write_text(text)
         assert words in why_not(tmp_path / "a.yaml", Settings.of)
     (tmp_path / "a.toml").write_text("model = ")  # the negative control: a slip in a TOML file is shown
-    assert "not valid JSON or TOML: it is not valid TOML: Invalid value" in why_not(
-        tmp_path / "a.toml", Settings.of
+    assert (
+        "the file must be valid JSON or TOML, got an error: the content must be valid TOML, got "
+        "an error: Invalid value" in why_not(tmp_path / "a.toml", Settings.of)
     )
 
 
@@ -304,7 +309,7 @@ def test_a_truncated_file_says_to_download_it_again(tmp_path):
         data = path.read_bytes()
         for share in (0.1, 0.9):
             path.write_bytes(data[: int(share * len(data))])
-            with pytest.raises(CheckpointError, match=r"truncated.*download it again"):
+            with pytest.raises(CheckpointError, match=r"truncated.*ownload the file again"):
                 open_checkpoint(path)
 
 
@@ -352,4 +357,6 @@ def test_a_json_of_a_tokenizer_larger_than_a_configuration_is_told(tmp_path):
     (tmp_path / "tokenizer.json").write_text(
         json.dumps({"version": "1.0", "added_tokens": [], "x": "x" * 2**21})
     )
-    assert "it describes no model, but is a tokenizer" in why_not(tmp_path / "tokenizer.json", Settings.of)
+    assert "the file must describe a model, got a tokenizer" in why_not(
+        tmp_path / "tokenizer.json", Settings.of
+    )

@@ -133,7 +133,7 @@ class TestTheStartOfARun:
         assert "weights moved" in call("probe", "training_regime", path, "--initial", first).stdout
         with pytest.raises(ValueError, match="start must be the file with SHA-256"):
             load_checkpoint(path).initial_model(start=other)
-        with pytest.raises(ValueError, match="start must be left out"):
+        with pytest.raises(ValueError, match="start must be None for a run"):
             load_checkpoint(stored(tmp_path / "drawn.pt")).initial_model(start=first)
 
     def test_nor_does_a_run_or_a_sweep_name_a_file_to_hash(self, secret, touched, tmp_path):
@@ -257,10 +257,10 @@ class TestLinksOutOfAFolder:
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(elsewhere / name)
         done = call("evaluate", run, code=3)
-        assert f"must be in its folder, got {name!r}, which a link leads out of it" in done.stderr
+        assert f"must be in its folder, got {name!r}, which a link leads out of the folder" in done.stderr
         if name != "config.json":
             done = call("probe", "stable_rank", run, "--along", code=3)
-            assert "which a link leads out of it" in done.stderr
+            assert "which a link leads out of the folder" in done.stderr
 
     def test_of_its_log(self, run, elsewhere):
         stored(run / "ckpt.pt")
@@ -287,7 +287,7 @@ class TestLinksOutOfAFolder:
         done = call("status", out, code=3 if what == "sweep.json" else 0, columns=500)
         assert "98765432" not in done.stdout.replace(",", "") and "in training" not in done.stdout
         if what != "unfinished":
-            assert "which a link leads out of it" in done.output
+            assert "which a link leads out of the folder" in done.output
         if what not in ("unfinished", "sweep.json"):
             assert open_sweep(out).counts == {"damaged": 1, "missing": 1}
 
@@ -308,5 +308,5 @@ class TestLinksOutOfAFolder:
         shutil.move(blobs, tmp_path / "others")
         (snapshot / "config.json").unlink()
         (snapshot / "config.json").symlink_to("../../others/config.json")
-        with pytest.raises(CheckpointError, match="which a link leads out of it"):
+        with pytest.raises(CheckpointError, match="which a link leads out of the folder"):
             open_checkpoint(snapshot)

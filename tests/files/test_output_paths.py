@@ -74,13 +74,11 @@ class TestCheckCanWrite:
         (tmp_path / "folder.csv").mkdir()
         assert refused("a.html") == "--out must end in .csv or .parquet, got 'a.html'"
         assert refused(tmp_path / "no/a.csv").startswith("--out must be in a folder that exists, got ")
-        assert refused(tmp_path / "folder.csv").endswith(
-            "cannot be written: it is a folder; give another file"
-        )
+        assert refused(tmp_path / "folder.csv").endswith("it is a folder. Give another file")
         assert "File name too long" in refused(tmp_path / f"{'n' * 300}.csv")
         for name in ("a.csv", "link.csv"):
             said = refused(tmp_path / name, tmp_path / "a.csv")
-            assert said.endswith("cannot be written: it is one of the files that are read; give another file")
+            assert said.endswith("it is one of the files that are read. Give another file")
 
 
 def test_classify_refuses_to_write_a_report_over_a_checkpoint(tmp_path):

@@ -140,7 +140,7 @@ def test_something_else_is_refused(gpt, cause):
 
 def test_what_needs_a_hookedtransformer_names_the_way():
     for measure in (probes.stable_rank, probes.v_similarity, classify):
-        with pytest.raises(ValueError, match=r"hooked_from\(gpt\) makes one of a nanoGPT"):
+        with pytest.raises(ValueError, match=r"Use hooked_from\(gpt\) for a nanoGPT"):
             measure(nano(), AnchorTask())
 
 
@@ -180,7 +180,7 @@ class TestTheFileOfANanoGPT:
     def test_bare_weights_need_their_number_of_heads(self, tmp_path):
         gpt = nano(act_fn=functional.relu)
         torch.save(gpt.state_dict(), tmp_path / "w.pt")
-        with pytest.raises(CheckpointError, match="the number of heads is not in the weights of a nanoGPT"):
+        with pytest.raises(CheckpointError, match="the number of heads of a nanoGPT must be in"):
             open_checkpoint(tmp_path / "w.pt")
         tables = {"model": {"n_heads": 2, "act_fn": "relu"}, "task": {"key_max": 90}}
         opened = open_checkpoint(tmp_path / "w.pt", config=tables)
@@ -190,13 +190,13 @@ class TestTheFileOfANanoGPT:
     @pytest.mark.parametrize(
         ("changes", "config", "cause"),
         [
-            ({"model_args": {"n_head": 3}}, None, "n_head must divide the width, 32, got 3"),
+            ({"model_args": {"n_head": 3}}, None, "n_head must divide the width 32, got 3"),
             (
                 {"model_args": {"n_head": 2, "n_embd": 64}},
                 None,
-                "n_embd is 64 in model_args, but the weights",
+                "n_embd must be 32 as in the weights, got 64 in model_args",
             ),
-            ({}, {"model": {"d_mlp": 7}}, "d_mlp is 7 in the table model, which does not fit"),
+            ({}, {"model": {"d_mlp": 7}}, "d_mlp must fit the weights, got 7 in the table model"),
         ],
     )
     def test_contradictions_are_refused(self, tmp_path, changes, config, cause):

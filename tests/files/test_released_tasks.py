@@ -112,9 +112,9 @@ def test_every_field_is_used_or_listed(tmp_path):
     ("changes", "cause"),
     [
         ({"target": "3x_to_x"}, "target must be one of composition, composition_test"),
-        (groups(PAIRS) | {"data_train": [1]}, "must be lists of one length"),
-        (groups(PAIRS) | {"data_train": "1 1"}, "must be lists of one length"),
-        (groups([]), "data_train must be 1 for a group with sequences"),
+        (groups(PAIRS) | {"data_train": [1]}, "must be lists of equal length"),
+        (groups(PAIRS) | {"data_train": "1 1"}, "must be lists of equal length"),
+        (groups([]), "data_train must be 1 for at least one group"),
         (groups(PAIRS) | {"data_train": [2] * 32}, "data_train must be an integer >= 0 and <= 1"),
         (groups(PAIRS) | {"data_mode": ["34_xall"] * 32}, "data_mode must hold modes such as '34_xel'"),
         (groups(PAIRS) | {"data_mode": ["56_xel"] * 32}, "data_mode must name pairs of the anchors 1..4"),

@@ -118,16 +118,28 @@ def test_columns_are_taken_by_name(tmp_path, name, quoting):
 
 COUNTING = pd.DataFrame(np.arange(20)[:, None] + np.arange(4))
 ASKED = {
-    "an index": (frame().to_csv(), "line 1: the first column must have a name, got '': is it the index of"),
-    "an index beside names": (frame(*X, "target").to_csv(), "Write the file with to_csv(..., index=False)"),
-    "an index read again": (frame().to_csv(index_label="Unnamed: 0"), "got 'Unnamed: 0': is it the index"),
+    "an index": (
+        frame().to_csv(),
+        "line 1: the first column must have a name, got ''. If this column is the index of",
+    ),
+    "an index beside names": (frame(*X, "target").to_csv(), "write the file with to_csv(..., index=False)"),
+    "an index read again": (
+        frame().to_csv(index_label="Unnamed: 0"),
+        "got 'Unnamed: 0'. If this column is the index",
+    ),
     "an index without a header": (
         frame().to_csv(header=False),
-        "its first column counts its rows: is it the",
+        "must be a token, got numbers that count the rows. If this column is the",
     ),
-    "an index that the header lacks": (frame().to_csv(index_label=False), "got 11; is the first an index?"),
-    "rows that count up too": (COUNTING.to_csv(index=False, header=False), "its first row, 0 to 3, may be"),
-    "few rows": (frame()[:5].to_csv(index=False), "its first row, 0 to 9, may be names or a sequence"),
+    "an index that the header lacks": (
+        frame().to_csv(index_label=False),
+        "got 11. If the first value is an index",
+    ),
+    "rows that count up too": (
+        COUNTING.to_csv(index=False, header=False),
+        "must be clearly names or a sequence, got 0 to 3",
+    ),
+    "few rows": (frame()[:5].to_csv(index=False), "must be clearly names or a sequence, got 0 to 9"),
     "a split": (frame(*X, "target", split="test").to_csv(index=False), "the column 'split' must be the"),
     "a column before": (
         frame("id", *X[:8], "y").to_csv(index=False),
@@ -140,7 +152,7 @@ ASKED = {
     "two answers": (frame(*X[:8], "target", "y").to_csv(index=False), "y), got 'target', 'y'; rename them"),
     "names without an order": (frame(*"acegikmoq", "y").to_csv(index=False), "got 'c' in place 2; rename"),
     "a gap": (frame(*X[:8], "x9", "y").to_csv(index=False), "without gaps (x0, x1, ..), got 'x9' in place 9"),
-    "a name twice": (frame(*X[:8], "x0", "y").to_csv(index=False), "the column 'x0' is there twice"),
+    "a name twice": (frame(*X[:8], "x0", "y").to_csv(index=False), "must be different, got 'x0' twice"),
 }
 
 
@@ -208,10 +220,10 @@ def changed(row, column, value):
 
 REFUSED = {
     "empty": (b"", "it is empty"),
-    "text": (b"these are no numbers", "or comma-separated rows of 2 to 10,000 integers, got 1 in the first"),
+    "text": (b"these are no numbers", "or rows of 2 to 10,000 integers, got 1 in the first"),
     "too many columns": (b"1," * 20_000 + b"1\n", "got 20,001 in the first"),
-    "names alone": (b"a,b,y\n", "must hold a row below its header, got none"),
-    "fewer names than columns": (b"a,y\n1,2,3\n", "line 2: must have 2 values, as the header has, got 3; is"),
+    "names alone": (b"a,b,y\n", "must have a row below its header, got none"),
+    "fewer names than columns": (b"a,y\n1,2,3\n", "as the header has, got 3. If"),
     "a float": (changed(3, 2, "1.5"), "line 4: the value in column 3 must be an integer of up to 18 digits"),
     "a float in the first row": (changed(0, 2, "1.5"), "up to 18 digits, got '1.5'"),
     "a decimal comma": (b"1,5;2\n", "line 1: the value in column 1 must be an integer of up to 18 digits"),
@@ -221,37 +233,37 @@ REFUSED = {
     "a huge number": (changed(3, 9, 10**30), "up to 18 digits, got '1000"),
     "a float beyond what is exact": (changed(3, 9, "1e17"), "got '1e17'"),
     "a negative number": (changed(3, 9, -5), "targets of the training data must be 0 or more, got -5"),
-    "a cut row": (csv()[:-6], "line 40: must have 10 values, as the first line has, got"),
-    "an endless line": (b"1,2\n" + b"1" * 3_000_000, "line 2: must have at most 1,048,576 characters"),
+    "a cut row": (csv()[:-6], "line 40: the row must have 10 values, as the first line has, got"),
+    "an endless line": (b"1,2\n" + b"1" * 3_000_000, "must have at most 1,048,576 characters"),
     "another encoding": ("é,a\n1,2\n".encode("latin-1"), "must be UTF-8 text, got byte 0xe9"),
     "a bare pickle": (b"\x80\x04N.", "but a bare pickle"),
     "a bare array": (b"\x93NUMPY" + bytes(100), "but a NumPy array without a name"),
     "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),
     "a .pt of a pair": (pt((DATA.tokens, DATA.targets)), "must be named tokens and targets, got no names"),
-    "a .pt of other names": (pt({"x": DATA.tokens, "y": DATA.targets}), "got 'x', 'y'; save them as a dict"),
+    "a .pt of other names": (pt({"x": DATA.tokens, "y": DATA.targets}), "got 'x', 'y'. Save a dict"),
     "a .pt of floats": (pt(NAMED | {"tokens": DATA.tokens / 1}), "must be integers, got float32"),
     "a cut .safetensors": (VALID["data.safetensors"][:-9], "truncated or damaged"),
     "a .safetensors of other names": (safetensors.torch.save({"x": DATA.tokens}), "got 'x'"),
-    "a huge header": (struct.pack("<Q", 2**40) + b"{" + bytes(50), "unsafe: its header has more than"),
+    "a huge header": (struct.pack("<Q", 2**40) + b"{" + bytes(50), "unsafe: its header must have at most"),
     "a cut .npz": (VALID["data.npz"][:-30], "truncated or damaged"),
     "an .npz of objects": (npz(tokens=TOKENS.astype(object)), "must be integers, got 'object'"),
     "an .npz of floats": (npz(targets=TARGETS / 2), "must be integers, got 'float64'"),
     "an .npz without sequences": (npz(tokens=TOKENS[:0], targets=TARGETS[:0]), "got [0, 9]"),
     "a bomb": (npz(np.savez_compressed, np.zeros((10**6, 9), dtype=int)), "would have 72,000,320 bytes"),
-    "a bomb of bytes": (npz(np.savez_compressed, np.zeros((10**6, 9), np.int8)), "unsafe: its numbers would"),
+    "a bomb of bytes": (npz(np.savez_compressed, np.zeros((10**6, 9), np.int8)), "unsafe: the numbers"),
     "a lie": (lying_about_its_size(), "truncated or damaged"),
     "many numbers of a byte": (npz(tokens=np.zeros((2**22, 9), np.int8)), "at most 33,554,432 numbers"),
-    "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305; give a part of them"),
+    "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305. Give"),
     "many numbers in a .pt": (pt(NAMED | {"tokens": torch.zeros(2**25, dtype=torch.int8)}), "got 33,554,4"),
-    "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305; give a part of them"),
+    "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305. Give a part of the data"),
     "a huge shape": (npy_that_claims((10**12, 9)), "does not have the size of (1000000000000, 9)"),
     "a negative shape": (npy_that_claims((-5, -2)), "does not have the size of (-5, -2)"),
     "true for a length": (npy_that_claims((True,)), "does not have the size of (True,)"),
     "true for one of two": (npy_that_claims((True, 10)), "does not have the size of (True, 10)"),
     "no shape": (npy_that_claims("x"), "truncated or damaged"),
     "a strange type": (npy_that_claims((5, 2), "no type"), "truncated or damaged"),
-    "another compression": (unknown_compression(), "compressed in a way that numpy.savez does not know"),
-    "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip has more than 1,000 entries"),
+    "another compression": (unknown_compression(), "compressed as numpy.savez_compressed does it"),
+    "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip must have at most 1,000 entries"),
 }  # fmt: skip
 
 
@@ -357,7 +369,7 @@ def test_the_checkpoints_are_opened_before_the_data(tmp_path):
     trained = str(next(path for path in shipped() if path.stem == "phase1"))
     for command in ("classify", "evaluate"):
         done = CliRunner().invoke(app, [command, trained, "--train-data", str(tmp_path / "data.csv")])
-        assert done.exit_code == 2 and "every given checkpoint has its own; omit it" in done.stderr
+        assert done.exit_code == 2 and "checkpoints that all have their own. Omit --train-data" in done.stderr
     (tmp_path / "none.pt").write_bytes(b"none")
     data = ["--train-data", str(tmp_path / "data.csv")]
     done = CliRunner().invoke(app, ["classify", str(tmp_path / "none.pt"), *data])

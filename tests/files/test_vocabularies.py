@@ -228,11 +228,14 @@ class TestRealTokenizers:
         [
             (
                 {"\u0120walk": 1},
-                "one token for 'walk', got one for each of 'walk', '\u0120walk'; write a table",
+                "one token for 'walk', got different tokens for 'walk', '\u0120walk'. Write a table",
             ),
             ({"<eos>": None, "</s>": 1, "<|endoftext|>": 2}, "each of '</s>', '<|endoftext|>'"),
-            ({"<sep>": None, "<tab>": 1}, "token for '<sep>'; they are words of the task; it has "),
-            ({"walk": None, "WALK": 1}, "it has 'WALK': is that 'walk'? Name it so"),
+            (
+                {"<sep>": None, "<tab>": 1},
+                "token for each word of the task, got none for '<sep>'. Did you mean ",
+            ),
+            ({"walk": None, "WALK": 1}, "Did you mean 'walk' by 'WALK'? Rename the token"),
         ],
     )
     def test_what_is_open_is_asked_by_what_is_there(self, ours, tmp_path, changes, question):
@@ -254,7 +257,7 @@ class TestSenseless:
             ({"walk": -1}, "vocabulary: 'walk' must be"),
             ({"walk": "5"}, "vocabulary: 'walk' must be"),
             ({"walk": True}, "vocabulary: 'walk' must be"),
-            ({"walk": shuffled()["run"]}, "must give each word a token of its own"),
+            ({"walk": shuffled()["run"]}, "must give each word a different token"),
         ],
     )
     def test_words_and_tokens(self, ours, tmp_path, changes, words):
@@ -269,7 +272,7 @@ class TestSenseless:
         path, config = written(
             tmp_path, initial_weights(ModelConfig(), 0), {"walk": 1}, "regime = 'conflict'"
         )
-        with pytest.raises(CheckpointError, match="the task two_anchor is in numbers"):
+        with pytest.raises(CheckpointError, match="got one for the task two_anchor"):
             open_checkpoint(path, config=config)
 
     @pytest.mark.parametrize(
@@ -277,9 +280,9 @@ class TestSenseless:
         [
             ("vocabulary = 5", "must be a table or the name of a file, got 5"),
             ("vocabulary = 'none.json'", "none.json"),
-            ("vocabulary = 'damaged.json'", "not valid JSON or TOML"),
+            ("vocabulary = 'damaged.json'", "must be valid JSON or TOML"),
             ("vocabulary = '../outside.json'", "must name a file in the folder of its configuration"),
-            ("vocabulary = '/etc/passwd'", "got '/etc/passwd'; copy it there"),
+            ("vocabulary = '/etc/passwd'", "got '/etc/passwd'. Copy the file"),
             ("vocabulary = 'link.json'", "must name a file in the folder"),
             ("vocabulary = '.'", "must name a file in the folder"),
             ('vocabulary = "a\\u0000b"', "no file's name has a null character"),
@@ -322,7 +325,5 @@ def test_answers_of_a_vocabulary_of_their_own_are_not_renumbered(ours, tmp_path)
     weights = renumbered(ours.weights, vocabulary)
     few = {f"unembed.{name}": weights[f"unembed.{name}"][..., :30].clone() for name in ("W_U", "b_U")}
     path, config = written(tmp_path, weights | few, vocabulary)
-    with pytest.raises(
-        CheckpointError, match="one vocabulary for inputs and answers, got 40 tokens and 30 answers"
-    ):
+    with pytest.raises(CheckpointError, match="inputs and answers, got 40 input tokens and 30 answers"):
         resolve(path, config=config)

@@ -219,7 +219,7 @@ class TestLiveness:
         if LINE > 3:
             hooks.assert_live(bridge)
             computes_on(bridge.get_hook_point("blocks.0.attn.hook_pattern"))
-        with pytest.raises(ValueError, match="need a live blocks.0.attn.hook_pattern, and in this Transf"):
+        with pytest.raises(ValueError, match="must have a live blocks.0.attn.hook_pattern, got a Transf"):
             hooks.assert_live(bridge)
         hooks.assert_live(bridge, hooks.RESID_PRE)
 
@@ -241,7 +241,7 @@ class TestLiveness:
         values = model.blocks[1].attn.hook_v
         values.register_forward_hook(lambda module, args, output: setattr(values, "kept", output))
         z.forward = lambda value: torch.einsum("bhqk,bkhd->bqhd", point.kept, values.kept)
-        with pytest.raises(ValueError, match=r"need a live blocks\.1\.attn\.hook_pattern"):
+        with pytest.raises(ValueError, match=r"must have a live blocks\.1\.attn\.hook_pattern"):
             hooks.assert_live(model)
 
     def test_hand_made_models_are_alive_on_their_own_sequences(self):
@@ -257,5 +257,5 @@ class TestLiveness:
         model = build_model(CONFIG)
         with torch.no_grad():
             model.W_E[0, 0] = float("nan")
-        with pytest.raises(ValueError, match="logits must be finite"):
+        with pytest.raises(ValueError, match="logits of the model must be finite"):
             hooks.assert_live(model)

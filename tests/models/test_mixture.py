@@ -43,13 +43,19 @@ class TestFields:
         [
             ({"num_experts": 1}, "num_experts must be an integer >= 2 and <= 64, got 1"),
             ({"num_experts": 10**9}, "num_experts must be an integer >= 2 and <= 64, got 1000000000"),
-            ({"num_experts": None, "experts_per_token": 2}, "experts_per_token goes with num_experts, got 2"),
-            ({"num_experts": None, "gamma_experts": "1"}, "gamma_experts goes with num_experts, got '1'"),
+            (
+                {"num_experts": None, "experts_per_token": 2},
+                "experts_per_token must be None without num_experts, got 2",
+            ),
+            (
+                {"num_experts": None, "gamma_experts": "1"},
+                "gamma_experts must be None without num_experts, got '1'",
+            ),
             ({"experts_per_token": 3}, "experts_per_token must be an integer >= 1 and <= 2, got 3"),
-            ({"gamma_experts": "0.3 0.9"}, "a gamma for each of 3 experts, with a space between, got 2"),
+            ({"gamma_experts": "0.3 0.9"}, "one gamma for each of 3 experts, with a space between, got 2"),
             (
                 {"gamma_experts": "0.3 0.9 0.9 1"},
-                "a gamma for each of 3 experts, with a space between, got 4",
+                "one gamma for each of 3 experts, with a space between, got 4",
             ),
             ({"gamma_experts": "0.3,0.9,1"}, "numbers with a space between, 0.3 0.9 for example, got '0.3,"),
             ({"gamma_experts": ""}, "numbers with a space between, 0.3 0.9 for example, got ''"),
@@ -58,7 +64,7 @@ class TestFields:
             ({"gamma_experts": 0.3}, "gamma_experts must be text, got 0.3"),
             (
                 {"num_experts": 64, "d_model": 10**6, "d_mlp": 10**5},
-                "parameters, more than 1,000,000,000,000",
+                "must have at most 1,000,000,000,000 parameters",
             ),
         ],
     )
@@ -210,5 +216,7 @@ class TestRouting:
             pass
 
     def test_a_dense_model_is_refused(self):
-        with pytest.raises(ValueError, match=r"must be a mixture of experts \(num_experts\), got one with"):
+        with pytest.raises(
+            ValueError, match=r"must be a mixture of experts \(num_experts\), got a model with"
+        ):
             routing(user_built(), TOKENS)

@@ -205,7 +205,9 @@ def test_answers_may_have_a_vocabulary_of_their_own(act_fn):
     assert torch.allclose(
         logits, reference_logits(config, dict(model.named_parameters()), tokens), atol=1e-12
     )
-    with pytest.raises(ValueError, match="the task needs d_vocab_out >= 110, got 59; set d_vocab_out to 110"):
+    with pytest.raises(
+        ValueError, match="d_vocab_out must be at least 110 for the task, got 59. Set d_vocab_out to 110"
+    ):
         config.check_task(AnchorTask())
     assert replace(config, d_vocab_out=110) == replace(config, d_vocab_out=None)
 
@@ -252,9 +254,11 @@ def test_bad_configs_say_what_is_wrong(fields, message):
 
 
 def test_a_model_too_small_for_its_task_says_so():
-    with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201; set d_vocab to 311"):
+    with pytest.raises(
+        ValueError, match="d_vocab must be at least 311 for the task, got 201. Set d_vocab to 311"
+    ):
         ModelConfig().check_task(AnchorTask(key_max=300))
-    with pytest.raises(ValueError, match="the task needs n_ctx >= 12, got 9"):
+    with pytest.raises(ValueError, match="n_ctx must be at least 12 for the task, got 9"):
         ModelConfig().check_task(AnchorTask(seq_len=12))
     task = AnchorTask(key_max=300, seq_len=12)
     ModelConfig.for_task(task).check_task(task)

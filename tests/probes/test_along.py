@@ -179,8 +179,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (("a", "b"), "probe takes one checkpoint, got 2; with --along"),
-            (("a", "--table", "x.csv"), "--table needs --along"),
+            (("a", "b"), "probe must get one checkpoint unless --along is given, got 2"),
+            (("a", "--table", "x.csv"), "--table must be given together with --along"),
             (("a", "--along", "--table", "x.txt"), "--table must end in .csv or .parquet"),
         ],
     )

@@ -200,9 +200,13 @@ class TestConfigOfBareWeights:
         same(probes.v_similarity(path, **options), probes.v_similarity(model, TASK))
         (found,) = compare([path], "v_similarity", **options).results
         same(found, probes.v_similarity(model, TASK))
-        with pytest.raises(ValueError, match="config describes a file of bare weights, but a Hooked.* omit"):
+        with pytest.raises(
+            ValueError, match="config must be given only for a file of bare weights, got a Hooked.* Omit"
+        ):
             stable_rank(model, config=model.cfg)
-        with pytest.raises(ValueError, match="config describes a file of bare weights, but an Input was"):
+        with pytest.raises(
+            ValueError, match="config must be given only for a file of bare weights, got an Input"
+        ):
             stable_rank(resolve(model), config=model.cfg)
 
     def test_a_probe_of_ones_own_may_have_an_option_of_that_name(self, bare):
@@ -219,7 +223,7 @@ class TestConfigOfBareWeights:
         assert verdict.subject.task == TASK and not [
             note for note in verdict.warnings if "papers' own" in note
         ]
-        with pytest.raises(ValueError, match="a checkpoint knows its own task"):
+        with pytest.raises(ValueError, match="task must be the task of the checkpoint or None"):
             evaluate(path, AnchorTask(), config={"model": {"gamma": 0.5}, "task": TASK.to_dict()})
 
 
@@ -288,7 +292,7 @@ def test_the_command_and_python_choose_the_same_device():
 def test_mps_is_taken_where_torch_has_it_and_said_to_be_untested(monkeypatch):
     from anchorlens.models.devices import choose_device
 
-    with pytest.raises(ValueError, match="device 'mps' is not available: torch found no MPS"):
+    with pytest.raises(ValueError, match="device must be available, got 'mps', but torch found no MPS"):
         choose_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.warns(UserWarning, match="device 'mps': anchorlens could not be tested on it"):

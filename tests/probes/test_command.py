@@ -110,13 +110,13 @@ def test_options_reach_the_probe(checkpoint):
         (["stable_ranks", "CKPT"], 2, "stable_rank"),
         ([], 2, "a probe and a checkpoint must be given"),
         (["stable_rank", "CKPT", "--options", "3"], 2, "must be a JSON object"),
-        (["stable_rank", "CKPT", "--options", '{"layer": 1}'], 2, "stable_rank has no option"),
+        (["stable_rank", "CKPT", "--options", '{"layer": 1}'], 2, "stable_rank must get a known option"),
         (["q_condensation", "CKPT", "--options", '{"layer": 7}'], 2, "layer must be in 0..1"),
         (["stable_rank", "CKPT", "--plot", "picture.gif"], 2, "must end in .html, .png, .svg or .pdf"),
         (["stable_rank", "nothing.pt"], 3, "nothing.pt"),
         (["q_condensation", "CKPT", "--options", '{"layer": "x"}'], 2, "layer must be an integer"),
         (["mask_key_token", "CKPT", "--options", '{"edge": 5}'], 2, "must be 4 whole numbers, got 5"),
-        (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "stable_rank has no option"),
+        (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "stable_rank must get a known option"),
         (["v_similarity", "CKPT", "--options", '{"keys": [30.5]}'], 2, "keys must be one or more whole"),
         (
             ["stable_rank", "CKPT", "--plot", "no/where/p.png"],
@@ -197,14 +197,17 @@ class TestAnyHookedTransformer:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"n_layers": 10**9}, "n_layers is 1000000000 there, but the weights have 3"),
+            (
+                {"n_layers": 10**9},
+                "n_layers must be 3 as in the weights, got 1000000000 in the configuration",
+            ),
             ({"num_experts": 10**9}, "experts_per_token must be"),
-            ({"d_mlp": 10**9}, "d_mlp is 1000000000 there, but the weights have 48"),
+            ({"d_mlp": 10**9}, "d_mlp must be 48 as in the weights, got 1000000000 in the configuration"),
             ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no weight of that name"),
             ({"attn_only": True}, "'blocks.0.ln2.w' is not a parameter of the model that the configuration"),
             ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),
-            ({"d_head": 0}, "d_head is 0 there, but the weights have 8"),
+            ({"d_head": 0}, "d_head must be 8 as in the weights, got 0 in the configuration"),
             (
                 {"positional_embedding_type": "rotary", "rotary_dim": 10**12},
                 "rotary_dim must be an integer >= 0 and <= 8, got 1000000000000",
@@ -233,9 +236,14 @@ class TestAnyHookedTransformer:
     def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):
         theirs = write(tmp_path, user_built())
         result = call("training_regime", *theirs)
-        assert result.exit_code == 2 and "the start of this run is not known" in result.stderr
+        assert (
+            result.exit_code == 2 and "to find the start of its run, got a model in memory" in result.stderr
+        )
         result = call("stable_rank", *theirs, "--initial", theirs[0])
-        assert result.exit_code == 2 and "--initial is for probes that compare" in result.stderr
+        assert (
+            result.exit_code == 2
+            and "--initial must be given only for a probe that compares" in result.stderr
+        )
         assert call("training_regime", *theirs, "--initial", "nothing.pt").exit_code == 3
         given = call("training_regime", checkpoint, "--initial", foreign)  # both are of seed 0
         assert given.stdout == call("training_regime", checkpoint).stdout
@@ -271,7 +279,7 @@ def browser():
 
 def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
     result = call("training_regime", foreign)
-    assert result.exit_code == 2 and "the checkpoint has no train config" in result.stderr
+    assert result.exit_code == 2 and "the checkpoint must contain its train config" in result.stderr
     assert call("stable_rank", foreign).exit_code == 0
 
 

@@ -173,7 +173,7 @@ class TestEveryProbe:
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
         model, initial = built(probe), built(probe, seed=1)
         if needs_training_set(probe):
-            with pytest.raises(ValueError, match="needs the training data of the model, got none. Give"):
+            with pytest.raises(ValueError, match="must get the training data of the model, got none. Give"):
                 apply(probe, model, None)
             return
         if not needs_task(probe):
@@ -185,8 +185,11 @@ class TestEveryProbe:
         message = str(error.value)
         kind = probe.task_kind or "two-anchor"
         assert message.startswith(f"{probe.__name__} needs the {kind} task of the model, got none")
-        assert message.endswith("uses only weights, for example stable_rank") and "\n" not in message
-        refusal = f"task must be of the kind {kind} for {probe.__name__}, got addition"
+        assert (
+            message.endswith("or use a probe of weights alone, for example stable_rank")
+            and "\n" not in message
+        )
+        refusal = f"the kind of the task must be {kind} for {probe.__name__}, got addition"
         if probe.task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"
         with pytest.raises(ValueError, match=refusal):
@@ -207,7 +210,7 @@ class TestEveryProbe:
         """Those of TransformerLens 3.9 show the pattern and do not use it."""
         if probe in OF_MIXTURES:
             with pytest.raises(
-                ValueError, match="must be a mixture of experts .*, got one with a single MLP"
+                ValueError, match="must be a mixture of experts .*, got a model with a single MLP"
             ):
                 run(probe, as_bridge(build_model(SMALL)))
             return
@@ -217,7 +220,9 @@ class TestEveryProbe:
                 parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
         bridges = as_bridge(model), as_bridge(initial)
         if probe in EDIT_ATTENTION and LINE == 3:
-            with pytest.raises(ValueError, match="need a live blocks.0.attn.hook_pattern.*TransformerBridge"):
+            with pytest.raises(
+                ValueError, match="must have a live blocks.0.attn.hook_pattern.*TransformerBridge"
+            ):
                 run(probe, *bridges)
             return
         expected, found = floats(run(probe, model, initial)), floats(run(probe, *bridges))

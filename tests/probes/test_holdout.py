@@ -133,7 +133,7 @@ class TestTrainingData:
         """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
         model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
         assert holdout(model, task, **FEW).n_distinct > 9000
-        with pytest.raises(ValueError, match="training accuracy of the model must be >= 0.9, got 0.0"):
+        with pytest.raises(ValueError, match="training accuracy of the model must be at least 0.9, got 0.0"):
             holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
 
     def test_a_file(self, memoriser, tmp_path):
@@ -178,10 +178,10 @@ class TestTrainingData:
     @pytest.mark.parametrize(
         ("options", "match"),
         [
-            ({}, "holdout needs the training data of the model, got none. Give training_set"),
+            ({}, "holdout must get the training data of the model, got none. Give training_set"),
             ({"training_set": (PAIRS[:199], RANDOM[:199])}, "at least 200 distinct sequences, got 199"),
             ({"training_set": (PAIRS[:1].repeat(300, 1), RANDOM[:1].repeat(300))}, "got 1. Use more"),
-            ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "must be >= 0.9, got 0.0"),
+            ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "must be at least 0.9, got 0.0"),
             ({"training_set": (PAIRS + 1, RANDOM)}, "must be 0 to 19"),
             ({"training_set": (PAIRS.repeat(1, 2), RANDOM)}, "n_ctx"),
             ({"training_set": "a model"}, "a model"),

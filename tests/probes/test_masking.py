@@ -136,7 +136,7 @@ class TestSecondAnchor:
         assert result.results.tolist() == [41] * 4 + [50] * 4
         with pytest.raises(ValueError, match="a result g must be one of .* got '24'"):
             mask_second_anchor(build_model(SMALL), PAPER, results=[24, 41])
-        with pytest.raises(ValueError, match="2 or more different values"):
+        with pytest.raises(ValueError, match="at least 2 different values"):
             mask_second_anchor(build_model(SMALL), PAPER, results=[41])
 
     def test_the_second_anchor_last_is_refused(self):
@@ -156,7 +156,7 @@ class TestSecondAnchor:
 
     def test_anchors_without_common_results(self):
         task = AnchorTask(anchors={1: 0, 2: 100}, key_max=60)
-        with pytest.raises(ValueError, match="reached by every anchor from the keys 20..60, got 0"):
+        with pytest.raises(ValueError, match="common values from the keys 20..60, got 0"):
             mask_second_anchor(build_model(ModelConfig.for_task(task, d_model=16, d_mlp=16)), task)
 
     def test_all_anchors_behind_the_first_are_masked(self, monkeypatch):

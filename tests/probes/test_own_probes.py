@@ -100,7 +100,8 @@ class TestFile:
             (
                 "probe.py",
                 "x = 1",
-                "probe.py must define a probe, got none. Define a public function whose return annotation",
+                "probe.py must define a probe, got a file without one. Define a public function "
+                "whose return annotation",
             ),
             (
                 "probe.py",
@@ -183,14 +184,14 @@ class TestResult:
     def test_what_is_no_data_is_refused(self):
         with pytest.raises(ValueError, match="the field value of Mine must be numbers, text.*got set"):
             measured(value={1})(None, None).to_dict()
-        with pytest.raises(ValueError, match=r"got a dict with keys that are equal as text, \[1, '1'\]"):
+        with pytest.raises(ValueError, match=r"got a dict whose keys are equal as text, \[1, '1'\]"):
             measured(value={1: 0.5, "1": 0.7})(None, None).to_dict()
 
     def test_a_result_of_another_type_is_refused(self):
         def gives_a_dict(model):
             return {}
 
-        with pytest.raises(ValueError, match="return a ProbeResult, got dict from gives_a_dict. Make its"):
+        with pytest.raises(ValueError, match="return a ProbeResult, got dict from gives_a_dict. Derive"):
             apply(gives_a_dict, build_model(TINY), TASK)
 
     def test_a_result_without_a_name_is_told_which(self):
@@ -325,7 +326,7 @@ class TestCommandLine:
                 ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
                 "survival, attention_breadth, got",
             ),
-            (("classify", "CKPT", "--probes", "FILE"), "--probes adds pictures to the report; give --report"),
+            (("classify", "CKPT", "--probes", "FILE"), "--probes must be given together with --report"),
             (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which was not found"),
             (
                 (

@@ -178,7 +178,7 @@ class TestEmbedding:
 
     @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 2], [-1, 2, 3], [1, 2, 201]])
     def test_tokens_that_cannot_be_taken(self, tokens, model):
-        with pytest.raises(ValueError, match=r"tokens must be 3 or more different tokens .* 0\.\.200, got"):
+        with pytest.raises(ValueError, match=r"tokens must be at least 3 different tokens .* 0\.\.200, got"):
             embedding_pca(model, tokens=tokens)
         with pytest.raises(ValueError, match="tokens must be one or more whole numbers, got 'all'"):
             embedding_pca(model, tokens="all")
@@ -210,7 +210,7 @@ class TestMovement:
 
     def test_other_shapes_and_what_is_no_model_are_refused(self):
         model = build_model(CONFIG)
-        with pytest.raises(ValueError, match="the start of the same run, got another shape"):
+        with pytest.raises(ValueError, match="the start of the same run, with the shape"):
             training_regime(model, initial=build_model(ModelConfig()))
         with pytest.raises(ValueError, match="initial model must be a HookedTransformer, got Linear"):
             training_regime(model, initial=torch.nn.Linear(2, 2))

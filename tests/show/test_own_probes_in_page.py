@@ -141,7 +141,8 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     [
         (
             "stable_rank",
-            r"probes must be a list of probes, got str. Give for example \(\*REPORT_PROBES, my_probe\)",
+            r"probes must be a list of probes, got str. Give a list, for example "
+            r"\(\*REPORT_PROBES, my_probe\)",
         ),
         (verdict, "probes must be a list of probes, got function"),
         ([3], "a probe must be a function, or the name of a shipped probe, got 3"),

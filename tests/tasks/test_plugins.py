@@ -123,7 +123,7 @@ class TestPackage:
         ("value", "message"),
         [
             ("nowhere.at.all:Task", r"does not load \(nowhere.at.all:Task: ModuleNotFoundError: No module"),
-            ("json:JSONDecoder", "cannot be used as a task: a task must be a frozen dataclass"),
+            ("json:JSONDecoder", "must be a task, got an error: a task must be a frozen dataclass"),
         ],
     )
     def test_a_broken_one_is_named(self, tmp_path, monkeypatch, value, message):
@@ -178,7 +178,7 @@ class TestFile:
         empty.write_text("x = 1\n")
         for path, message in (
             ("no.py", "which was not found"),
-            (empty, "empty.py must define a task, got none. Define a fro"),
+            (empty, "empty.py must define a task, got a file without one. Define a fro"),
         ):
             called = call("status", tmp_path, "--tasks", path, code=2)
             assert message in called.stderr and len(called.stderr.splitlines()) == 1
@@ -253,14 +253,15 @@ class TestRegistering:
         [
             (
                 {"kind": "addition"},
-                r"must be new, got addition, the kind of anchorlens.extras.arithmetic.task.Additi",
+                r"must be new, got addition, which is already the kind of "
+                r"anchorlens.extras.arithmetic.task.Additi",
             ),
             ({"kind": "A coin"}, "the kind of a task must be a name of .* got 'A coin'"),
             ({"metrics": ()}, r"the metrics of Mine must be a tuple of Metric, got \(\)"),
-            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have distinct names, got train, train"),
+            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have different names, got train, train"),
             (
                 {"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)},
-                "must have new names in the log, got lr, a column",
+                "must have new names in the log, got lr, which is a column",
             ),
             ({"evaluate": None}, "the task Mine must have evaluate. A task is a frozen dataclass"),
         ],
@@ -275,7 +276,7 @@ class TestRegistering:
         ("field", "owner"), [("lr", "TrainConfig"), ("gamma", "ModelConfig"), ("n_feat", "UNetConfig")]
     )
     def test_a_field_of_a_model_or_of_the_training_is_no_name_for_one_of_a_task(self, field, owner):
-        taken = f"must not have the name of a field of {owner}, got {field} of Mine. Give it another name"
+        taken = f"must not have the name of a field of {owner}, got {field} of Mine. Rename the field"
         mine = register_task(with_field(field))
         for use in (
             lambda: grid({"task": {"kind": "coin"}, "model": SMALL}, {field: (1.0,)}),
@@ -300,7 +301,7 @@ class TestRegistering:
         path = tmp_path / "mine.py"
         path.write_text(f"{FILE.read_text()}\n    out: str = ''\n")
         done = call(command, "--tasks", path, "--out", tmp_path / "a", code=2)
-        assert "got out of LargestOfTwo. Give it another name" in done.stderr
+        assert "got out of LargestOfTwo. Rename the field" in done.stderr
 
 
 def with_field(name):

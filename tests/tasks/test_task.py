@@ -197,7 +197,7 @@ class TestSameness:
     def test_a_task_cannot_be_changed(self):
         task = AnchorTask(anchors={1: lambda x: x, 2: 3}, overrides={(1, 1): 4})
         for table in (task.anchors, task.anchors[1], task.overrides, task.trained_overrides):
-            with pytest.raises(TypeError, match="a task cannot be changed"):
+            with pytest.raises(TypeError, match="a task must not be changed"):
                 table[1] = 50
         assert pickle.loads(pickle.dumps(task)) == task
 
@@ -215,7 +215,7 @@ class TestSameness:
 
     def test_cells_of_another_key_range_are_refused(self):
         trials = AnchorTask(key_min=30).product([(1, 2)], np.array([10]), np.array([0]))
-        with pytest.raises(ValueError, match=r"keys must lie in 20..99, got 10..10"):
+        with pytest.raises(ValueError, match=r"keys must be in 20..99, got 10..10"):
             AnchorTask().targets(trials)
 
 
@@ -280,44 +280,47 @@ class TestDescription:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"anchors": {1: 5}}, "anchors must be 2 or more, got 1"),
+        ({"anchors": {1: 5}}, "anchors must be at least 2 anchors, got 1"),
         ({"anchors": {1: 5, 30: 1}}, "anchor 30 lies in the key range 20..99"),
         ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id 0..1000000, got -2"),
         ({"anchors": {1: 5, 10**13: 1}}, "an anchor must be a token id 0..1000000, got 10000000000000"),
         ({"anchors": {1: 5, 2: 10**30}}, "anchor 2 must be a shift of at most 1000000"),
-        ({"anchors": {1: 5, 2: lambda x: 10**30}}, "anchor 2 must give values up to 1000000"),
+        ({"anchors": {1: 5, 2: lambda x: 10**30}}, "the values of anchor 2 must be at most 1000000"),
         ({"unseen_pairs": 5}, "unseen_pairs must be a list of pairs, got 5"),
         ({"unseen_pairs": [([3], 4)]}, "unseen_pairs must hold 2 anchors"),
-        ({"overrides": [(3, 4)]}, "overrides must map pairs to functions"),
+        ({"overrides": [(3, 4)]}, "overrides must be a table of pairs and functions"),
         ({"anchors": {1: 5, 2: "x"}}, "anchor 2 must be a shift, a table or a callable, got 'x'"),
-        ({"anchors": {1: 5, 2: {20: 3}}}, "the table of anchor 2 lacks 79 reachable values, the first is 21"),
-        ({"anchors": {1: 5, 2: lambda x: x / 2}}, "anchor 2 must give integers, got 10.0"),
+        ({"anchors": {1: 5, 2: {20: 3}}}, "the task reaches, got a table without 21 (79 missing)"),
+        ({"anchors": {1: 5, 2: lambda x: x / 2}}, "anchor 2 must return integers, got 10.0"),
         (
             {"anchors": {1: 5, 2: -30}},
-            "the composition of key 20 and pair (1, 2) is -5, no token; raise key_min",
+            "the composition of key 20 and pair (1, 2) must be a token, got -5. Raise key_min",
         ),
         ({"key_min": 30, "key_max": 20}, "key_max must be an integer >= 30, got 20"),
         ({"seq_len": 2}, "seq_len must be an integer >= 3, got 2"),
         ({"chain_length": 1}, "chain_length must be an integer >= 2, got 1"),
-        ({"chain_length": 11, "seq_len": 20}, "use fewer anchors or shorter chains"),
+        ({"chain_length": 11, "seq_len": 20}, "Use fewer anchors or shorter chains"),
         ({"regime": "both"}, "regime must be one of reasoning, conflict, got 'both'"),
         ({"complexity": 7}, "complexity must be an integer >= 0 and <= 6, got 7"),
-        ({"complexity": 1, "regime": "conflict"}, "complexity is defined for"),
-        ({"regime": "conflict", "anchors": {1: 1, 2: 2}}, "regime 'conflict' is defined for"),
+        ({"complexity": 1, "regime": "conflict"}, "complexity must be None except for"),
+        (
+            {"regime": "conflict", "anchors": {1: 1, 2: 2}},
+            "anchors must be the papers' four anchors in regime 'conflict'",
+        ),
         ({"unseen_pairs": [(1, 5)]}, "unseen_pairs must hold 2 anchors of [1, 2, 3, 4] each, got (1, 5)"),
         ({"unseen_pairs": [(1, 2, 3)]}, "unseen_pairs must hold 2 anchors"),
-        ({"overrides": {(3, 4): 1}}, "(3, 4) is both in overrides and unseen"),
+        ({"overrides": {(3, 4): 1}}, "in both overrides and unseen_pairs, got (3, 4)"),
         ({"split_modulus": 1}, "split_modulus must be an integer >= 2, got 1"),
-        ({"split_modulus": 500}, "leaves no (key, position) in the id split"),
+        ({"split_modulus": 500}, "leave a key and a position in the id split"),
         ({"key_max": 10**12}, "key_max must be an integer >= 20 and <= 10000000, got 1000000000000"),
-        ({"key_max": 10**6}, "999,981 number tokens are more than 100,000"),
+        ({"key_max": 10**6}, "at most 100,000 number tokens, got 999,981"),
         ({"key_max": 100_000, "seq_len": 100_000}, "more than 10,000,000 places"),
-        ({"key_max": 300, "seq_len": 30_000}, "questions, more than 20,000,000"),
+        ({"key_max": 300, "seq_len": 30_000}, "must be at most 20,000,000"),
         ({"key_min": 0, "key_max": 50_000, "anchors": dict.fromkeys(range(60_000, 60_007), 0)}, "targets"),
         ({"chain_length": 10**30}, "chain_length must be an integer >= 2 and <= 1000, got 1000000000000000"),
         ({"seq_len": 10**30}, "seq_len must be an integer >= 3 and <= 100000, got 1000000000000000"),
         ({"split_modulus": 10**30}, "split_modulus must be an integer >= 2 and <= 10000000"),
-        ({"anchors": "x" * 5_000_000}, "anchors must map tokens to functions, got 'xxx"),
+        ({"anchors": "x" * 5_000_000}, "anchors must be a table of tokens and functions, got 'xxx"),
         ({"seq_len": True}, "seq_len must be an integer"),
         ({"noise_obeys_split": 1}, "noise_obeys_split must be true or false, got 1"),
     ],
@@ -331,9 +334,9 @@ def test_bad_tasks_say_what_is_wrong(fields, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"seqlen": 9}, "AnchorTask has no field 'seqlen'; did you mean 'seq_len'?"),
-        ({"anchors": {"one": 1}}, "anchors must have integer keys"),
-        ({"overrides": {"3;4": 1}}, "overrides must have integer keys such as 3 or '3,4'"),
+        ({"seqlen": 9}, "AnchorTask must get a known field, got 'seqlen'. Did you mean 'seq_len'?"),
+        ({"anchors": {"one": 1}}, "the keys of anchors must be integers"),
+        ({"overrides": {"3;4": 1}}, "the keys of overrides must be integers such as 3 or '3,4'"),
         ({"unseen_pairs": "3,4"}, "unseen_pairs must be a list of pairs"),
     ],
 )

@@ -80,7 +80,8 @@ class TestOneRun:
     def test_what_raises_ends_it_with_its_state_saved_and_resume_goes_on(self, tmp_path, plain):
         logger = Raising(10)
         message = (
-            r"on_log raised KeyError at step 10: 'the disk of somebody'; .*error of on_log.*saved in \S+run"
+            r"on_log raised KeyError at step 10: 'the disk of somebody'; .*The error is in "
+            r"on_log.*saved in \S+run"
         )
         with pytest.raises(OnLogError, match=message) as caught:
             train(*RUNS[0], out=tmp_path / "run", on_log=logger)
@@ -94,7 +95,9 @@ class TestOneRun:
         assert len(logger.lines) == 4
 
     def test_without_a_folder_the_error_says_that_nothing_was_saved(self):
-        with pytest.raises(OnLogError, match=r"at step 5: .* has no folder \(out\), so nothing was saved"):
+        with pytest.raises(
+            OnLogError, match=r"at step 5: .* has no folder \(out\), so anchorlens saved nothing"
+        ):
             train(*RUNS[0], on_log=Raising(5))
 
     def test_ctrl_c_in_it_is_ctrl_c_and_the_state_is_saved(self, tmp_path):

@@ -179,7 +179,7 @@ def test_python_that_passes_on_no_environment(flag, tmp_path):
         except ValueError as error: print(error)
     """
     said = python(flag, "-c", textwrap.dedent(code), cwd=tmp_path).stdout
-    assert ("use python -E -P" in said) == (flag == "-E") and ("entered" in said) == (flag == "-I")
+    assert ("Use python -E -P" in said) == (flag == "-E") and ("entered" in said) == (flag == "-I")
 
 
 TRACKER_IS_KILLED = """

@@ -67,17 +67,17 @@ def test_a_file_that_has_changed_is_refused(first, tmp_path):
     recipe = replace(RECIPE, start=str(tmp_path / "run"))
     train(TASK, TINY, replace(RECIPE, seed=5), out=tmp_path / "other")
     shutil.copy(tmp_path / "other/ckpt.pt", tmp_path / "run/ckpt.pt")
-    with pytest.raises(ValueError, match="which has changed; give the file that the run was begun with"):
+    with pytest.raises(ValueError, match="with other contents. Give the original file"):
         train(TASK, TINY, recipe)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model": {"gamma": 0.7}}, "start must be of the model that is trained"),
+        ({"model": {"gamma": 0.7}}, "start must be a checkpoint of the model that is trained"),
         (
             {"task": {"unseen_pairs": ((1, 2), (2, 1))}},
-            "start must be of a model of the task that is trained",
+            "start must be a checkpoint of the task that is trained",
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_start_that_is_no_path_is_one_error(value, tmp_path):
 def test_an_error_is_all_that_is_said(first, tmp_path):
     """Not that a training began."""
     done = call("train", "--from", first, "--gamma", "0.9", "--out", tmp_path / "run", code=2)
-    assert done.stderr.count("\n") == 1 and "got one of another gamma; leave that out" in done.stderr
+    assert done.stderr.count("\n") == 1 and "got another gamma. Omit gamma" in done.stderr
 
 
 def test_a_part_of_a_toml_file_that_is_no_table_is_one_error(tmp_path):

@@ -219,19 +219,19 @@ class TestFolder:
     def test_a_used_folder_is_not_overwritten(self, tmp_path):
         train(TASK, TINY, SHORT, out=tmp_path)
         before = (tmp_path / "ckpt.pt").read_bytes()
-        with pytest.raises(ValueError, match="holds a run already; continue it with resume"):
+        with pytest.raises(ValueError, match="must hold no run, got one. Continue this run with resume"):
             train(TASK, TINY, SHORT, out=tmp_path)
-        with pytest.raises(
-            ValueError, match=r"keeps its configuration, but train.lr was 0.001 and is now 0.1"
-        ):
+        with pytest.raises(ValueError, match=r"train.lr of a resumed run must stay 0.001, got 0.1"):
             train(TASK, TINY, config(lr=0.1), out=tmp_path, resume=True)
         assert (tmp_path / "ckpt.pt").read_bytes() == before
 
     def test_a_folder_with_other_files_is_left_alone(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("precious")
-        with pytest.raises(ValueError, match=r"holds 'thesis.tex' and no run; choose a new or empty folder"):
+        with pytest.raises(
+            ValueError, match=r"got a folder with 'thesis.tex' and no run. Choose another folder"
+        ):
             train(TASK, TINY, SHORT, out=tmp_path)
-        with pytest.raises(ValueError, match="out must be a folder, got the file"):
+        with pytest.raises(ValueError, match="out must be the path of a folder, got the file"):
             train(TASK, TINY, SHORT, out=tmp_path / "thesis.tex")
         assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex"}
 
@@ -464,7 +464,7 @@ class TestResume:
         process.kill()
         process.communicate()
         assert not (out / "ckpt.pt").exists(), "it ended before it was killed"
-        with pytest.raises(ValueError, match="model.num_experts was 2 and is now None"):
+        with pytest.raises(ValueError, match="model.num_experts of a resumed run must stay 2, got None"):
             train(TASK, TINY, TO_THE_END, out=out, resume=True)
         resumed = train(TASK, mixture, TO_THE_END, out=out, resume=True).checkpoint
         assert equal(weights_of(out / "ckpt.pt"), weights_of(tmp_path / "whole/ckpt.pt"))
@@ -507,7 +507,7 @@ class TestResume:
         assert resumed.step == 6 and equal(resumed.weights(0), whole)
         lost = {**state, "exp_avg.unembed.W_U": torch.zeros_like(state["exp_avg.unembed.W_U"])}
         assert not equal(advanced(6, lost).weights(0), whole)
-        with pytest.raises(ValueError, match="the saved state is of another model"):
+        with pytest.raises(ValueError, match="the saved state must belong to this model"):
             advanced(6, {**state, "more": torch.zeros(1)})
 
     def test_the_state_of_another_run_is_refused(self, tmp_path):
@@ -590,7 +590,7 @@ def test_bad_devices_say_what_is_wrong():
 
 
 def test_a_model_too_small_for_the_task_is_refused():
-    with pytest.raises(ValueError, match="the task needs d_vocab >= 311, got 201"):
+    with pytest.raises(ValueError, match="d_vocab must be at least 311 for the task, got 201"):
         train(AnchorTask(key_max=300), TINY, SHORT)
 
 

@@ -111,11 +111,11 @@ class TestWhatItIsGiven:
 
     def test_something_else_is_refused(self):
         with pytest.raises(
-            ValueError, match="must be a HookedTransformer, a Checkpoint, .*, got dict; load the state dict"
+            ValueError, match="must be a HookedTransformer, a Checkpoint, .*, got dict. Load the state dict"
         ):
             classify({})
         checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask())
-        with pytest.raises(ValueError, match="a checkpoint knows its own task"):
+        with pytest.raises(ValueError, match="task must be the task of the checkpoint or None"):
             classify(checkpoint, AnchorTask(regime="conflict"))
         with pytest.raises(ValueError, match="task must be a task such as AnchorTask\\(\\), got str"):
             classify(build_model(TINY), "reasoning")

@@ -116,7 +116,10 @@ class TestOnTheCommandLine:
     def test_where_every_checkpoint_carries_its_own_they_are_refused(self, files, command):
         done = call(command, PHASE1, "--train-data", files / "data.csv")
         assert done.exit_code == 2 and done.stdout == ""
-        assert "every given checkpoint has its own; omit it" in done.stderr and done.stderr.count("\n") == 1
+        assert (
+            "checkpoints that all have their own. Omit --train-data" in done.stderr
+            and done.stderr.count("\n") == 1
+        )
 
     def test_evaluate_takes_them(self, files):
         done = call("evaluate", files / "untold.pt", "--n-noise", 2, "--train-data", files / "data.csv")
@@ -172,7 +175,7 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
     ("given", "cause"),
     [
         ("nothere.csv", "nothere.csv: cannot be read: No such file"),
-        ((TOKENS, TARGETS, None), "must be (tokens, targets), got 3 values"),
+        ((TOKENS, TARGETS, None), "must be a pair (tokens, targets), got 3 values"),
         (([], []), "must have shape [batch, 9] with a sequence in each row, got [0]"),
         ((torch.zeros(0, 9, dtype=int), []), "got [0, 9]"),
         ((TOKENS[0], TARGETS), "got [9]"),
@@ -204,13 +207,13 @@ def test_data_that_do_not_fit_are_refused_before_the_model_is_asked(given, cause
 
 def test_a_checkpoint_that_knows_its_own_takes_no_other(data, checkpoint):
     for own in (checkpoint, PHASE1):
-        with pytest.raises(ValueError, match="training_set must be left out"):
+        with pytest.raises(ValueError, match="training_set must be omitted"):
             classify(own, training_set=data)
     result = train(
         model_config=TINY,
         train_config=replace(checkpoint.train_config, steps=1, n_samples=100, batch_size=10),
     )
-    with pytest.raises(ValueError, match="training_set must be left out"):
+    with pytest.raises(ValueError, match="training_set must be omitted"):
         classify(result, training_set=data)
 
 

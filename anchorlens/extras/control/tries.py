@@ -149,7 +149,7 @@ class Tries:
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))
         running: dict[Future[_Outcome], tuple[int, float]] = {}
-        advice = "; finished attempts are kept, and the same call or command continues"
+        advice = ". Finished attempts are kept, and the same call or command continues"
         pool = contextlib.nullcontext(InThisProcess()) if workers == 1 else process_pool(workers, advice)
         with pool as executor:
             while (waiting or running) and not self._is_over():

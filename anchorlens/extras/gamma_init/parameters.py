@@ -306,7 +306,8 @@ def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str
     is_matrix = sum(size > 1 for size in shape) == 2 and shape[-1] > 1
     if is_matrix and not made_of and not _BIASES_OF_SCORES.search(name):
         return (
-            f"{got}. Give the fan-in, for example fan_in={ {pattern: shape[-1]} }, or map the name to None to "
+            f"{got}. Give the fan-in, for example fan_in={ {pattern: shape[-1]} }, or map the "
+            f"name to None to "
             "keep that parameter unchanged"
         )
     first = "Draw the weights before they are parametrised, or keep" if made_of else "Keep"

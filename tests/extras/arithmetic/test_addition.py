@@ -227,19 +227,25 @@ class TestBadInput:
             AdditionTask(**fields)
 
     def test_a_field_of_another_task(self):
-        with pytest.raises(ValueError, match="mode is a field of the task addition, but this task"):
+        with pytest.raises(
+            ValueError, match="must belong to this task, two_anchor, got mode of the task addition"
+        ):
             read_task({"mode": "digits"})
-        with pytest.raises(ValueError, match="regime is a field of the task two_anchor, but this task"):
+        with pytest.raises(
+            ValueError, match="must belong to this task, addition, got regime of the task two_anchor"
+        ):
             read_task({"kind": "addition", "regime": "conflict"})
 
     def test_an_unknown_task(self):
-        with pytest.raises(ValueError, match="task 'adition' was not found; did you mean 'addition'"):
+        with pytest.raises(
+            ValueError, match="task must be a known task, got 'adition'. Did you mean 'addition'"
+        ):
             read_task({"kind": "adition"})
         with pytest.raises(ValueError, match="task 3 was not found"):
             read_task({"kind": 3})
 
     def test_a_mode_that_does_not_fit_the_vocabulary(self):
-        with pytest.raises(ValueError, match="the task needs d_vocab >= 201, got 110"):
+        with pytest.raises(ValueError, match="d_vocab must be at least 201 for the task, got 110"):
             ModelConfig(d_vocab=110).check_task(AdditionTask())
 
     @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_evaluate_says_what_training_said(run):
         name: stored[name] for name in ("train", "id", "ood")
     }
     assert "left-out sums" in call("evaluate", run / "ckpt.pt").stdout
-    assert "has no noise to draw" in call("evaluate", run / "ckpt.pt", "--n-noise", 4, code=2).stderr
+    assert "without noise. Omit --n-noise" in call("evaluate", run / "ckpt.pt", "--n-noise", 4, code=2).stderr
 
 
 def test_resume_keeps_the_task(run):
@@ -45,13 +45,13 @@ def test_resume_keeps_the_task(run):
 
 def test_a_field_of_another_task_is_one_error(tmp_path):
     done = call("train", "--mode", "digits", "--out", tmp_path / "a", code=2)
-    assert "mode is a field of the task addition, but this task is two_anchor" in done.stderr
+    assert "must belong to this task, two_anchor, got mode of the task addition" in done.stderr
     done = call("train", "--task", "addition", "--regime", "conflict", "--out", tmp_path / "a", code=2)
-    assert "regime is a field of the task two_anchor, but this task is addition" in done.stderr
+    assert "must belong to this task, addition, got regime of the task two_anchor" in done.stderr
     done = call("train", "--task", "sums", "--out", tmp_path / "a", code=2)
     assert "task 'sums' was not found" in done.stderr
     done = call("train", *ALL, "--d-vocab", 12, "--out", tmp_path / "a", code=2)
-    assert "the task needs d_vocab >= 13, got 12" in done.stderr
+    assert "d_vocab must be at least 13 for the task, got 12" in done.stderr
     assert not (tmp_path / "a").exists()
 
 

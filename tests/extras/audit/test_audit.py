@@ -343,7 +343,7 @@ class TestRefused:
             ({"fit": float("nan")}, "fit must be"),
             ({"train_config": replace(RECIPE, stop_at_loss=0.1)}, "must be unset for an audit"),
             ({"train_config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
-            ({"model_config": ModelConfig(d_vocab=5)}, "the task needs d_vocab"),
+            ({"model_config": ModelConfig(d_vocab=5)}, "d_vocab must be at least"),
             ({"workers": 0}, "workers must be"),
             ({"seeds": range(100_000)}, "a list of 1 to 1,000 seeds"),
             (

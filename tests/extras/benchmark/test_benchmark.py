@@ -152,11 +152,11 @@ class TestBadProbes:
     @pytest.mark.parametrize(
         ("probe", "message"),
         [
-            (lambda model: "three", "must be a number, or None for no value, got 'three'"),
-            (lambda model: np.ones(3), r"must be a number, or None for no value, got array\(\[1"),
-            (lambda model: torch.ones(3), "must be a number, or None for no value, got tensor"),
-            (lambda model: {"a": {}}, "a must be a number, or None for no value, got {}"),
-            (lambda model: {}, "must return one number or more, got an empty mapping"),
+            (lambda model: "three", "must be a number, or None for an undefined value, got 'three'"),
+            (lambda model: np.ones(3), r"must be a number, or None for an undefined value, got array\(\[1"),
+            (lambda model: torch.ones(3), "must be a number, or None for an undefined value, got tensor"),
+            (lambda model: {"a": {}}, "a must be a number, or None for an undefined value, got {}"),
+            (lambda model: {}, "must return at least one number, got an empty mapping"),
             (lambda model: {1: 0.5, "1": 0.7}, r"with different names, got \[1, '1'\]"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),
@@ -168,7 +168,8 @@ class TestBadProbes:
     )
     def test_one_that_fails_on_all_is_one_error(self, probe, message):
         with pytest.raises(
-            ValueError, match=f"<lambda> must work on .* on all 15. The first error: .*{message}"
+            ValueError,
+            match=f"<lambda> must work on .* on each of the 15 models. The first error is: .*{message}",
         ):
             benchmark(probe)
 
@@ -213,7 +214,7 @@ class TestBadProbes:
             benchmark(place, first=first)
 
     def test_no_models(self):
-        with pytest.raises(ValueError, match="models must be one model or more"):
+        with pytest.raises(ValueError, match="models must contain at least one model"):
             score_models(place, [])
 
 
@@ -228,7 +229,8 @@ class TestFile:
     def test_without_the_file_the_command_that_makes_it_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setattr(shipped, "CHECKPOINTS", tmp_path / "no.zip")
         with pytest.raises(
-            ValueError, match="no.zip: .* were not found. Train .*research/benchmark_checkpoi"
+            ValueError,
+            match="no.zip: .* must be in this file, got no file. Train .*research/benchmark_checkpoi",
         ):
             benchmark(place)
 
@@ -253,7 +255,7 @@ class TestFile:
         path = tmp_path / "other.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("hello", "world")
-        with pytest.raises(CheckpointError, match="the archive must hold models.json, not found"):
+        with pytest.raises(CheckpointError, match="the archive must contain models.json, got no such entry"):
             shipped_models(path=path)
         manifest = {"models": [about("a", "Phase 1", "t").to_dict() | {"ending": "Phase 7"}]}
         with zipfile.ZipFile(path, "w") as archive:

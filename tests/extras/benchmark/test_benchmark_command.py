@@ -92,7 +92,7 @@ def test_a_shipped_probe_by_its_name():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["FILE"], "plain.py, got none. Choose one: --probe number or several or abstractly"),
+        (["FILE"], "plain.py, got none. Use --probe number or several or abstractly"),
         (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
         (["stable_rank", "--probe", "number"], "--probe must name a probe of a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
@@ -116,11 +116,12 @@ def test_mistakes_are_one_line(arguments, message, file):
     [
         (
             "x = 1",
-            "must define a probe, got none. Define a public function whose return annotation is float, a",
+            "must define a probe, got a file without one. Define a public function whose return "
+            "annotation is float, a",
         ),
         (
             "def f(model) -> float:\n    return 'three'",
-            "got errors on all 15. The first error: f must be a num",
+            "got an error on each of the 15 models. The first error is: f must be a num",
         ),
         (
             "def f(model) -> float:\n    return model.blocks[7]",

@@ -155,7 +155,9 @@ class TestStandIn:
         assert {"ant", "A bee ran ."} <= set(drawn.prompts) and len(drawn) == 4
         assert set(task.vocabulary.words) >= {"cat", "ant", UNKNOWN} and "yak" not in task.vocabulary.words
         assert task.splits["ood"].prompts[1] == f"A {UNKNOWN} ran ."
-        with pytest.raises(ValueError, match="n_samples must be more than 2, the primitives and exposures"):
+        with pytest.raises(
+            ValueError, match="n_samples must be more than 2, the number of primitives and exposures"
+        ):
             task.training_examples(2, generator(0, "data"))
 
     def test_cases_means_and_the_ceiling(self, task):
@@ -234,7 +236,9 @@ class TestFetching:
         assert not (tmp_path / "cache/cogs/gen.tsv").exists()
 
     def test_no_network_is_one_error(self):
-        with pytest.raises(ValueError, match="COGS must be in a folder .*into a folder and give it"):
+        with pytest.raises(
+            ValueError, match="COGS must be in a folder .*into a folder, and give this folder"
+        ):
             published_files(url="http://127.0.0.1:9/")
 
 
@@ -249,7 +253,7 @@ class TestBadFiles:
             (
                 "dev.tsv",
                 content("dev.tsv") + bytes(2**16),
-                "dev.tsv: must have at most .* published file of COGS",
+                "dev.tsv: the file must have at most .* published file of COGS",
             ),
             ("dev.tsv", b"version https://git-lfs.github.com/spec/v1\n", "got a pointer of Git LFS"),
             (
@@ -297,7 +301,7 @@ class TestBadFiles:
     def test_a_pipe_or_a_device_is_not_waited_for(self, small, name):
         (small / "train.tsv").unlink()
         os.mkfifo(small / name)
-        with pytest.raises(ValueError, match=f"{name}: cannot be read: it is not an ordinary file"):
+        with pytest.raises(ValueError, match=f"{name}: the path must name an ordinary file"):
             published_files(str(small))
         (small / name).unlink()
         (small / name).symlink_to("/dev/zero")

@@ -356,7 +356,7 @@ class TestBadInput:
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
-                r"images must have \[3, 24, 24\] numbers each .* got \[3, 32, 32\]",
+                r"every image must have the shape \[3, 24, 24\] .* got \[3, 32, 32\]",
             ),
             (
                 lambda: SMALL.checked_training_set("images"),
@@ -365,7 +365,7 @@ class TestBadInput:
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
             (
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
-                "the channels of the task's images, 3, got 4",
+                "the number of channels of the task's images, 3, got 4",
             ),
             (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (

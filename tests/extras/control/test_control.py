@@ -177,7 +177,7 @@ class TestErrors:
         ("make", "says"),
         [
             (lambda _: shipped("phase3"), "must be in an earlier phase, got a run that is in Phase 3"),
-            (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
+            (lambda path: _changed(path, train_config=None), "must contain its training, .* train$"),
             (
                 lambda path: _changed(path, weights=_zero),
                 "must have a phase, got none: underfit: .*train --from",
@@ -255,7 +255,7 @@ class TestTheList:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"name": "../a"}, "must be small letters, digits and _"),
+            ({"name": "../a"}, "must have only small letters, digits and _"),
             ({"steps": 0}, "the steps of a must be a finite number > 0"),
         ],
     )

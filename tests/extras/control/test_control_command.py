@@ -75,8 +75,9 @@ def test_a_killed_worker_is_one_error_and_what_has_ended_is_kept(start, monkeypa
     done = call("control", start, "--out", out, "--workers", 2, "--all", code=1)
     killing.join()
     assert done.stderr.splitlines()[-1] == (
-        "anchorlens: a worker process was killed (by hand, or because memory ran out: try fewer workers); "
-        "finished attempts are kept, and the same call or command continues"
+        "anchorlens: every worker process must run to its end, got a process that was killed, for example "
+        "because memory ran out. Use fewer workers. Finished attempts are kept, and the same "
+        "call or command continues"
     )
     assert not done.stdout and "Traceback" not in done.stderr
     attempts = json.loads((out / "control.json").read_text())["attempts"]
@@ -101,7 +102,7 @@ def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["RUN"], 2, "--out must name the folder of the attempts, got none. Give it, for example"),
+        (["RUN"], 2, "--out must be the folder of the attempts, got none. Give a folder, for example"),
         (["RUN", "--out", "OUT", "--minutes", "0"], 2, "--minutes must be a finite number > 0, got 0"),
         ([shipped("phase3"), "--out", "OUT"], 2, "must be in an earlier phase"),
         (["nowhere.pt", "--out", "OUT"], 3, "nowhere.pt: cannot be read: No such file"),

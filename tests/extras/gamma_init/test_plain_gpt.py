@@ -363,7 +363,7 @@ REFUSED = {
     "a matrix without a module": (
         lambda: nn.ModuleDict({"h": nn.ModuleList([Own(9, 32)])}),
         {},
-        "got h.0.table [9, 32] of a Own. Give it, for example fan_in={'h.*.table': 32}",
+        "got h.0.table [9, 32] of a Own. Give the fan-in, for example fan_in={'h.*.table': 32}",
     ),
     "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM. Give it"),
     "a transposed convolution": (lambda: nn.ConvTranspose1d(4, 8, 3), {}, "got weight [4, 8, 3] of a Conv"),
@@ -399,12 +399,12 @@ REFUSED = {
         two_parts_in_one_memory,
         {"gamma_qk": 0.8},
         "must have the same initialisation, got q_proj.weight with gamma 0.8 and up_proj.weight with "
-        "gamma 0.5. Give both",
+        "gamma 0.5. Use one gamma",
     ),
     "a part that is not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
         {"gamma_qk": 0.3},
-        "the part of every matrix must be known for gamma_qk, got 0.weight [8, 8] of unknown part. Omit",
+        "the part of every matrix must be known for gamma_qk, got an unknown part for 0.weight [8, 8]. Omit",
     ),
     "writers that are not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
@@ -419,7 +419,7 @@ REFUSED = {
     "a fan-in of nothing": (
         nano_gpt,
         {"fan_in": {"lm_haed.weight": 5}},
-        "fan_in must name parameters of the model, got 'lm_haed.weight'; did you mean 'lm_head.weight'?",
+        "fan_in must name parameters of the model, got 'lm_haed.weight'. Did you mean 'lm_head.weight'?",
     ),
     "a fan-in that is none": (
         nano_gpt,
@@ -460,7 +460,7 @@ def test_torchs_quantised_modules_are_refused():
 
 def test_a_bridge_is_refused():
     bridge = as_bridge(build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16)))
-    with pytest.raises(ValueError, match="got a TransformerBridge. Draw the model that it wraps, before"):
+    with pytest.raises(ValueError, match="got a TransformerBridge. Draw the weights of the wrapped model"):
         gamma_init_(bridge, 0.5)
 
 

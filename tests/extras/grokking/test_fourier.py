@@ -212,7 +212,7 @@ class TestWhatItRefuses:
     def test_another_task(self):
         model = build_model(ModelConfig(gamma=0.5, n_layers=1, d_model=16, d_mlp=16))
         with pytest.raises(
-            ValueError, match="task must be of the kind modular for fourier, got two_anchor. Use"
+            ValueError, match="the kind of the task must be modular for fourier, got two_anchor. Use"
         ):
             fourier(model, AnchorTask())
 

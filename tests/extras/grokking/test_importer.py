@@ -273,9 +273,9 @@ class TestOtherLayouts:
     def test_weights_alone_are_not_taken_for_a_run(self, tmp_path):
         """The negative control: TransformerLens' own weights, and a configuration that names no p."""
         model = runs.model_of(network())
-        assert "has no configuration" in refusal(save(tmp_path / "a.pt", model.state_dict()))
+        assert "must come with its configuration" in refusal(save(tmp_path / "a.pt", model.state_dict()))
         content = {"model": model.state_dict(), "config": {"lr": 0.1}}
-        assert "has no configuration" in refusal(save(tmp_path / "b.pt", content))
+        assert "must come with its configuration" in refusal(save(tmp_path / "b.pt", content))
 
 
 class TestBadInput:
@@ -332,7 +332,7 @@ class TestBadInput:
 
     def test_another_embedding_for_a_number(self, tmp_path):
         weights = {**network(), "x_embed": start()["embed.W_E"]}
-        assert "x_embed must be embed.W_E, got another" in refusal(save(tmp_path / "a.pt", weights))
+        assert "x_embed must equal embed.W_E, got another" in refusal(save(tmp_path / "a.pt", weights))
 
     def test_damaged_files_are_refused_or_whole(self, tmp_path):
         path = grokked_demo(tmp_path)

@@ -123,12 +123,12 @@ def test_training_sets_hold_every_trained_pair_equally_often():
     [
         ({"modulus": 1}, "modulus must be an integer >= 2"),
         ({"modulus": 8, "operation": "divide"}, "modulus must be prime for the operation divide, got 8"),
-        ({"operation": "table"}, "operation table and table must be given together"),
-        ({"table": "0 1;1 0"}, "operation table and table must be given together"),
+        ({"operation": "table"}, "table must be given with operation table"),
+        ({"table": "0 1;1 0"}, "table must be given with operation table"),
         ({"modulus": 2, "operation": "table", "table": "0 1;1"}, "table must be 2 rows of 2 numbers"),
         ({"modulus": 2, "operation": "table", "table": "0 2;1 0"}, "table must be 2 rows of 2 numbers"),
         ({"operation": "permutations"}, "modulus must be 6, 24 or 120"),
-        ({"modulus": 2, "trained_share": 0.01}, "trained_share must leave a pair to train"),
+        ({"modulus": 2, "trained_share": 0.01}, "trained_share must leave one of the"),
     ],
 )
 def test_what_makes_no_sense_gets_one_clear_error(fields, message):

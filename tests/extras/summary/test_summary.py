@@ -158,13 +158,15 @@ class TestRefused:
             verdict.summary(tmp_path / "s.html")
         with pytest.raises(ValueError, match=r"must end in \.pdf for several models.* 's.svg' for 2"):
             write_summary([verdict, verdict], tmp_path / "s.svg")
-        with pytest.raises(ValueError, match="list of one or more Verdict"):
+        with pytest.raises(ValueError, match="list of at least one Verdict"):
             write_summary([], tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())
 
     def test_without_matplotlib_it_names_the_extra(self, verdict, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(ValueError, match=r"needs matplotlib: pip install '\.\[export\]' in a clone"):
+        with pytest.raises(
+            ValueError, match=r"must be drawn with matplotlib, .* Run pip install '\.\[export\]' in a clone"
+        ):
             verdict.summary(tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())
 

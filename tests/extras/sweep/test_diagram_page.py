@@ -148,7 +148,7 @@ class TestContent:
     def test_underfit_runs_show_train_accuracy_and_no_empty_map(self):
         html = diagram_html(sweep_of([cell("underfit", seed=0), cell("underfit", seed=1)], out="sweeps/a"))
         assert 'id="map-train"' in html and 'id="map-id"' in html
-        assert 'id="map-agreement"' not in html and "the probes and behaviour must both assign" in html
+        assert 'id="map-agreement"' not in html and "the probes and the behaviour must both assign" in html
         summary = html.split("<main>")[1].split('id="cells"')[0]
         assert not re.search(r"\bof 0\b|verdicts agree", summary)
 
@@ -196,7 +196,7 @@ class TestContent:
             known.diagram(tmp_path / "a.pdf")
         with pytest.raises(ValueError, match="must be in a folder that exists"):
             known.diagram(tmp_path / "none" / "a.html")
-        with pytest.raises(ValueError, match="did you mean 'gamma'"):
+        with pytest.raises(ValueError, match="Did you mean 'gamma'"):
             known.diagram(tmp_path / "a.html", x="gama")
         with pytest.raises(ValueError, match="at least one run, got none in sweeps/known"):
             sweep_of([]).diagram(tmp_path / "a.html")

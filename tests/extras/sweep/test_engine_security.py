@@ -152,13 +152,16 @@ def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
         assert process.returncode == 0 and "2 finished" in stdout, stderr
         process = start("sweep", *given)
         _, stderr = process.communicate(timeout=300)
-        assert process.returncode == 2 and "Dask's configuration: distributed.comm.tls.ca-file" in stderr
+        assert process.returncode == 2 and "Dask's configuration, set distributed.comm.tls.ca-file" in stderr
         monkeypatch.setattr(engines, "CONNECT_SECONDS", 2)
         monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
         stranger = Security.temporary()
         other = {"ca-file": stranger.tls_ca_file}
         other |= {"client.cert": stranger.tls_client_cert, "client.key": stranger.tls_client_key}
-        with config.set(configuration(other)), pytest.raises(EngineError, match="no Dask scheduler answers"):
+        with (
+            config.set(configuration(other)),
+            pytest.raises(EngineError, match="a Dask scheduler must answer"),
+        ):
             sweep(tiny({"seed": [7]}), out, engine=str(file))
         with config.set(files):
             assert sweep(tiny({"seed": [8]}), out, engine=str(file)).counts == {"finished": 1}
@@ -174,7 +177,7 @@ class TestArguments:
             SweepEngine(*arguments, **options)
 
     def test_certificates_where_they_are_needed(self, tmp_path):
-        self.refused("needs certificates. Name them in .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
+        self.refused("must get certificates for .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
         file = tmp_path / "scheduler.json"
         file.write_text('{"address": "tls://127.0.0.1:1"}')
         self.refused("tls://127.0.0.1:1 needs certificates", str(file))

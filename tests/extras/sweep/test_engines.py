@@ -149,7 +149,7 @@ def test_nobody_at_the_address(tmp_path, monkeypatch):
 
     monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
     monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
-    with pytest.raises(RuntimeError, match=r"broke 4 times in a row: no Dask scheduler answers"):
+    with pytest.raises(RuntimeError, match=r"got 4 failures in a row: a Dask scheduler must answer"):
         sweep(tiny({"seed": [0]}), tmp_path / "a", engine=f"tcp://127.0.0.1:{free_port()}")
     assert open_sweep(tmp_path / "a").counts == {"missing": 1}
 

@@ -61,7 +61,7 @@ class TestPlotOfASweep:
     def test_wants_a_cell_and_a_field_that_exists(self):
         with pytest.raises(ValueError, match="at least one run to plot, got none in sweeps/known"):
             sweep_of([]).plot()
-        with pytest.raises(ValueError, match="did you mean 'gamma'"):
+        with pytest.raises(ValueError, match="Did you mean 'gamma'"):
             sweep_of(square()).plot(x="gama")
 
 
@@ -246,7 +246,7 @@ class TestNumberMap:
             ValueError, match="a run must have a value of Symmetric accuracy, got none: it is defined only"
         ):
             number_map(square(), "symmetric")
-        with pytest.raises(ValueError, match="a run must be trained to draw"):
+        with pytest.raises(ValueError, match="at least one run must be trained to draw"):
             number_map([cell(), cell("failed", seed=1)], "id")
         with pytest.raises(ValueError, match="number must be one of train, id, ood, .*, got 'loss'"):
             number_map(square(), "loss")
@@ -380,7 +380,9 @@ class TestAxes:
 
     def test_what_cannot_be_is_refused(self):
         cells = self.grid("gamma")
-        with pytest.raises(ValueError, match="no configuration has a field 'gama'; did you mean 'gamma'"):
+        with pytest.raises(
+            ValueError, match="every field must belong to a configuration, got 'gama'. Did you mean 'gamma'"
+        ):
             choose_axes(cells, x="gama")
         with pytest.raises(ValueError, match="two fields, got 'n_layers' for both"):
             choose_axes(cells, x="layers", y="n_layers")

@@ -284,7 +284,7 @@ class TestAFailingCell:
         result, _, _ = failed
         assert [cell.status for cell in result] == ["finished", "failed", "finished"]
         cell = result.cells[1]
-        assert "must be a folder, got the file" in cell.error and "Traceback" in cell.details
+        assert "must be the path of a folder, got the file" in cell.error and "Traceback" in cell.details
         assert cell.numbers == {} and cell.row()["error"] == cell.error
 
     def test_is_tried_again_only_when_asked(self, failed):
@@ -304,7 +304,7 @@ def test_a_faulty_cell_of_a_stack_stops_none_of_the_others(tmp_path):
     work(cells, tmp_path)
     first, failed, last = SweepFolder(tmp_path).read(cells)
     assert (first.status, failed.status, last.status) == ("finished", "failed", "finished")
-    assert failed.id == cell_id(runs[1]) and "must be a folder, got the file" in failed.error
+    assert failed.id == cell_id(runs[1]) and "must be the path of a folder, got the file" in failed.error
     assert set(finished(tmp_path)) == {cell_id(runs[0]), cell_id(runs[2])}
     before = finished(tmp_path)
     work([cells[0], cells[2]], tmp_path)
@@ -363,7 +363,7 @@ class TestRefuses:
 
     def test_a_file(self, tmp_path):
         (tmp_path / "a").write_text("")
-        with pytest.raises(ValueError, match="must be a folder, got the file"):
+        with pytest.raises(ValueError, match="must be the path of a folder, got the file"):
             sweep(tiny({"seed": [0]}), tmp_path / "a", engine="serial")
 
     def test_a_folder_that_is_being_trained(self, tmp_path):
@@ -372,7 +372,7 @@ class TestRefuses:
             sweep(runs, tmp_path, engine="serial")
 
     def test_what_is_no_run(self, tmp_path):
-        with pytest.raises(ValueError, match="put it in brackets"):
+        with pytest.raises(ValueError, match=r"Write \[run\]"):
             sweep(preset("quick"), tmp_path / "a", engine="serial")
         assert not (tmp_path / "a").exists()
 

@@ -69,14 +69,16 @@ def test_a_failed_cell_is_said(tmp_path):
     blocked.parent.mkdir()
     blocked.write_text("in the way")
     done = run("sweep", "--engine", "serial", "--out", out, *flags({"seed": "0:2"}), code=1)
-    assert "1 finished, 1 failed" in done.stdout and "must be a folder, got the file" in done.stdout
+    assert (
+        "1 finished, 1 failed" in done.stdout and "must be the path of a folder, got the file" in done.stdout
+    )
     assert "1 of 2 runs have failed" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["sweep", "--gamma", "0.3"], 2, "--out must be a folder"),
+        (["sweep", "--gamma", "0.3"], 2, "--out must be the folder of the sweep"),
         (["sweep", "--gamma", "x", "--out", "{}"], 2, "gamma must be a finite number"),
         (["sweep", "--preset", "slow", "--out", "{}"], 2, "preset must be one of"),
         (["status", "{}"], 3, "cannot be read: No such file"),

@@ -48,7 +48,9 @@ def test_a_cell_that_the_memory_does_not_hold(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert found["error"].startswith("the memory is too small for cell") and "allocate" in found["error"]
+    assert (
+        found["error"].startswith("the memory must be large enough for cell") and "allocate" in found["error"]
+    )
     assert found["stopped"] == {"finished": 1, "missing": 1} and found["continued"] == {"finished": 2}
 
 
@@ -68,7 +70,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
     if recorded:
         assert taking._take_in(cells, future) == []
     else:
-        with pytest.raises(MemoryError, match=f"cell {cells[0][0]}, because the machine ran out of memory"):
+        with pytest.raises(MemoryError, match=f"cell {cells[0][0]}because memory ran out"):
             taking._take_in(cells, future)
     assert SweepFolder(tmp_path).failure(cells[0][0]).exists() == recorded
 

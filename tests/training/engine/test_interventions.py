@@ -304,7 +304,7 @@ class TestErrors:
         ("fields", "says"),
         [
             ({"weight_decay": "0 0.25:0.6=1 0.5:1=2"}, "must not overlap, got 0.25:0.6=1 and 0.5:1=2"),
-            ({"weight_decay": "0 0.5:1.5=1"}, "in fractions of the run, 0 <= from < to <= 1"),
+            ({"weight_decay": "0 0.5:1.5=1"}, "in fractions of the run with 0 <= from < to <= 1"),
             ({"weight_decay": "0 0.5:0.5=1"}, "0 <= from < to <= 1"),
             ({"weight_decay": "0 0.5:0.51=1"}, "at least one of the run's 8 updates, got 0.5:0.51=1"),
             (
@@ -317,9 +317,9 @@ class TestErrors:
                 {"weight_decay": "0 0:1=1", "batch_size": 999, "steps": None, "epochs": 1},
                 "batch_size must be",
             ),
-            ({"lr": "fast"}, "lr must be a number, or windows like 0.01 0.25:0.5=1.0"),
+            ({"lr": "fast"}, "lr must be a number, or a base value and windows such as 0.01 0.25:0.5=1.0"),
             ({"lr": ""}, "lr must be windows"),
-            ({"weight_decay": "0.5:1=1 0.1"}, "base value, then from:to=value"),
+            ({"weight_decay": "0.5:1=1 0.1"}, "A window is from:to=value"),
             ({"rescale": "all=0@3"}, "the value of rescale all=0@3 must be a finite number > 0"),
             ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be an integer >= 0 and <= 7"),
             ({"rescale": "all"}, "rescale must be matrices=value@step, all=0.5@0 for example"),
@@ -354,17 +354,17 @@ class TestErrors:
         [
             (
                 {"rescale": "experts=0.5@0"},
-                "a part or a matrix that the model has, got 'experts'; try one of embedding, qk, ",
+                "a part or a matrix that the model has, got 'experts'. Use one of embedding, qk, ",
             ),
             ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'; did you"),
-            ({"freeze": "bias"}, "the model has, got 'bias'; did you mean 'biases'?"),
+            ({"freeze": "bias"}, "the model has, got 'bias'. Did you mean 'biases'?"),
             (
                 {"max_rank": "biases=2"},
                 "max_rank must name a part or a matrix that the model has, got 'biases'",
             ),
             (
                 {"penalty": "nuclear:W_ou=1"},
-                "a part or a matrix that the model has, got 'W_ou'; did you mean 'W_out'?",
+                "a part or a matrix that the model has, got 'W_ou'. Did you mean 'W_out'?",
             ),
         ],
     )
@@ -377,11 +377,9 @@ class TestErrors:
     @pytest.mark.needs()
     def test_a_network_without_parts(self):
         run = preset("concept_graphs", rescale="qk=0.5@0")
-        with pytest.raises(ValueError, match="rescale must name a part .* got 'qk'; try one of all"):
+        with pytest.raises(ValueError, match="rescale must name a part .* got 'qk'. Use one of all"):
             check_interventions(run)
-        with pytest.raises(
-            ValueError, match="weight_decay_qk needs .* the part qk, and it has none; leave it out"
-        ):
+        with pytest.raises(ValueError, match="must have the part qk for weight_decay_qk, got no parts. Omit"):
             check_interventions(preset("concept_graphs", weight_decay_qk=0.1))
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 

@@ -80,7 +80,11 @@ def test_a_variant_and_norms_that_contradict_it_are_refused(tmp_path):
     torch.save(initial_weights(TINY, 0), tmp_path / "with.pt")
     torch.save(user_built(**SMALL | {"normalization_type": None}).state_dict(), tmp_path / "without.pt")
     for name, model, cause in (
-        ("with", {"variant": "plain"}, "normalization_type is None there, but the weights have norms"),
+        (
+            "with",
+            {"variant": "plain"},
+            "normalization_type must be LN or RMS for weights with norms, got None",
+        ),
         ("without", {"variant": "plain", "normalization_type": "LN"}, "normalization_type must be None, got"),
         ("without", {"variant": "gpt2", "normalization_type": "none"}, "must be 'LN' or 'LNPre', got None"),
     ):
@@ -194,7 +198,10 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()}, "its matrices are transposed"),
+        (
+            lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()},
+            "must have shape .* got the transposed shape",
+        ),
         (
             lambda weights: {"x_embed": weights["embed.W_E"]},
             "every weight must be a weight of a HookedTransformer, got 'x_embed'",

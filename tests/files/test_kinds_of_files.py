@@ -241,7 +241,7 @@ def test_tensors_of_other_kinds(tmp_path):
 def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
     with pytest.raises(
-        CheckpointError, match=r"unsafe: it would run torch.*torch\.save\(model\.state_dict\(\)"
+        CheckpointError, match=r"unsafe: the file would run torch.*torch\.save\(model\.state_dict\(\)"
     ):
         open_checkpoint(tmp_path / "module.pt")
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")

@@ -96,7 +96,7 @@ def test_sequences_of_the_task_give_what_the_task_gives():
     [
         ({"tokens": CLEAN}, "tokens, corrupted and targets must be given together"),
         ({"tokens": CLEAN, "corrupted": OTHER[:1]}, "tokens, corrupted and targets must be given together"),
-        ({"tokens": CLEAN, "corrupted": OTHER[:1], "targets": [[1, 2]] * 2}, r"shape of tokens, \[2, 4\]"),
+        ({"tokens": CLEAN, "corrupted": OTHER[:1], "targets": [[1, 2]] * 2}, r"shape \[2, 4\] of tokens"),
         ({"tokens": CLEAN, "corrupted": OTHER, "targets": [1, 2]}, r"targets \[2, 2\], got \[2, 4\] and"),
         (
             {"tokens": CLEAN, "corrupted": OTHER, "targets": [[1, 99]] * 2},

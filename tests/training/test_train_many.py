@@ -222,7 +222,7 @@ class TestArguments:
     def test_runs_are_runs(self):
         with pytest.raises(ValueError, match=r"Write \[run\]"):
             train_many(tiny())
-        with pytest.raises(ValueError, match="as preset\\(\\) gives them, got 3"):
+        with pytest.raises(ValueError, match="as preset\\(\\) returns them, got 3"):
             train_many([tiny(), 3])
 
     @pytest.mark.slow

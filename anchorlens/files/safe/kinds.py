@@ -179,6 +179,6 @@ def refused_name(name: str) -> str:
             what, way = kind.split("; ", 1)
             return f"it holds {what} ({safe_text(name)}); {way}"
     return (
-        f"unsafe: it would run {safe_text(name)}; refused, nothing ran; if you made the file, save the "
+        f"unsafe: the file would run {safe_text(name)}. Nothing ran. If you made the file, save the "
         f"weights alone: {_WEIGHTS}, and describe them with --config"
     )

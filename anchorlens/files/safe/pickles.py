@@ -81,7 +81,7 @@ def read_pickle(
         {'a': [1, 2.5]}
         >>> read_pickle(pickle.dumps(print, 2), {}, frozenset(), lambda key: None)
         Traceback (most recent call last):
-        ValueError: unsafe: it would run __builtin__.print; refused, nothing ran; if you made the file, ...
+        ValueError: unsafe: the file would run __builtin__.print. Nothing ran. If you made the file, ...
     """
     machine = _Machine(functions, names, storage, repeated, records, build)
     machine.budget = _FREE_BYTES + _BYTES_FOR_BYTE * len(data)

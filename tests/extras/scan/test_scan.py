@@ -232,7 +232,7 @@ class TestBadInput:
             ScanTask(**fields)
 
     def test_unknown_words(self):
-        with pytest.raises(ValueError, match="one of the task's 19 words, got 'fly' in 'fly twice'"):
+        with pytest.raises(ValueError, match="one of the 19 words of the task, got 'fly' in 'fly twice'"):
             TASK.sequences(Examples(["fly twice"], ["I_RUN"]))
 
     def test_an_example_that_is_too_long(self):

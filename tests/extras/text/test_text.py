@@ -378,7 +378,7 @@ class TestMoved:
 
     def test_a_task_without_files_has_none_elsewhere(self, tmp_path):
         done = CliRunner().invoke(app, ["evaluate", str(shipped()[0]), "--data", "x"])
-        assert done.exit_code != 0 and "the task two_anchor has no files; omit it" in done.output
+        assert done.exit_code != 0 and "got the task two_anchor without files. Omit" in done.output
 
     def test_several_paths_are_several_options(self, folder, tmp_path):
         options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
@@ -467,7 +467,7 @@ class TestBadInput:
     def test_too_little_text(self, tmp_path):
         path = tmp_path / "short.txt"
         path.write_text("short\n")
-        with pytest.raises(ValueError, match="a sequence of 256 bytes in both splits"):
+        with pytest.raises(ValueError, match="both splits of the text must have at least 256 bytes"):
             TextTask(data=str(path)).training_set(1, 0)
 
     def test_more_sequences_than_there_are(self, task):

@@ -356,7 +356,7 @@ class TestErrors:
                 {"rescale": "experts=0.5@0"},
                 "a part or a matrix that the model has, got 'experts'. Use one of embedding, qk, ",
             ),
-            ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'; did you"),
+            ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'. Did you"),
             ({"freeze": "bias"}, "the model has, got 'bias'. Did you mean 'biases'?"),
             (
                 {"max_rank": "biases=2"},

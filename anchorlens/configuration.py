@@ -32,7 +32,7 @@ _LARGEST_NUMBER = 1e300
 
 
 def number(default: float | None, **bounds: float | Callable[[Any], float]) -> Any:
-    """Make a field of a `Config` that is a number within the bounds of `check_number`.
+    """Make a numeric field of a `Config`, with the bounds of `check_number`.
 
     A bound that depends on other fields is a function of the configuration. The field's type determines
     whether the number must be an integer.
@@ -41,13 +41,13 @@ def number(default: float | None, **bounds: float | Callable[[Any], float]) -> A
 
 
 def choice(default: str, also: Mapping[str, str]) -> Any:
-    """Make a field of a `Config` with one of the texts of its type; `also` is that of `check_choice`."""
+    """Make a field of a `Config` that is one of the texts of its type; `check_choice` explains `also`."""
     return dataclasses.field(default=default, metadata={"also": also})
 
 
 @functools.cache
 def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Map each field of a configuration dataclass to its types, with `NoneType` last if it is optional."""
+    """Map each field of a configuration dataclass to its types, which end in `NoneType` if it is optional."""
     hints = typing.get_type_hints(cls)
     types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     unions = (typing.Union, UnionType)
@@ -109,7 +109,8 @@ class Config:
         """Read a configuration from JSON or TOML data.
 
         Raises:
-            ValueError: If a field is unknown (the message names the closest field), or a value is invalid.
+            ValueError: If a field is unknown or a value is invalid. The message names the closest known
+                field.
         """
         check_names(cls.__name__, values, list(field_types(cls)))
         return cls(**values)
@@ -119,7 +120,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setting:
-    """One field of a configuration, for pages and notebooks."""
+    """A field of a configuration, for pages and notebooks."""
 
     name: str
     """The name of the field."""
@@ -145,7 +146,7 @@ def settings(config: Config) -> list[Setting]:
 
 
 def suggestion(name: object, names: Sequence[str]) -> str:
-    """Suggest the name that was probably meant by `name`."""
+    """Suggest the known name that is closest to `name`."""
     close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], names, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(names)}."
 
@@ -154,13 +155,13 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
     """Check names that a caller gives against the known names.
 
     Args:
-        owner: the owner of the names, in words.
+        owner: the name of the owner of the fields, options or arguments.
         given: the names that the caller gives.
         names: the known names.
         what: the kind of name: field, option, argument.
 
     Raises:
-        ValueError: If a name was not found; the message suggests the closest.
+        ValueError: If a name is unknown. The message suggests the closest known name.
     """
     for name in given:
         if name not in names:
@@ -172,7 +173,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
     """Let a function suggest the probable name for an unknown keyword argument.
 
     Args:
-        elsewhere: the function that says in words where an argument of a name belongs, or returns None.
+        elsewhere: the function that returns advice on an unknown argument, or None.
 
     >>> @checked_arguments()
     ... def classify(model, *, device="auto"): ...
@@ -203,14 +204,14 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
 def check_kind(
     name: str, value: object, kind: type, example: str, *, hints: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Check that an argument is of a class.
+    """Check that an argument is an instance of a class.
 
     Args:
         name: the name of the argument.
         value: the given value.
         kind: the class.
         example: an expression that makes an object of the class.
-        hints: the names of classes that may be given by mistake -> the advice.
+        hints: the names of classes that a caller may give by mistake, with the advice for each class.
 
     Raises:
         ValueError: If the value is of another class.
@@ -243,10 +244,11 @@ def article(noun: str) -> str:
 
 
 def exactly(value: Any, kind: Any) -> Any:
-    """Convert a value to the type of a field if this is exact; else return the value unchanged.
+    """Convert a value to the type of a field if the conversion is exact; else return the value unchanged.
 
     Args:
-        value: a value such as a number of NumPy or torch, a number in a text, an integer written as a float.
+        value: a value, such as a number of NumPy or torch, a number in a text, or an integer written as a
+            float.
         kind: the type of the field.
 
     >>> exactly("0.5", float), exactly(1e3, int), exactly("12", int), exactly(2.5, int)
@@ -280,8 +282,8 @@ def check_number(
         minimum: the smallest allowed value.
         above: the bound that the value must exceed.
         maximum: the largest allowed value.
-        limit: a bound that only absurd values exceed, and that only their error names. Default: 2**63 - 1
-            for an integer, 1e300 for any other number.
+        limit: a bound that only absurd values exceed. Only the errors of these values show the bound.
+            Default: 2**63 - 1 for an integer, 1e300 for any other number.
         integer: whether the value must be an integer.
 
     Raises:
@@ -315,7 +317,7 @@ def check_choice(
         name: the name of the value in an error.
         value: the value to check.
         choices: the allowed values.
-        also: the other names of a choice -> the choice; or unsupported values -> the advice, in words. Case,
+        also: the choice for each other name of a choice, and the advice for each unsupported value. Case,
             hyphens, underscores and surrounding text do not matter.
 
     Raises:
@@ -363,9 +365,9 @@ class _WithFields:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """Return the docstring of each field of a dataclass in one line, with fields of its bases first.
+    """Return the docstring of each field of a dataclass in one line; the fields of its bases come first.
 
-    The result is empty for a class whose source Python does not find, for example in a notebook.
+    The result is empty if Python does not find the source of the class, for example in a notebook.
     """
     try:
         source = inspect.getsource(cls)

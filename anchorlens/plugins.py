@@ -27,7 +27,7 @@ from anchorlens.texts import safe_repr, safe_text
 def defined_in(
     path: str | os.PathLike[str], what: str, definition: str, is_wanted: Callable[[Any, ModuleType], bool]
 ) -> list[Any]:
-    """Run a Python file, and return its definitions of one kind.
+    """Run a Python file, and return its definitions of a kind, such as probes.
 
     Args:
         path: the path of the file, .py. The file is run again at each call.
@@ -39,8 +39,8 @@ def defined_in(
         The definitions, each once, in the order of the file; at least one.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, raises an error (the message has the line), or
-            has no definition of the kind.
+        ValueError: If the file is missing, has another suffix, raises an error, or has no definition of the
+            kind. The message gives the line of the error.
     """
     file = Path(path)
     try:
@@ -67,7 +67,7 @@ def defined_in(
 def entry_points(group: str) -> list[metadata.EntryPoint]:
     """Return the entry points of a group in installed packages, anchorlens included, ordered by name.
 
-    The current folder contains data, and no installed packages.
+    The current folder is not searched, because it contains data and not installed packages.
     """
     places = []
     for place in sys.path:
@@ -92,7 +92,7 @@ def installed(
         package: the package whose entry points are loaded. Default: all packages.
 
     Raises:
-        ValueError: If an entry point does not load; the message has its package.
+        ValueError: If an entry point cannot be loaded. The message names the package.
     """
     for point in entry_points(group):
         owner = safe_text(point.dist.name if point.dist else point.value)
@@ -145,7 +145,7 @@ def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]
 
 
 def is_own(code: object) -> bool:
-    """Return whether code is foreign: a function, or an object of a class, outside this package."""
+    """Return whether a function, or the class of an object, is defined outside this package."""
     module = getattr(code, "__module__", None) or type(code).__module__
     return not module.startswith("anchorlens.")
 

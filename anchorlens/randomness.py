@@ -28,11 +28,11 @@ def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSe
     """Return the seed of one stream of a run.
 
     Streams are independent of each other, so two runs that differ only in gamma use the same data in the same
-    order. `counters`, for example an epoch, make a stream addressable. A part of the stream does not
-    depend on the earlier parts, so an interrupted run can be resumed.
+    order. `counters`, such as the epoch, select a part of a stream. A part of the stream does not depend on
+    the earlier parts, so an interrupted run can be resumed.
 
     Raises:
-        ValueError: If `seed` is not an integer >= 0.
+        ValueError: If `seed` is not an integer that is at least 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(

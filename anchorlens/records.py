@@ -52,7 +52,7 @@ def _printable(value: object) -> Any:
 
 
 def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Wrap a function that reads a value, so that its ValueError does not keep the value in memory.
+    """Wrap a function that reads a value. Its ValueError then does not keep the value in memory.
 
     Pydantic keeps the errors of these functions, and an error keeps the variables of its frames.
     """
@@ -69,7 +69,7 @@ def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 class Check:
-    """Pydantic annotations that check a field, created late, since the import of pydantic takes 0.09 s."""
+    """The Pydantic annotations that check a field, created late because pydantic takes 0.09 s to import."""
 
     def __init__(self, annotations: Callable[[ModuleType], Sequence[Any]]) -> None:
         self._annotations = annotations
@@ -148,7 +148,7 @@ UNSTORED = _DefaultOnly()
 
 
 class Record:
-    """The base of results: frozen dataclasses whose fields determine how JSON is written and loaded."""
+    """The base class of results, which are frozen dataclasses that can be written as JSON and loaded."""
 
     derived: ClassVar[tuple[str, ...]] = ()
     """The attributes that JSON contains in addition to the fields; loading drops these attributes."""
@@ -183,7 +183,7 @@ class Record:
         """Load the result of `to_dict`, also after a conversion to JSON and back.
 
         Raises:
-            ValueError: If a value is missing or of another kind; the message names the first invalid value.
+            ValueError: If a value is missing or of another type. The message names the first invalid value.
         """
         from pydantic_core import to_json
 
@@ -194,7 +194,7 @@ class Record:
         """Load the result of `to_dict` from the bytes of a JSON file, and make its texts printable.
 
         Raises:
-            ValueError: If a value is missing or of another kind, as for `from_dict`.
+            ValueError: If a value is missing or of another type, as for `from_dict`.
         """
         from pydantic import ValidationError
 

@@ -15,11 +15,11 @@ LONGEST_INTEGER = 40
 def safe_text(text: object, most: int | None = LONGEST) -> str:
     r"""Convert a text to one line that is safe in a terminal.
 
-    White space is folded, and unprintable characters are escaped.
+    The function folds white space and escapes unprintable characters.
 
     Args:
         text: the text, or an object whose `str` is the text.
-        most: the largest number of shown characters; `None` shows all characters.
+        most: the largest number of shown characters, or `None` to show all characters.
 
     >>> safe_text("a\n\x1b[31mred\x07"), safe_text("x" * 300, 5)
     ('a \\x1b[31mred\\x07', 'xxxx…')
@@ -51,7 +51,7 @@ class _Repr(reprlib.Repr):
         return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return only the number of digits of huge integers, which Python refuses to write."""
+        """Return the repr of an integer, or only its number of digits if Python refuses to write it."""
         digits = int(x.bit_length() * math.log10(2)) + 1
         return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
 
@@ -60,7 +60,7 @@ _REPR = _Repr()
 
 
 def safe_repr(value: object) -> str:
-    r"""Return the `repr` of a value for an error: one printable line of at most 200 characters.
+    r"""Return the `repr` of a value for an error, as one printable line of at most 200 characters.
 
     >>> safe_repr("a\x1b"), safe_repr([1, "b"]), len(safe_repr("x" * 10**6)) <= LONGEST
     ("'a\\x1b'", "[1, 'b']", True)

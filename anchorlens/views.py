@@ -11,7 +11,7 @@ rooms: list[Callable[[], object]] = []
 
 
 def table(name: str):
-    """Create a function that shows a result by the function registered for the result's type.
+    """Create a function that shows a result with the function that is registered for the result's type.
 
     Args:
         name: the name of the picture or page in messages, for example `diagram`.

@@ -93,7 +93,7 @@ assert json.loads(call("evaluate", "run", "--json").stdout)["subject"]["step"] =
 assert "StableRank(" in call("probe", "stable_rank", "run").stdout
 assert json.loads(call("classify", "run", "--json").stdout)["phase"]
 missing = call("sweep", "--out", "s", code=2).stderr
-assert missing.count("\\n") == 1 and "the command 'sweep' is not available" in missing, missing
+assert missing.count("\\n") == 1 and "the command must be available, got 'sweep'" in missing, missing
 assert "pip install --force-reinstall anchorlens" in missing
 assert call("train", "--task", "scan", "--dry-run", code=2).stderr.count("\\n") == 1
 print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("anchorlens.")}))

@@ -52,7 +52,7 @@ def library_versions() -> dict[str, str]:
 @documented
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The weights of a model at one step, with its configurations; `save_checkpoint` writes it.
+    """The weights of a model at one step, with its configurations.
 
     Example:
         >>> from anchorlens import build_model, preset
@@ -130,16 +130,17 @@ class Checkpoint:
     ) -> HookedTransformer:
         """Build the HookedTransformer that this run started from, in evaluation mode.
 
-        Its weights are drawn again from the seed, or read from `start` if the run started from a checkpoint.
+        The initial weights are drawn again from the seed. If the run started from a checkpoint, they are read
+        from `start`.
 
         Args:
             device: the device of the model.
-            start: the checkpoint that the run started from. The file that the recipe names is never opened,
-                since somebody else may have written the recipe.
+            start: the checkpoint that the run started from. anchorlens never opens the file that the recipe
+                names, because somebody else may have written the recipe.
 
         Raises:
-            ValueError: If the seed is not known because there is no train config, the run started from a
-                checkpoint and `start` is left out, or `start` is another file.
+            ValueError: If the checkpoint has no train config and so no seed, if the run started from a
+                checkpoint and `start` is omitted, or if `start` is another file.
         """
         if self.train_config is None:
             raise ValueError(
@@ -169,7 +170,8 @@ class Checkpoint:
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
-        The logits equal HookedTransformer's at the last position; this is faster and does not import it.
+        The logits equal those of a HookedTransformer at the last position. The function is faster than a
+        HookedTransformer and does not import the class.
 
         Args:
             device: the device of the computation.
@@ -179,7 +181,8 @@ class Checkpoint:
     def fast_model(self, device: str | torch.device = "cpu") -> Any:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
-        The logits equal HookedTransformer's; this is faster and does not import it.
+        The logits equal those of a HookedTransformer. The function is faster than a HookedTransformer and
+        does not import the class.
 
         Args:
             device: the device of the computation.
@@ -205,13 +208,13 @@ class Checkpoint:
         return self.train_config is not None or self.training_data is not None
 
     def training_set(self) -> Any:
-        """Return the training sequences, drawn again from the seed; None if they are not known."""
+        """Return the training sequences, drawn again from the seed, or None if they are not known."""
         if self.train_config is None:
             return self.training_data
         return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """Return the training sequences, drawn on demand: `evaluate` uses only some of them."""
+        """Return the training sequences, drawn on demand, because `evaluate` uses only some of them."""
         if self.train_config is None:
             return self.training_data
         with blaming(self.task):
@@ -232,7 +235,7 @@ class Checkpoint:
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
-    """Return the known ones of gamma, seed, start and step, in words."""
+    """Return gamma, seed, start and step as text, without the unknown values."""
     drawn = [] if gamma is None else [f"gamma {gamma:g}"]
     drawn += [] if train is None else [f"seed {train.seed}"]
     drawn += [] if train is None or train.start is None else [f"from {safe_text(train.start)}"]
@@ -241,7 +244,7 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 
 
 def starting_point(config: TrainConfig) -> Checkpoint | None:
-    """Load the checkpoint that a run starts from; None if the initial weights are drawn.
+    """Load the checkpoint that a run starts from, or return None if the initial weights are drawn.
 
     This function opens the file that the recipe names, so the recipe must come from the user.
 
@@ -271,7 +274,7 @@ def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
 
 
 def training_set(task: Task, config: TrainConfig) -> Any:
-    """Draw the training sequences of a run, which depend only on the task, the seed and their number."""
+    """Draw the training sequences of a run from the task, the seed and the number of sequences."""
     with blaming(task):
         return task.training_set(config.n_samples, config.seed)
 
@@ -281,12 +284,11 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     """Write a checkpoint as one file, atomically.
 
     Args:
-        path: a path that ends in `.pt` or `.safetensors`, which chooses the format.
-        checkpoint: a Checkpoint, or an object with one as its attribute `checkpoint`, such as the result of
-            `train`.
+        path: the path of the file. The suffix, `.pt` or `.safetensors`, determines the format.
+        checkpoint: a Checkpoint, or an object with an attribute `checkpoint`, such as the result of `train`.
 
     Raises:
-        ValueError: If there is no checkpoint, the suffix is another one, the weights do not fit the
+        ValueError: If there is no checkpoint, the suffix is not supported, the weights do not fit the
             configuration, or the metrics are not JSON-ready.
         OSError: If the file cannot be written; an existing file is then left unchanged.
 
@@ -327,21 +329,19 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
 @checked_arguments()
 def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> Checkpoint:
-    """Read a checkpoint; never executes code from the file, and verifies its checksum.
+    """Read a checkpoint without executing code from the file, and verify its checksum.
 
     Args:
-        path: a file that `save_checkpoint` wrote; its format is recognised by content. For the folder of a
-            run, its last checkpoint is read.
-        any_cost: whether to read the file even if running its model would take far more memory or time than a
-            file of its size should. Use this option for files that you trust, like the environment variable
-            `ANCHORLENS_COST_FACTOR`.
+        path: a file that `save_checkpoint` wrote, or the folder of a run, whose last checkpoint is read.
+        any_cost: whether to read the file even if its model needs far more memory or time than the size of
+            the file suggests. Use this option only for files that you trust.
 
     Returns:
         The checkpoint, with its weights on the CPU; `.build_model()` makes the HookedTransformer.
 
     Raises:
         CheckpointError: If the file is missing, truncated, damaged, too new, foreign, unsafe or too costly.
-            The message is one line that names the file and the cause.
+            The message is one line with the file and the cause.
     """
     path = as_path("path", path)
     with reading(path):

@@ -32,10 +32,10 @@ _DIGEST = "sha256"
 
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a header and tensors to `path` atomically, in the format that its suffix names.
+    """Write a header and tensors to `path` atomically, in the format of the suffix.
 
     Raises:
-        ValueError: If the suffix is another one, or the header is not JSON.
+        ValueError: If the suffix is not supported, or the header is not JSON.
         OSError: If the file cannot be written; an existing file is then left unchanged.
     """
     import safetensors.torch
@@ -78,7 +78,7 @@ def is_ours(content: Mapping[str, Any]) -> bool:
 def unpack(
     path: str | os.PathLike[str], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Take header and tensors from the contents of a file that `write` wrote, and verify the checksum.
+    """Take the header and the tensors from the contents of a file of `write`, and verify the checksum.
 
     Raises:
         CheckpointError: If the file is in another format, or its content does not match its checksum.
@@ -123,7 +123,7 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
     """Check that a header has this format, in a version that this library reads.
 
     Raises:
-        CheckpointError: If the format is another one, or the version is later.
+        CheckpointError: If the header has another format or a later version.
     """
     if header.get("format") != name:
         raise CheckpointError(

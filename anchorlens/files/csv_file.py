@@ -36,7 +36,7 @@ _LARGEST_EXACT = 2**53
 
 
 class CsvFile:
-    """A CSV file, whose header is read at once and whose rows are read on demand.
+    """A CSV file whose header is read at once and whose rows are read on demand.
 
     Values may be separated by commas, semicolons, tabs or spaces, quoted, and written as floats (`23.0`). The
     text is UTF-8, or UTF-16 with a byte order mark.
@@ -86,7 +86,8 @@ class CsvFile:
         """All rows of values, in the narrowest integers that hold them.
 
         Raises:
-            ValueError: If there is no row, or a value is not an integer; the message names line and column.
+            ValueError: If there is no row, or a value is not an integer. The message names the line and the
+                column.
         """
         rows = self._rows_of_integers()
         if rows is None:
@@ -185,12 +186,12 @@ class CsvFile:
 
 
 def count_up(fields: tuple[str, ...]) -> bool:
-    """Check whether values are 0, 1, 2, ... (the column names that pandas gives) or 1, 2, 3, ..."""
+    """Check whether values count up from 0, as the default column names of pandas do, or from 1."""
     return any(fields == tuple(map(str, range(first, first + len(fields)))) for first in (0, 1))
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Quote the first few names."""
+    """Return the first few names, in quotation marks."""
     return ", ".join(map(safe_repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 

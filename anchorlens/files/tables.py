@@ -20,18 +20,18 @@ TABLES = (".csv", ".parquet")
 def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
     """Write one row for each record.
 
-    There is a column for each name that any record has; missing values are empty. Lists and tables (the
-    anchors, the unseen pairs) are JSON text. In CSV, text that a spreadsheet would take for a formula gets a
-    leading apostrophe.
+    The table has a column for each name that occurs in a record. Missing values are empty. Lists and tables,
+    such as the anchors and the unseen pairs, are JSON text. In CSV, text that a spreadsheet would take for a
+    formula gets a leading apostrophe.
 
     Args:
-        rows: the records, at least one.
-        path: the path of a `.csv` or `.parquet` file; an existing file is replaced.
+        rows: the records, of which there is at least one.
+        path: the path of a `.csv` or `.parquet` file. An existing file is replaced.
 
     Raises:
-        ValueError: If the suffix is another one, the folder is missing, there is no row, the path is not an
+        ValueError: If the suffix is not supported, the folder is missing, there is no row, the path is not an
             ordinary file, or pyarrow is not installed.
-        OSError: If the file cannot be written; an existing file is then left unchanged.
+        OSError: If the file cannot be written. An existing file then remains unchanged.
     """
     path = check_can_write(path, "a table's name", TABLES)
     table = table_of_rows(rows)

@@ -50,19 +50,19 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
 
     Args:
         path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
-            [batch, pos] with -100 at unscored positions; a `.npz` file with such arrays; or a `.csv` file:
-            a sequence in each row. Without a header, or with the pandas default (0, 1, 2, ...), the
-            last column is the target. A header names one column `target` (or `label`, `answer`, `y`) and
-            numbers the tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. The format is
-            recognised by content. Limits: 512 MiB, CSV 128 MiB, and 33,554,432 numbers in 4,194,304
+            [batch, pos] with -100 at unscored positions; a `.npz` file with such arrays; or a `.csv` file: a
+            sequence in each row. Without a header, or with the pandas default (0, 1, 2, ...), the last column
+            is the target. A header names one column `target` (or `label`, `answer`, `y`) and numbers the
+            tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. anchorlens recognises the format by the
+            content. A file has at most 512 MiB (CSV: 128 MiB), and at most 33,554,432 numbers in 4,194,304
             sequences.
 
     Returns:
-        The tokens and targets, in the narrowest integers that hold them; `take` gives int64.
+        The tokens and targets, in the narrowest integers that hold their values. `take` returns int64.
 
     Raises:
-        CheckpointError: If the file is missing, truncated, too large, unsafe, or has no such integers; the
-            message is one line with the file and the cause.
+        CheckpointError: If the file is missing, truncated, too large or unsafe, or does not contain training
+            data. The message is one line with the file and the cause.
 
     Example:
         >>> import pathlib, tempfile

@@ -20,7 +20,7 @@ PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".p
 
 
 def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[str]) -> Path:
-    """Return the path if its suffix is one of `suffixes`.
+    """Return the path if its suffix is in `suffixes`.
 
     Raises:
         ValueError: If the suffix is another one.
@@ -38,16 +38,16 @@ def check_can_write(
     suffixes: Sequence[str],
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """Return the path if a file can be written there; call this before the computation.
+    """Return the path if a file can be written there. Call this function before the computation.
 
     Args:
         path: the path of the file; an existing file will be replaced.
-        called: the name of the path in an error: the option, or `a diagram's name`.
+        called: the name of the path in an error, such as the option or `a diagram's name`.
         suffixes: the allowed ends of the file's name.
         inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: If the suffix is another one, the folder is missing or not writable, or the path is not an
+        ValueError: If the suffix is not allowed, the folder is missing or not writable, or the path is not an
             ordinary file or is one of the inputs.
     """
     path = check_suffix(path, called, suffixes)
@@ -77,7 +77,7 @@ def check_summary(
     n_models: int,
     inputs: Iterable[str | os.PathLike[str] | None] = (),
 ) -> Path:
-    """Return the path of a summary if a file can be written there; call this before the computation.
+    """Return the path of a summary if a file can be written there. Call this function before the computation.
 
     Args:
         path: the path of the file; an existing file will be replaced.
@@ -86,8 +86,8 @@ def check_summary(
         inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: If `check_can_write` refuses the path, several models need more than the format's one
-            page, or matplotlib is not installed.
+        ValueError: If `check_can_write` refuses the path, a format of one page is given for several models,
+            or matplotlib is not installed.
     """
     path = check_can_write(path, called, SUMMARIES, inputs)
     if n_models > 1 and path.suffix != ".pdf":
@@ -128,7 +128,7 @@ def _check_replaceable(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make disk errors name this path, which Python's own errors often leave out."""
+    """Add this path to disk errors, because Python's own errors often omit the path."""
     try:
         yield
     except OSError as error:
@@ -141,11 +141,12 @@ def naming(path: Path) -> Iterator[None]:
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under its name only when it is complete.
 
-    A killed process leaves no partial file. A link with this name is replaced; its target is unchanged.
+    A killed process leaves no partial file. A link with this name is replaced, and its target remains
+    unchanged.
 
     Raises:
         OSError: If the path is not an ordinary file, or cannot be written (the disk is full, ...). The error
-            names the file, and an existing file is left unchanged.
+            names the file, and an existing file remains unchanged.
     """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

@@ -112,7 +112,7 @@ class TestTrain:
             (["train", "--out", "{new}", "--config", "/no.toml"], "does not exist"),
             (["train", "--out", "{new}", "--device", "gpu"], "device must be auto, cpu, cuda, cuda:N or mps"),
             (["evaluate"], "Missing argument"),
-            (["compose"], "the command 'compose' is not available"),
+            (["compose"], "the command must be available, got 'compose'"),
         ],
     )
     def test_wrong_usage_is_exit_2_and_one_clear_message(self, trained, tmp_path, arguments, message):

@@ -27,7 +27,7 @@ def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
-    """Check whether c_attn is stored as [out, in]; None if these are not the weights of a GPT-2."""
+    """Return whether c_attn is stored as [out, in], or None if the weights are not those of a GPT-2."""
     shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
     return None if len(shape) != 2 else shape[0] == 3 * shape[1]
 
@@ -38,10 +38,10 @@ def gpt2_weights(
     """Convert the weights into a HookedTransformer's parameters.
 
     Args:
-        tensors: the state dict. In a model of Linears, all biases may be missing; they are then zeros.
+        tensors: the state dict. In a model of Linears, all biases may be missing. Missing biases are zeros.
         config: the configuration with the sizes of the model.
-        tied: True if the unembedding must be the token embedding, False if it must be in `tensors`,
-            None if both are allowed.
+        tied: True if the unembedding must be the token embedding, False if the unembedding must be in
+            `tensors`, and None if both are allowed.
 
     Raises:
         ValueError: If weights are missing, left over or of another shape.

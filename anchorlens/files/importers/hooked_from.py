@@ -27,17 +27,18 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
 
     Args:
         gpt: a nanoGPT, a minGPT, a `GPT2LMHeadModel` of Hugging Face, or a GPT of your own whose parameters
-            have the same names. The model maps tokens [batch, pos] to logits, also as the first of several
-            outputs or as `.logits`. The model is not changed.
+            have the same names. The model maps tokens [batch, pos] to logits. The logits may also be the
+            first of several outputs, or the attribute `.logits`. The model is not changed.
 
     Returns:
-        A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of its weights in float32
-        (float64 if they are). Both models give the same logits on 4 random sequences at the last position.
-        The activation function is the one whose logits are closest.
+        A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of the weights. The copy
+        is in float64 if the weights are, and otherwise in float32. Both models give the same logits on 4
+        random sequences at the last position. `hooked_from` chooses the activation function with the closest
+        logits.
 
     Raises:
-        ValueError: If `gpt` has other parameters, or other logits than every supported model (because of
-            another order in its blocks, other positions or another norm).
+        ValueError: If `gpt` has unknown parameters, or its logits differ from those of every supported model.
+            Causes are another order in the blocks, other positions or another norm.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel

@@ -93,12 +93,12 @@ _OF_OTHER_POSITIONS = re.compile(r"rotary_.*|NTK_.*|yarn_.*|use_\w*_rope|relativ
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Return None: a state dict is a single file, not a folder."""
+    """Return None, because a state dict is a single file, not a folder."""
     return None
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are HookedTransformer's."""
+    """Check whether the parameter names are those of a HookedTransformer."""
     return "embed.W_E" in state_dict(content)
 
 
@@ -106,8 +106,8 @@ def read(source: Source) -> Imported | ImportedModel:
     """Read the state dict of the model that the given configuration describes.
 
     Raises:
-        CheckpointError: If there is no configuration, or it is invalid.
-        ValueError: If weights and configuration contradict each other.
+        CheckpointError: If the configuration is missing or invalid.
+        ValueError: If the weights and the configuration contradict each other.
     """
     _check_names(source.tensors)
     if source.config is None:

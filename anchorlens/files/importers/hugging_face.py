@@ -43,7 +43,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
     """Find the weights file in a folder of a Hugging Face model.
 
     Raises:
-        CheckpointError: If the architecture is another one, or the weights are in several files.
+        CheckpointError: If the architecture is not GPT-2, or the weights are in several files.
     """
     if "model_type" not in config.values:
         return None
@@ -64,12 +64,12 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are Hugging Face GPT-2's, also without the prefix `transformer.`."""
+    """Check whether the parameters are those of a GPT-2, with or without the prefix `transformer.`."""
     return is_of_linears(state_dict(content)) is False
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a GPT-2 with the config.json next to its weights; `config` may give task and vocabulary.
+    """Read a GPT-2 with the config.json next to its weights; `config` may give the task and the vocabulary.
 
     Raises:
         CheckpointError: If config.json is missing or names a feature that ModelConfig lacks.

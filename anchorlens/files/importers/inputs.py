@@ -66,7 +66,7 @@ class Input:
 
     @property
     def named_task(self) -> Task | None:
-        """The task that the caller or the file names; None if the papers' task is only assumed."""
+        """The task that the caller or the file names, or None if the papers' task is only assumed."""
         return None if PAPERS_TASK in self.notes else self.task
 
     @cached_property
@@ -109,19 +109,20 @@ def resolve(
 
     Args:
         given: a model, or an object or path that holds a model.
-        task: the task that the model was trained on. A checkpoint names its own task; an equal task
-            whose files are elsewhere (`data`) replaces it. For bare weights, `task` is the default.
+        task: the task that the model was trained on. A checkpoint names its own task. An equal task with
+            other paths of its files (`data`) replaces the task of the checkpoint. For bare weights, `task` is
+            the default.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
-        device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps; a model in memory is not
+        device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps. A model in memory is not
             moved.
         name: the name to show. Default: the name of the file, the `repr` of a Checkpoint, or "model".
-        runs_it: whether the model will be run. A model in half precision is then copied into float32, and a
-            note names hooks that the caller has left on the model.
+        runs_it: whether the model will be run. If true, a model in half precision is copied into float32, and
+            a note names hooks that the caller has left on the model.
         needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds one.
 
     Raises:
-        ValueError: If `given` holds no model or several, `task` is not a task or differs from the
-            checkpoint's, `config` is given without a path, or the device is not available.
+        ValueError: If `given` holds no model or several models, `task` is not a task or differs from the
+            checkpoint's task, `config` is given without a path, or the device is not available.
         CheckpointError: If a file cannot be read safely and completely.
     """
     if isinstance(given, Input) and config is None:
@@ -168,7 +169,7 @@ def resolve(
 
 
 def given_training_data(given: object) -> Any:
-    """Read training data if a path is given; return any other value unchanged.
+    """Read training data if the value is a path; return any other value unchanged.
 
     Raises:
         CheckpointError: If `read_training_data` refuses the file.
@@ -193,7 +194,7 @@ class _OfSeveral(Protocol[P, R]):
 
 
 def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
-    """Let a function of a model also take a list of models (and of names) and return a list."""
+    """Let a function of a model also take a list of models, with a list of names, and return a list."""
 
     @functools.wraps(function)
     def each(model: object, *args: Any, **options: Any) -> Any:

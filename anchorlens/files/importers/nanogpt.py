@@ -34,21 +34,23 @@ _SIZES = {
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Return None: a nanoGPT is a single file that includes its sizes."""
+    """Return None, because a nanoGPT is a single file that includes its sizes."""
     return None
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are GPT-2's and the matrices have the layout of Linears."""
+    """Check whether the parameter names are those of a GPT-2 and the matrices have the layout of Linears."""
     return is_of_linears(state_dict(content)) is True
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a nanoGPT; a configuration may give task, vocabulary, and n_heads and act_fn (table model).
+    """Read a nanoGPT.
+
+    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table model.
 
     Raises:
         CheckpointError: If the configuration is invalid.
-        ValueError: If the number of heads is not known, or weights and sizes contradict each other.
+        ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
     """
     args, told, notes = source.content.get("model_args"), {}, []
     args, task, vocabulary = (args if isinstance(args, dict) else {}), source.task, None

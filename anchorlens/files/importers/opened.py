@@ -81,22 +81,22 @@ def open_checkpoint(
     config: ModelConfiguration | None = None,
     task: Task | None = None,
 ) -> Opened:
-    """Open a checkpoint of any supported format, recognised by content; no code from the file runs.
+    """Open a checkpoint of any supported format without running code from the file.
 
     Args:
         path: a checkpoint of anchorlens or the folder of a run; a folder of the papers' released code or
             one of its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a
             nanoGPT; or the state dict of a HookedTransformer, alone or under a key of a dict (`model`,
             `state_dict`, ...), also with the prefix of a wrapper before its names.
-        config: a TOML or JSON file, or its content as a dict. A bare state dict needs one: our tables task
-            and model as `anchorlens train --config` reads, or its HookedTransformerConfig (the object itself
-            works, as does a ModelConfig). For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
-            task. Missing shapes are taken from the weights; other missing values are assumed, with a note.
+        config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
+            `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
+            HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table task.
+            anchorlens takes missing shapes from the weights, and assumes other missing values with a note.
         task: the task that the model was trained on, if neither the file nor `config` names it. Default: the
             papers' two-anchor task.
 
     Returns:
-        The checkpoint, its file and SHA-256, its format, and notes.
+        The checkpoint with its file, SHA-256, format and notes.
 
     Raises:
         CheckpointError: If the file cannot be read safely and completely, has an unknown format, or has an

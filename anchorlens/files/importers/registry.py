@@ -20,7 +20,7 @@ class Importer(Protocol):
     """The name of the format, such as `nanoGPT`."""
 
     def file_in(self, folder: Path, config: Settings) -> Path | None:
-        """Find the weights file in a folder with this config.json; None if the format is another one."""
+        """Find the weights file in a folder with this config.json, or return None for another format."""
         ...
 
     def recognises(self, content: Mapping[str, Any]) -> bool:
@@ -40,13 +40,13 @@ IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, nano
 
 @functools.cache
 def installed_importers() -> tuple[Importer, ...]:
-    """Load the importers of installed packages, which see the whole, unchanged file first.
+    """Load the importers of installed packages, which read the unchanged file before our importers.
 
     A package names a module with the members of `Importer` by an entry point of the group
     `anchorlens.importers`.
 
     Raises:
-        ValueError: If the importer of an installed package does not load, or lacks a member.
+        ValueError: If the importer of an installed package cannot be loaded, or lacks a member.
     """
     found = []
     for importer, origin in installed("anchorlens.importers", "importer"):

@@ -70,7 +70,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are the released code's."""
+    """Check whether the parameter names are those of the released code."""
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 
@@ -79,7 +79,7 @@ def read(source: Source) -> Imported | ImportedModel:
 
     Raises:
         CheckpointError: If config.json is missing or cannot be read as a ModelConfig and an AnchorTask.
-        ValueError: If the weights do not fit that configuration.
+        ValueError: If the weights do not fit the configuration.
     """
     theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
     given = source.task if source.config is None else source.config.task() or source.task

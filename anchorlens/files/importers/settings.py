@@ -127,7 +127,7 @@ class Settings:
             return read_stored_task(self.values["task"], without_places=True)
 
     def vocabulary(self) -> Mapping[str, Any] | None:
-        """Return word of the task -> token of the model, from a table or a file that the configuration names.
+        """Return the model's token of each task word, from a table or file that the configuration names.
 
         Raises:
             CheckpointError: If the value has another type, or the file is outside the folder or unreadable.

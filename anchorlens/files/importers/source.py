@@ -48,12 +48,12 @@ class Source:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The state dict of the file; empty if it has no state dict."""
+        """The state dict of the file, which may be empty."""
         return state_dict(self.content)
 
 
 class Trajectory(Mapping[int, Checkpoint]):
-    """The checkpoints of a run by their steps, ascending; each is made on demand."""
+    """The checkpoints of a run in the order of their steps, each made on demand."""
 
     def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
         """Store the function of each step that makes its checkpoint, or raises CheckpointError."""
@@ -86,7 +86,7 @@ class Imported(NamedTuple):
 
 
 class ImportedModel(NamedTuple):
-    """A HookedTransformer without a checkpoint: no `ModelConfig` fits, or the task is not known."""
+    """A HookedTransformer without a checkpoint, because no `ModelConfig` fits or the task is not known."""
 
     model: HookedTransformer
     """The model on the CPU, in evaluation mode."""
@@ -99,7 +99,7 @@ class ImportedModel(NamedTuple):
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the named tensors in a content, at the top or under `state_dict`; empty without tensors.
+    """Return the named tensors at the top of a content or under `state_dict`; the result may be empty.
 
     `wrappers.unwrapped` has moved tensors from other keys to `state_dict`.
     """
@@ -114,7 +114,7 @@ def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 class StateDict:
-    """An imported state dict: tensors are taken out by name, and no tensor may be left over."""
+    """An imported state dict, from which every tensor must be taken by name."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._left = dict(tensors)
@@ -126,7 +126,7 @@ class StateDict:
         """Take one tensor, which must have this shape.
 
         Raises:
-            ValueError: If the tensor is missing, has another shape, or holds no floats.
+            ValueError: If the tensor is missing, has another shape, or does not hold floats.
         """
         if name not in self._left:
             raise ValueError(f"{name} is missing")
@@ -154,13 +154,13 @@ class StateDict:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """Return a note on the configuration fields that have a value and are not used; else no note."""
+    """Return a note on the configuration fields that have a value and are not used, if such fields exist."""
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
 
 def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Convert the weights to float64 if any is float64, else to float32; with a note on changes."""
+    """Convert the weights to float64 if a weight is float64, else to float32, and note changes."""
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = torch.float64 if torch.float64 in dtypes else torch.float32
     names = ", ".join(sorted(str(one).removeprefix("torch.") for one in dtypes))
@@ -170,7 +170,7 @@ def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
 
 
 def papers_task(d_vocab: int, n_ctx: int) -> tuple[AnchorTask | None, list[str]]:
-    """Return the assumed task, with a note; None for a model that cannot read this task."""
+    """Return the assumed task with a note, or None for a model that cannot read this task."""
     task = AnchorTask()
     return (task, [PAPERS_TASK]) if task.d_vocab <= d_vocab and task.seq_len <= n_ctx else (None, [])
 
@@ -186,8 +186,8 @@ def imported(
 ) -> Imported | ImportedModel:
     """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
-    Without a task, the papers' task is assumed if the model can read it; else only the model is returned.
-    A vocabulary (word of the task -> token of the model) renumbers the tokens.
+    Without a task, anchorlens assumes the papers' task if the model can read this task, and otherwise returns
+    only the model. A vocabulary, which maps words of the task to tokens of the model, renumbers the tokens.
 
     Raises:
         ValueError: If the weights do not fit the configuration, or the model is too small for the task.

@@ -31,7 +31,7 @@ _NAMES = {
 
 
 def words_in(content: object) -> Any:
-    """Return word -> token from the content of a vocabulary file.
+    """Return a map of words to tokens from the content of a vocabulary file.
 
     The content is a table of words; a list of words in order; a `tokenizer.json` (its `model.vocab` and
     `added_tokens`); or a table with `stoi` or `itos`, or token -> word.
@@ -67,11 +67,11 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
     """Find the tokens of words, also under spellings with the mark of a space or under other names.
 
     Args:
-        words: the words of the task, including those of `SPECIAL`.
-        token_of: the vocabulary, word -> token.
+        words: the words of the task, including the words of `SPECIAL`.
+        token_of: the vocabulary, which maps words to tokens.
 
     Returns:
-        Word -> token for the words that are found, and notes on words with a different spelling.
+        The token of each word that was found, and notes on words with a different spelling.
 
     Raises:
         ValueError: If two spellings of a word have different tokens.

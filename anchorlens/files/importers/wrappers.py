@@ -37,14 +37,15 @@ def unwrapped(
 
     Args:
         content: the content of the file from the safe reader.
-        recognises: the check whether a content with weights under `state_dict` is of a known model.
+        recognises: the function that returns whether a content with weights under `state_dict` belongs to a
+            known model.
 
     Returns:
         The content with the weights under `state_dict` and other values unchanged, and notes on removed
         parts. A file of anchorlens and a file without a recognised model are returned unchanged.
 
     Raises:
-        ValueError: If there are several models, and none of them is under one of `KEYS`.
+        ValueError: If there are several models, and no model is under one of `KEYS`.
     """
     if HEADER in content:
         return content, ()
@@ -129,7 +130,7 @@ def _models(
 
 
 def unknown(content: Mapping[str, Any]) -> str:
-    """Describe a content without a recognised model, and what to do."""
+    """Describe a content without a recognised model, and give advice."""
     tables = [table for _, table in _tables(content, set())]
     names = list(max(tables, key=len, default=content))
     shown = ", ".join(safe_repr(name)[:60] for name in names[:_SHOWN]) or "nothing"

@@ -39,7 +39,7 @@ _LONG = b"0" * (MOST_DIGITS + 1)
 def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
     """Open an ordinary file for reading without blocking, and return its size in bytes.
 
-    A file of size 0 is not read, because files in /proc report size 0, may have content, and may block.
+    A file of size 0 is not read. Files in /proc report size 0 but may have content and may block.
 
     Raises:
         ValueError: If the path is a pipe or a device.
@@ -53,7 +53,7 @@ def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]
 
 
 def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *also: str) -> None:
-    """Refuse a file that a link leads out of its folder; the file need not exist.
+    """Refuse a file that a link leads out of its folder. The file may be missing.
 
     Args:
         folder: the folder that the user named, which may itself be a link.
@@ -99,10 +99,10 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
-    """Read a JSON text: finite numbers, integers of at most 30 digits, at most 64 levels.
+    """Read a JSON text of finite numbers, with integers of at most 30 digits and at most 64 levels.
 
     Raises:
-        ValueError: If the text is not JSON, or exceeds these limits; the message gives the reason.
+        ValueError: If the text is not JSON, or exceeds these limits. The message gives the reason.
     """
     text = decoded(text)
     if sum(map(text.count, ",[{")) > most_values:
@@ -122,8 +122,8 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
 def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
     """Check whether a JSON text may have too many values or too long an integer for `read_json`.
 
-    This check is quick, for text that another reader parses. Unlike `read_json`, it checks neither the depth
-    nor that numbers are finite.
+    This quick check is for text that another reader parses. The check does not cover the depth of the text or
+    numbers that are not finite.
     """
     if len(text) > most_values and sum(map(text.count, (b",", b"[", b"{"))) > most_values:
         return True
@@ -131,10 +131,10 @@ def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
 
 
 def read_toml(text: str | bytes) -> dict[str, Any]:
-    """Read a TOML text: finite numbers, integers of at most 30 digits, at most 64 levels.
+    """Read a TOML text of finite numbers, with integers of at most 30 digits and at most 64 levels.
 
     Raises:
-        ValueError: If the text is not TOML, or exceeds these limits; the message gives the reason.
+        ValueError: If the text is not TOML, or exceeds these limits. The message gives the reason.
     """
     text = decoded(text)
     # before it is read: a key of many parts takes time and memory that grow with their square
@@ -169,10 +169,10 @@ def _refusing() -> Iterator[None]:
 
 
 def decoded(text: str | bytes) -> str:
-    """Decode a text in UTF-8, or in UTF-16 with a byte order mark; the mark is removed.
+    """Decode a text in UTF-8, or in UTF-16 with a byte order mark, and remove the mark.
 
     Raises:
-        ValueError: If the bytes are not such text.
+        ValueError: If the bytes are in another encoding.
 
     >>> decoded("{}".encode("utf-8-sig")), decoded("{}".encode("utf-16"))
     ('{}', '{}')

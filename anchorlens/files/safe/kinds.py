@@ -106,7 +106,7 @@ _IN_A_PICKLE = (
 
 
 def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
-    """Name the format of a file from its first `START` bytes, and what to do; None if it is unknown.
+    """Return the format of a file by its first `START` bytes, with advice, or None for an unknown format.
 
     Args:
         start: the first bytes of the file.
@@ -124,7 +124,7 @@ def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
 
 
 def instead(wanted: str, start: bytes) -> str:
-    r"""Explain why a reader cannot read a file: its format, by its first bytes, and what to do.
+    r"""Explain why a reader cannot read a file, by the format of its first bytes, and give advice.
 
     Args:
         wanted: the statement that the file has another format, such as "it is no CSV file".
@@ -146,7 +146,7 @@ def instead(wanted: str, start: bytes) -> str:
 
 
 def zip_kind(names: Collection[str]) -> str | None:
-    """Name the format of a zip from its entries, and what to do; None if `torch.save` may have made it."""
+    """Return the format of a zip by its entries, with advice, or None for a zip of `torch.save`."""
     last = {name.rpartition("/")[2] for name in names}
     if "constants.pkl" in last:
         return f"a TorchScript archive, which is a program; save the weights alone: {_WEIGHTS}"
@@ -164,7 +164,7 @@ def zip_kind(names: Collection[str]) -> str | None:
 
 
 def unread(what: str) -> str:
-    """Explain why a pickle with this value is not read, and what to do.
+    """Explain why a pickle with this value is not read, and give advice.
 
     >>> unread("a set")
     'it holds a set, a format that anchorlens does not read; save the weights alone: torch.save(ckpt[...'
@@ -173,7 +173,7 @@ def unread(what: str) -> str:
 
 
 def refused_name(name: str) -> str:
-    """Explain why a pickle that names this class or function is not read, and what to do."""
+    """Explain why a pickle that names this class or function is not read, and give advice."""
     for pattern, kind in _IN_A_PICKLE:
         if re.fullmatch(pattern, name):
             what, way = kind.split("; ", 1)

@@ -12,7 +12,7 @@ FACTOR = "ANCHORLENS_COST_FACTOR"
 
 
 def cost_factor() -> float:
-    """Return the factor on the allowed cost: the value of the environment variable, or 1.
+    """Return the factor on the allowed cost from the environment variable. Default: 1.
 
     Raises:
         ValueError: If the value is not a number above 0.
@@ -30,7 +30,7 @@ def cost_factor() -> float:
 
 
 def check_at_most(most: int, n: int, what: str, unit: str) -> None:
-    """Refuse a number that is larger than in any legitimate file.
+    """Refuse a count that is larger than in any legitimate file.
 
     Args:
         most: the largest allowed number.

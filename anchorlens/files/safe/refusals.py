@@ -14,7 +14,10 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, 
 
 
 class CheckpointError(ValueError):
-    """A file cannot be read safely and completely; the one-line message names the file, then the cause."""
+    """The error about a file that cannot be read safely and completely.
+
+    The message is one line with the file and the cause.
+    """
 
     def __init__(self, path: str | os.PathLike[str], cause: str) -> None:
         self.path = os.fspath(path)
@@ -27,12 +30,13 @@ class CheckpointError(ValueError):
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterator[None]:
-    """Convert errors while a file is read to a `CheckpointError` of one line.
+    """Convert an error of reading a file to a `CheckpointError` of one line.
 
     Args:
         path: the path of the file.
-        problem: the problem with the file, for code that interprets its values. Every exception that invalid
-            values cause is then a refusal. None: only OSError and ValueError are refusals.
+        problem: the problem with the file, for code that interprets its values. With a problem, every
+            exception that invalid values cause is a refusal. With None, only OSError and ValueError are
+            refusals.
 
     Raises:
         CheckpointError: If one of these errors occurs.

@@ -27,7 +27,7 @@ _COPIES = 3
 
 
 class Contents(NamedTuple):
-    """The contents of a file, read once; later changes of the file have no effect."""
+    """The contents of a file, which later changes of the file do not affect."""
 
     values: dict[str, Any]
     """The tensors on the CPU and other plain values, by name."""
@@ -39,8 +39,8 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
     """Read the contents of a file of any format, and the SHA-256 of the same bytes.
 
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged or unsafe. No code ran, and at most three
-            times the file's size was taken in memory.
+        CheckpointError: If the file is missing, truncated, damaged or unsafe. The function runs no code from
+            the file, and takes at most three times the file's size in memory.
     """
     with reading(path):
         with ordinary_file(path) as (file, size):
@@ -51,10 +51,10 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
 
 
 def tensors_in(data: bytes) -> Contents:
-    """Return the contents of a file of any format, given as its bytes, and their SHA-256.
+    """Return the contents of a file of any format from its bytes, and the SHA-256 of the bytes.
 
     Raises:
-        ValueError: If the file is truncated, damaged or unsafe; no code ran.
+        ValueError: If the file is truncated, damaged or unsafe. No code of the file runs.
     """
     _check_start(data[:START], len(data))
     if not data.startswith(ZIP):
@@ -95,7 +95,7 @@ def _check_start(start: bytes, size: int) -> None:
 
 
 def read_safetensors(data: bytes) -> dict[str, Tensor]:
-    """Return the tensors by name of a `.safetensors` file, given as its bytes.
+    """Return the tensors of a `.safetensors` file by name, from the bytes of the file.
 
     Raises:
         ValueError: If the file is truncated or damaged, or the header is too large.

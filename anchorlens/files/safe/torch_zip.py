@@ -62,10 +62,10 @@ _NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values()), *NAMES])
 
 @contextlib.contextmanager
 def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.ZipFile]:
-    """Open a zip, given as its bytes, for reading.
+    """Open a zip for reading, from its bytes.
 
     Raises:
-        ValueError: If the zip has too many entries, or is damaged (also raised while an entry is read).
+        ValueError: If the zip has too many entries or is damaged. Reading an entry may also raise this error.
     """
     check_at_most(most_entries, data.count(_DIRECTORY), "its zip", "entries")
     try:
@@ -79,7 +79,7 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
 
 
 def read_torch_zip(data: bytes) -> Any:
-    """Read a file of `torch.save`: dicts, lists, plain values and tensors on the CPU.
+    """Read the dicts, lists, plain values and tensors of a file of `torch.save`, on the CPU.
 
     Tensors that shared a storage when they were saved share its memory again.
 
@@ -87,8 +87,8 @@ def read_torch_zip(data: bytes) -> Any:
         data: the bytes of the whole file.
 
     Raises:
-        ValueError: If the file is damaged, unsafe, or not written by torch.save. No code ran, and at most
-            about twice the file's size was taken in memory.
+        ValueError: If the file is damaged, unsafe, or not written by torch.save. The function runs no code
+            from the file, and takes at most about twice the file's size in memory.
     """
     with zip_in(data) as archive:
         if kind := zip_kind(archive.namelist()):

@@ -40,10 +40,10 @@ T = TypeVar("T", bound=type)
 
 
 def tasks() -> tuple[type[Task], ...]:
-    """Return the available kinds of task: those of the core, of installed packages and the registered ones.
+    """Return the kinds of task of the core and of installed packages, and the registered kinds.
 
     Raises:
-        ValueError: If the task of an installed package does not load, or is not a task.
+        ValueError: If the task of an installed package cannot be loaded, or is not a task.
     """
     others = {task.kind: task for task in _installed()} | _registered
     return (*TASKS, *others.values())
@@ -81,18 +81,18 @@ def register_task(task: T) -> T:
 def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
     """Run a Python file, and register the tasks that the file defines.
 
-    The file is run as a program, so give only a file that you would run. Checkpoints are data: they are never
-    run, and a checkpoint never names the file of its task.
+    The file is run as a program, so give only a file that you would run. Checkpoints are data. anchorlens
+    never runs a checkpoint, and a checkpoint never names the file of its task.
 
     Args:
         path: the path of the file, .py. Each call runs the file again.
 
     Returns:
-        The tasks of the file, in the order of the file; at least one.
+        The tasks of the file, in the order of the file.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, fails while it runs (the error gives the
-            line), defines no task, or defines a task that cannot be registered.
+        ValueError: If the file is missing, has another suffix, raises an error, defines no task, or defines a
+            task that cannot be registered. The message gives the line of the error.
 
     Example:
         >>> own_tasks("largest.py")  # doctest: +SKIP
@@ -109,7 +109,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
 
 
 def task_class(kind: object = None) -> type[Task]:
-    """Return the class of a kind of task; for None, the class of the two-anchor task.
+    """Return the class of a kind of task, or the class of the two-anchor task for None.
 
     Raises:
         ValueError: If the kind is unknown.
@@ -141,7 +141,7 @@ def is_task(value: object) -> bool:
 
 
 def task_or_default(task: object = None) -> Task:
-    """Return the task; for None, the two-anchor task with the papers' values.
+    """Return the task, or the two-anchor task with the papers' values for None.
 
     Raises:
         ValueError: If the value is not a task.
@@ -168,7 +168,7 @@ _INSTEAD_OF_A_TASK = {
 
 
 def read_task(values: Mapping[str, Any]) -> Task:
-    """Read a task from JSON or TOML data; data without `kind` are the two-anchor task.
+    """Read a task from JSON or TOML data; data without `kind` describe the two-anchor task.
 
     Raises:
         ValueError: If the kind is unknown, the task does not have a field, or a value is invalid.
@@ -192,11 +192,11 @@ def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False)
 
     Args:
         values: the fields.
-        without_places: whether to leave out the paths of the task's files, so that nothing opens them later.
-            The user names the files instead.
+        without_places: whether to omit the paths of the task's files, so that no later call opens these
+            files. The user then names the files.
 
     Raises:
-        ValueError: If `read_task` raises one, or one of the `stored_fields` is missing.
+        ValueError: If `read_task` raises an error, or a field in `stored_fields` is missing.
     """
     owner = task_class(values.get("kind"))
     for name in owner.stored_fields:
@@ -231,7 +231,7 @@ def task_fields(task: type[Task]) -> Mapping[str, Any]:
 def logged_metrics() -> dict[str, Metric]:
     """Return the logged metrics by their names in a log.
 
-    If several tasks log a name, the metric is that of the first task.
+    If several tasks log the same name, the metric of the first task is returned.
     """
     logged: dict[str, Metric] = {}
     for metric in (metric for task in tasks() for metric in task.metrics if metric.logged_as):

@@ -26,7 +26,7 @@ _MOST_ASKED = 20_000
 
 @runtime_checkable
 class Batch(Protocol):
-    """Training data of any kind: a set of examples with a length, from which rows can be taken."""
+    """Training data of any kind, with a length and a method that takes rows."""
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -41,8 +41,8 @@ class Batch(Protocol):
 class LogitsModel(Protocol):
     """A function from tokens [batch, pos] to logits.
 
-    The logits cover every position, [batch, pos, d_vocab], as those of a HookedTransformer do, or the last
-    positions only, [batch, n_last, d_vocab].
+    The logits have the shape [batch, pos, d_vocab], as those of a HookedTransformer, or cover only the last
+    positions, [batch, n_last, d_vocab].
     """
 
     def __call__(self, tokens: Tensor, /) -> Tensor:
@@ -51,12 +51,13 @@ class LogitsModel(Protocol):
 
 
 class TaskConfig(Config):
-    """The base class of the tasks: a frozen configuration of what is trained and evaluated, stored as data.
+    """The base class of the tasks, which are frozen configurations of training and test data.
 
-    Your own task is a frozen dataclass that inherits from this class and defines six names: `kind`,
+    Your own task is a frozen dataclass that inherits from this class. The dataclass defines `kind`,
     `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None,
-    seed=0, quick=False)`. Every field has a default and, below it, a docstring, which is the help of its
-    option. Once registered, your task is trained, stored, measured, swept and plotted like every other task.
+    seed=0, quick=False)`. Every field has a default. The docstring below a field is the help of its option.
+    After you register your task, anchorlens trains, stores, measures, sweeps and plots it like every other
+    task.
     """
 
     kind: ClassVar[str]
@@ -132,29 +133,29 @@ class TaskConfig(Config):
         raise NotImplementedError
 
     def lazy_training_set(self, n: int, seed: int) -> Any:
-        """Return the training set; if the task supports it, each example is drawn only when it is taken."""
+        """Return the training set, whose examples are drawn on demand if the task supports this."""
         return self.training_set(n, seed)
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Check that a caller's training data, (tokens, targets), belong to this task, and return them.
+        """Check that a caller's training data (tokens, targets) belong to this task, and return the data.
 
         Raises:
-            ValueError: If the data are not (tokens, targets), or have another shape or vocabulary.
+            ValueError: If the data are not a pair (tokens, targets), or have another shape or vocabulary.
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."] | None:
-        """Return the task's targets of sequences, which check the training data of a caller.
+        """Return the task's targets of sequences, to check the training data of a caller.
 
         Args:
             tokens: the tokens, in the format of a training set.
 
         Returns:
-            Targets in the format of a training set: `IGNORE` at positions without a target or with an unknown
-            one, and -1 for a sequence that is not an input of the task. None, the default, if the task does
-            not determine targets.
+            Targets in the format of a training set, or None (the default) if the task does not determine
+            targets. Positions without a known target have `IGNORE`, and sequences that are not inputs of the
+            task have -1.
         """
         return None
 
@@ -176,28 +177,27 @@ class TaskConfig(Config):
         """Build the result of `evaluate`.
 
         Args:
-            measures: the value of each metric; a missing metric is not defined.
+            measures: the value of each metric. A missing metric is not defined.
             finite: whether every logit was finite.
             seed: the seed of the random draws.
             options: other settings of the evaluation, JSON-ready.
-            **more: other fields of `Evaluation`: figures (`figure_specs`), `train_source`, `overlap`,
-                `other_targets`, `by_symmetry`.
+            **more: other fields of `Evaluation`, such as figures (`figure_specs`) and `train_source`.
         """
         values = {metric.name: measures.get(metric.name) for metric in self.metrics}
         options = {"seed": seed, "task": self.describe(), **options}
         return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the largest number of sequences that `evaluate` (if `quickly`, `measure`) uses.
+        """Return the largest number of sequences that `evaluate` uses, or `measure` if `quickly` is true.
 
-        The default assumes equal numbers of held-out and training sequences, for `measure` at most 1,024 of
-        each. A task with sequences far shorter than `seq_len` returns the total number of tokens divided by
-        `seq_len`.
+        The default assumes equal numbers of held-out and training sequences. For `measure`, the default
+        assumes at most 1,024 of each. A task with sequences far shorter than `seq_len` returns the total
+        number of tokens divided by `seq_len`.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Return the approximate bytes that `evaluate` needs, without those of the model."""
+        """Return the approximate number of bytes that `evaluate` needs in addition to the model."""
         n_sequences = n_train + self.sequences_asked(n_train, quickly=False)
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 

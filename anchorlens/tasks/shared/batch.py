@@ -22,7 +22,7 @@ WORTH_LEAVING_OUT = 0.75
 
 
 def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
-    """Return whether sequences are short enough that skipping the positions after their ends saves time."""
+    """Return whether sequences are so short that skipping the positions after their ends saves time."""
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 
@@ -67,7 +67,7 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """The number of positions up to the last scored one, >= 1; all if nothing is scored."""
+        """The number of positions up to the last scored position, or of all positions without one."""
         n, n_pos = self.tokens.shape
         if self.targets.dim() == 1:
             return self.targets.new_full((n,), n_pos)

@@ -25,19 +25,19 @@ def token_batch(
     """Check training data, and convert them to one batch.
 
     Args:
-        data: an object with `tokens` and `targets`, or a pair of them: tensors, arrays or lists of integers.
-        seq_len: the required number of tokens per sequence; None: any number.
-        d_vocab: the size of the vocabulary, an upper bound of every token and target; None: any size.
+        data: an object with `tokens` and `targets`, or a pair (tokens, targets) of tensors, arrays or lists
+            of integers.
+        seq_len: the required number of tokens per sequence, or None for any number.
+        d_vocab: the size of the vocabulary, an upper bound of every token and target, or None for any size.
         every_position: whether targets are [batch, pos], with `IGNORE` (-100) at positions that are not
-            scored, and not [batch]; None: either.
+            scored. False: targets are [batch]. None: both shapes are allowed.
 
     Returns:
-        Tokens [batch, pos] and targets on the CPU, in the narrowest integer types that hold them, because the
-        data may be large. `take` returns int64.
+        The tokens [batch, pos] and the targets on the CPU, in the narrowest integer types that hold their
+        values. `take` returns int64.
 
     Raises:
-        ValueError: If the data are not a pair, are empty, are not integers, or have another length or
-            vocabulary.
+        ValueError: If the data are not a pair of integers, are empty, or have another length or vocabulary.
 
     >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
     TokenBatch(2 sequences of 3 tokens with their targets)
@@ -91,7 +91,7 @@ def token_batch(
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """Cast an array of integers to the narrowest signed type that holds them.
+    """Cast an array of integers to the narrowest signed type that holds the values.
 
     >>> narrowed(np.array([-100, 127])).dtype, narrowed(np.array([200], np.uint8)).dtype
     (dtype('int8'), dtype('int16'))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def distinct_rows(
     rows: Int[np.ndarray, "row column"],
 ) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " row"]]:
-    """Find the distinct rows, in ascending order like `np.unique(rows, axis=0)`, but many times faster.
+    """Find the distinct rows in ascending order, like `np.unique(rows, axis=0)` but many times faster.
 
     Args:
         rows: the integers.

@@ -27,7 +27,7 @@ from anchorlens.views import html
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Record):
-    """The evaluation of a model on a task: metrics with standard errors, figures as data, and a phase."""
+    """The evaluation of a model on a task, with metrics, standard errors, figures as data, and a phase."""
 
     derived: ClassVar[tuple[str, ...]] = ("phase",)
     unstored: ClassVar[tuple[str, ...]] = ("metrics",)
@@ -74,22 +74,22 @@ class Evaluation(Record):
             object.__setattr__(self, "figure_specs", ())
 
     def measure(self, name: str) -> Accuracy | None:
-        """Return the value of a metric with its standard error; None if the metric is not defined."""
+        """Return the value of a metric with its standard error, or None if the metric is not defined."""
         return self.measures.get(name)
 
     @property
     def train(self) -> Accuracy | None:
-        """The metric that shows how well the training data are fit; None if it is not measured."""
+        """The metric of the fit to the training data, or None if the metric was not measured."""
         return self.measure("train")
 
     @property
     def id(self) -> Accuracy | None:
-        """The accuracy on held-out data of the training distribution; None if it is not measured."""
+        """The accuracy on held-out data of the training distribution, or None if not measured."""
         return self.measure("id")
 
     @property
     def ood(self) -> Accuracy | None:
-        """The accuracy on out-of-distribution data; None if the task has none or it is not measured."""
+        """The accuracy on out-of-distribution data, or None if it is not defined or was not measured."""
         return self.measure("ood")
 
     @property
@@ -99,7 +99,7 @@ class Evaluation(Record):
 
     @property
     def assumption(self) -> str | None:
-        """The assumption of the phase about the training data; None if it assumes nothing."""
+        """The assumption of the phase about the training data, or None without an assumption."""
         if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:
@@ -118,7 +118,7 @@ class Evaluation(Record):
 
     @property
     def at_chance(self) -> str | None:
-        """The reason why the answers are not evidence of training on the task; None if they are evidence."""
+        """The reason why the answers are no evidence of training on the task, or None if they are."""
         return None
 
     @property
@@ -129,8 +129,8 @@ class Evaluation(Record):
     def phase_if_clear(self) -> Phase:
         """Return the phase by definition, or `undecided: borderline`.
 
-        If a deciding accuracy is within two standard errors of its threshold, there is no phase. If only
-        commutativity is so close to its threshold, the phase is Phase 2 with `commutative` None. `Accuracy`
+        If a deciding accuracy is within two standard errors of its threshold, the phase is undecided. If only
+        commutativity is so close to its threshold, the phase is Phase 2 and `commutative` is None. `Accuracy`
         defines the standard errors.
         """
         return self._named(CLEAR)
@@ -194,7 +194,7 @@ class Evaluation(Record):
                 yield metric.title, value, metric.asks if unknown else metric.meaning
 
     def by_pair(self) -> Mapping[Any, Any]:
-        """Return the accuracy of each pair of anchors; empty for a task without anchors."""
+        """Return the accuracy of each pair of anchors, or no accuracy for a task without anchors."""
         return {}
 
     def in_words(self) -> list[str]:
@@ -202,7 +202,7 @@ class Evaluation(Record):
         return []
 
     def headline(self) -> dict[str, Any]:
-        """Return the summary, JSON-ready: every measure (None: not defined) and the phase."""
+        """Return every measure and the phase as JSON data. The value of an undefined measure is None."""
         measures = {metric.name: self.measure(metric.name) for metric in self.metrics}
         values = {name: None if one is None else one.value for name, one in measures.items()}
         return {**values, "phase": self.phase.number, "label": self.phase.label}

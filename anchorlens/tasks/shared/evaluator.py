@@ -82,16 +82,16 @@ class Evaluator(Generic[AnyTask]):
 
         Args:
             batch: distinct sequences.
-            of: the number of sequences from which these were drawn; None if these are all.
+            of: the number of sequences from which these were drawn, or None if these are all sequences.
         """
         right = self.right(batch)
         return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
-        """Return whether the token after each position is predicted correctly; True without a target.
+        """Return whether the token after each position is predicted correctly, or True without a target.
 
-        If lengths differ a lot, the model reads each sequence up to its last scored position only, in batches
-        of similar lengths. If only the last position has a target, the result has one column.
+        If the lengths differ much, the model reads each sequence only up to its last scored position, in
+        batches of similar lengths. If only the last position has a target, the result has one column.
         """
         import torch
 
@@ -202,12 +202,12 @@ def _too_few(n_given: int) -> ValueError:
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
-    """Restrict the model to the last `n_last` positions if it supports this."""
+    """Restrict the model to the last `n_last` positions if the model supports this."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
 def check_capacity(model: LogitsModel, task: Task) -> None:
-    """Check that a HookedTransformer can read a task's sequences; other models are not checked.
+    """Check that a HookedTransformer can read a task's sequences. Other models are not checked.
 
     Raises:
         ValueError: If the vocabulary or the context of the model is too small.

@@ -159,8 +159,8 @@ class ImageGrid(_Spec):
         Args:
             title: the heading.
             caption: the caption, which explains the images.
-            rows: the images of each row by its title, [image, 3, y, x], 0..1; their size and number are equal
-                in all rows.
+            rows: the images of each row by the title of the row, [image, 3, y, x], 0..1. The size and the
+                number of images are equal in all rows.
         """
         lines = [np.concatenate(list(np.moveaxis(images, 1, -1)), axis=1) for images in rows.values()]
         whole = (np.concatenate(lines) * 255).round().astype(np.uint8)

@@ -24,14 +24,15 @@ def logits_in(
     """Return the logits in a model's output.
 
     Args:
-        output: an array of any library, or nested lists; an object with `.logits`, or a mapping with the key
-            `logits`; or a tuple or list that holds one of them, such as (logits, loss). The logits cover all
-            or the last positions, [batch, n_last, d_vocab_out], or the last position, [batch, d_vocab_out].
+        output: an array of any library, nested lists, an object with `.logits`, a mapping with the key
+            `logits`, or a tuple or list that contains one of these, such as (logits, loss). The logits cover
+            all or the last positions, [batch, n_last, d_vocab_out], or the last position, [batch,
+            d_vocab_out].
         tokens: the model's input.
         d_vocab_out: the size of the vocabulary of answers, which the logits must cover.
 
     Raises:
-        ValueError: If no array has this shape, or several do.
+        ValueError: If no array or several arrays have this shape.
     """
     arrays = _arrays(output)
     fits = [

@@ -11,7 +11,7 @@ from anchorlens.configuration import documented
 @documented
 @dataclass(frozen=True)
 class Metric:
-    """A number that is measured of a model's answers, declared once for storage, tables and figures."""
+    """A measure of a model's answers, declared once for storage, tables and figures."""
 
     name: str
     """The name in programs: `id`."""
@@ -53,11 +53,12 @@ def phase_metrics(
     """Return the metrics of train, ID and OOD accuracy, which define the phases.
 
     Args:
-        meanings: the data of each of the three metrics: trained, held-out and out-of-distribution data.
-        asks: the data of train accuracy if the training data are unknown, and the data of ID and OOD, in the
-            words of a verdict.
+        meanings: the data of each of the three metrics (trained, held-out and out-of-distribution data).
+        asks: the data of train accuracy if the training data are unknown, and the data of ID and OOD, as text
+            for a verdict.
         score: the measured quantity: `accuracy`, `exact match`.
-        thresholds: the thresholds in words. ID below the first is Phase 1; OOD above the second is Phase 3.
+        thresholds: the two thresholds as text. ID below the first threshold is Phase 1. OOD above the second
+            threshold is Phase 3.
         ood_absent: the reason why OOD may be undefined in every square of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
@@ -83,7 +84,7 @@ def phase_metrics(
 
 
 def has_labels(metrics: Iterable[Metric]) -> bool:
-    """Return whether a task with these metrics labels its models by the phases, or by train and ID alone.
+    """Return whether a task with these metrics labels models, by the phases or by train and ID alone.
 
     >>> from anchorlens import TextTask
     >>> has_labels(TextTask().metrics)
@@ -93,7 +94,7 @@ def has_labels(metrics: Iterable[Metric]) -> bool:
 
 
 def has_phases(metrics: Iterable[Metric]) -> bool:
-    """Return whether the phases are defined for a task with these metrics: train, ID and OOD accuracy.
+    """Return whether these metrics include train, ID and OOD accuracy, which define the phases.
 
     >>> from anchorlens import AnchorTask, TextTask
     >>> has_phases(AnchorTask().metrics), has_phases(TextTask().metrics)

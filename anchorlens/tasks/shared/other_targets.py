@@ -61,7 +61,7 @@ def compared(batch: TokenBatch, own: Int[Tensor, "batch ..."] | None) -> OtherTa
 
     Args:
         batch: the training data.
-        own: the targets that the task's `targets_of` returns for the tokens; None if unknown.
+        own: the targets that the task's `targets_of` returns for the tokens, or None for unknown targets.
     """
     if own is None:
         return None

@@ -35,10 +35,10 @@ class Overlap(Record):
         return any(self.counts.values())
 
     def in_words(self, asks: Mapping[str, str]) -> str:
-        """Return the counts in words.
+        """Return the counts as text.
 
         Args:
-            asks: the test inputs of each metric, in words.
+            asks: the test inputs of each metric, as text.
 
         >>> Overlap(32_000, {"id": 0, "ood": 4_000}).in_words({"id": "held-out keys", "ood": "unseen pairs"})
         'of 32,000 training sequences 4,000 ask unseen pairs'
@@ -55,7 +55,7 @@ def overlap_of_prompts(
     Args:
         trained: the training sequences.
         held_out: the test sequences of each metric.
-        end: the token that ends a prompt; a sequence without this token is not counted.
+        end: the token that ends a prompt. A sequence without this token is not counted.
     """
     tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
     counts = dict.fromkeys(tests, 0)

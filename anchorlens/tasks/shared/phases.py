@@ -138,7 +138,7 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 @documented
 @dataclass(frozen=True)
 class Phase(Record):
-    """A phase, a solution (if the training data conflict with the composition), or the cause of neither.
+    """A phase, or a solution if the training data conflict with the composition, or an undecided result.
 
     For a task without OOD, the solution is what the model has learnt. For a probe verdict without a
     calibrated phase, the solution is whether the model memorised its training data or learnt a rule.
@@ -161,7 +161,7 @@ class Phase(Record):
 
     @classmethod
     def undecided(cls, cause: Cause, why: str) -> Phase:
-        """Return a result without a phase, with its cause for programs and its reason in words for people."""
+        """Return an undecided result, with a cause for programs and a reason for people."""
         return cls(None, None, f"{cause}: {why}", cause)
 
     @property
@@ -186,7 +186,7 @@ class Phase(Record):
 
     @property
     def colour(self) -> str:
-        """The colour in figures, in CSS; the colour of the surrounding text if the phase has none."""
+        """The CSS colour in figures, or the colour of the surrounding text if the phase has no colour."""
         return {**COLOURS, **SOLUTION_COLOURS}.get(self.label, "currentColor")
 
 
@@ -206,24 +206,26 @@ def phase_by_definition(
     Args:
         train: the accuracy on the training data, 0..1.
         id: the accuracy on held-out data of the training distribution, 0..1.
-        ood: the accuracy on out-of-distribution data (unseen pairs against the inferential target), 0..1;
-            None if the task has none.
-        commutativity: the proportion of reversed sequences with the same answer, 0..1; None without reversed
-            pairs.
-        standard_errors: the number of standard errors that must lie between an accuracy and its threshold, >=
-            0; plain numbers have a standard error of 0. None: accuracies are exact.
-        train_source: the data on which `train` was measured, if these are not the training data: a model that
+        ood: the accuracy on out-of-distribution data (unseen pairs against the inferential target), 0..1, or
+            None for a task without such data.
+        commutativity: the proportion of reversed sequences with the same answer, 0..1, or None without
+            reversed pairs.
+        standard_errors: the number of standard errors that must lie between an accuracy and its threshold, at
+            least 0, or None for exact accuracies. Plain numbers have a standard error of 0.
+        train_source: the data on which `train` was measured, if these are not the training data. A model that
             memorised its training data may be wrong on `fresh noise` or `every training sum`.
-        asked: the data on which ID and OOD are measured, in the words of the reason.
+        asked: the data on which ID and OOD are measured, as text for the reason.
         chance: the accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes `chance +
-            (1 - chance) t`: for one of two labels 0.95, 0.95 and 0.75.
+            (1 - chance) t`. With two labels, the thresholds are 0.95, 0.95 and 0.75.
 
     Returns:
-        Phase 1: ID < 0.90. Phase 2: ID >= 0.90 and OOD <= 0.50, with commutativity if that is >= 0.70. Phase
-        3: ID >= 0.90 and OOD > 0.50. No phase for train < 0.90 (underfit, or training data unknown), for ID <
-        0.90 with OOD > 0.50 (inconsistent, not a phase of the papers), for numbers that are not finite, or
-        without unseen pairs. With `standard_errors`, no phase if a deciding accuracy is too close to its
-        threshold (borderline), and Phase 2 with `commutative` None if only commutativity is too close.
+        The phase is Phase 1 if ID is below 0.90. It is Phase 2 if ID is at least 0.90 and OOD at most 0.50,
+        with commutativity if commutativity is at least 0.70. It is Phase 3 if ID is at least 0.90 and OOD
+        above 0.50. The result is undecided if train is below 0.90 (underfit, or unknown training data), or if
+        ID is below 0.90 and OOD above 0.50 (inconsistent). The result is also undecided without unseen pairs
+        and for numbers that are not finite. With `standard_errors`, the result is undecided if a deciding
+        accuracy is too close to its threshold (borderline). If only commutativity is too close, the phase is
+        Phase 2 and `commutative` is None.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -263,13 +265,13 @@ def learnt_by_definition(
     train_source: str = TRAINING_SET,
     chance: float = 0.0,
 ) -> Phase:
-    """Return what a model has learnt of a task without OOD, which holds out a random share.
+    """Return what a model has learnt of a task without OOD, which holds out random data.
 
     Args:
         train: the accuracy on the training data, 0..1.
-        id: the accuracy on the held-out data, 0..1; None if the task holds out nothing.
-        mirrored: the accuracy on held-out pairs (a, b) whose reversed pair (b, a) was trained, 0..1; None
-            without any.
+        id: the accuracy on the held-out data, 0..1, or None if the task holds out nothing.
+        mirrored: the accuracy on held-out pairs (a, b) whose reversed pair (b, a) was trained, 0..1, or None
+            without such pairs.
         standard_errors: the option of `phase_by_definition`.
         train_source: the option of `phase_by_definition`.
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
@@ -363,16 +365,17 @@ def _thresholds(chance: float) -> dict[str, float]:
 def passed_at(
     log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric], chance: float = 0.0
 ) -> dict[str, int | None]:
-    """Return the steps at which a run passed the thresholds for good: train and ID >= 0.90, OOD > 0.50.
+    """Return the steps after which train and ID stayed at least 0.90, and OOD above 0.50.
 
     Args:
-        log: the lines of a run, oldest first; lines without an accuracy are skipped.
+        log: the lines of a run, oldest first. Lines without an accuracy are skipped.
         metrics: the metrics of the run's task.
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        For `train`, `id` and `ood`, the first step from which every evaluation passes; None if the last
-        evaluation does not pass. A task without OOD has no `ood`. Empty for a task without labels.
+        The first step of `train`, `id` and `ood` from which every evaluation passes its threshold, or None if
+        the last evaluation does not pass. A task without OOD has no `ood`. The result is empty for a task
+        without labels.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]
@@ -398,7 +401,7 @@ def passed_at(
 
 
 def course_in_words(train: int | None, id: int | None) -> str:
-    """Describe when a run fit its training data and when it generalised, from the steps of `passed_at`.
+    """Describe at which steps a run fit its training data and generalised, from the result of `passed_at`.
 
     >>> course_in_words(180, 6480)
     'fits after 180 steps, generalises 6,300 later'

@@ -55,10 +55,10 @@ class TrainingDataTask(TaskConfig):
         return cls(n_tokens, n_answers, data.tokens.shape[1])
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Check a caller's training data, which may have any targets, and return them.
+        """Check a caller's training data, which may have any targets, and return the data.
 
         Raises:
-            ValueError: If the data are not (tokens, targets), or have another length.
+            ValueError: If the data are not a pair (tokens, targets), or have another length.
         """
         return token_batch(training_set, seq_len=self.seq_len, every_position=None)
 
@@ -73,7 +73,7 @@ class TrainingDataTask(TaskConfig):
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False
     ) -> Evaluation:
-        """Evaluate a model on the training data, or on 20,000 random sequences if there are more.
+        """Evaluate a model on the training data, or on 20,000 random sequences of larger training data.
 
         Args:
             model: the model that returns the logits.
@@ -82,7 +82,7 @@ class TrainingDataTask(TaskConfig):
             quick: an option without an effect, because train accuracy is the only metric.
 
         Raises:
-            ValueError: If the training data are invalid, or the model cannot read them.
+            ValueError: If the training data are invalid, or the model cannot read the sequences.
         """
         data, evaluator = self.checked_training_set(training_set).distinct(), Evaluator(model, self)
         rows = generator(seed, "probe").permutation(len(data))[:_MOST_ASKED]

@@ -27,7 +27,7 @@ UNKNOWN = "<unk>"
 @documented
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Prompts with their expected answers; each is a string of words with single spaces between them."""
+    """Prompts with their expected answers, as strings of words with single spaces between the words."""
 
     prompts: Sequence[str]
     """The texts that a model reads; two examples may have the same prompt."""
@@ -50,7 +50,7 @@ class Examples:
 @documented
 @dataclass(frozen=True)
 class Vocabulary:
-    """A vocabulary: the tokens of `SPECIAL`, and then a token for each word.
+    """A vocabulary of the tokens of `SPECIAL`, followed by a token for each word.
 
     Example:
         >>> words = Vocabulary(("walk", "twice", "I_WALK"))
@@ -86,7 +86,7 @@ class Vocabulary:
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the words of tokens; the tokens of `SPECIAL` are written in the form that `SPECIAL` has."""
+        """Return the words of tokens, with the tokens of `SPECIAL` as `SPECIAL` writes them."""
         words = (*SPECIAL, *self.words)
         return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 
@@ -96,7 +96,7 @@ class Vocabulary:
         return self.text(tokens[int(self.bos) : end])
 
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
-        """Return the number of tokens that a model reads of each example: all but the end mark."""
+        """Return the number of tokens that a model reads of each example, which excludes the end mark."""
         pairs = zip(example.prompts, example.answers, strict=True)
         words = [n_words(prompt) + n_words(answer) for prompt, answer in pairs]
         return np.array(words, dtype=np.int64) + 1 + self.bos
@@ -105,8 +105,8 @@ class Vocabulary:
         """Convert examples to sequences, in which the answer and its end mark are scored.
 
         Args:
-            examples: the examples; every word must be in the vocabulary.
-            width: the number of tokens per sequence; shorter sequences are padded at their end.
+            examples: the examples. Every word must be in the vocabulary.
+            width: the number of tokens per sequence. Shorter sequences are padded at the end.
 
         Returns:
             Tokens and targets, [example, width].

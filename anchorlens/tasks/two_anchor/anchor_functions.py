@@ -27,7 +27,7 @@ SHOWN = 3
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict that cannot be changed, can be hashed and pickled, and equals any dict of its content."""
+    """A dict that cannot be changed, can be hashed and pickled, and equals any dict of the same content."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
         raise TypeError(
@@ -49,7 +49,7 @@ def token(value: Any, what: str) -> int:
     """Return a token id as a plain int.
 
     Raises:
-        ValueError: If `value` is not a token id; the message begins with `what`.
+        ValueError: If `value` is not a token id. The message begins with `what`.
     """
     try:
         number = operator.index(value)
@@ -109,7 +109,7 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
     """Return a pair (chain) of a task's anchors as plain integers.
 
     Raises:
-        ValueError: If the number of anchors is wrong, or the task does not have an anchor; the message begins
+        ValueError: If the number of anchors is wrong, or the task does not have an anchor. The message begins
             with `what`.
     """
     try:
@@ -142,7 +142,8 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
     """Return a shift unchanged, and a table or a callable as a table over `inputs`.
 
     Raises:
-        ValueError: If `function` is none of the three, a table has gaps, or values are not integers.
+        ValueError: If `function` is not a shift, a table or a callable, a table has gaps, or values are not
+            integers.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
@@ -178,7 +179,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
 
 
 def formula(function: AnchorFunction) -> str:
-    """Describe a tabulated function in words; for a table, give the first values.
+    """Describe a tabulated function as text, with the first values of a table.
 
     >>> formula(5), formula({20: 20, 21: 23}), formula({x: 2 * x for x in range(9)})
     ('x+5', 'a table of 2 values (20 -> 20, 21 -> 23)', 'a table of 9 values (0 -> 0, 1 -> 2, 2 -> 4, ..)')
@@ -198,7 +199,7 @@ Kind = Literal["trained", "inferential", "mirrored"]
 def tabulated(
     anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Keep shifts, and make tables and callables tables over the values that chains reach from the keys.
+    """Keep shifts, and tabulate tables and callables over the values that chains reach from the keys.
 
     Args:
         anchors: the anchors, token -> function.
@@ -225,7 +226,7 @@ def tabulated(
 def tabulated_overrides(
     overrides: object, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Return the function of each pair, with tables and callables as tables over the keys.
+    """Return the function of each pair. Tables and callables become tables over the keys.
 
     Raises:
         ValueError: If the overrides are not a mapping, the task does not have a pair, or an override is not a
@@ -250,13 +251,14 @@ def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
 
 
 class Targets:
-    """The targets of every pair and key: the composition, and what is trained.
+    """The targets of every pair and key, by the composition and in training.
 
     Attributes:
         inferential: f(x; a1, ..) for every pair and key, [pair, key].
         ruled: the same with the overrides applied.
         trained: `ruled` with the exceptions applied.
-        exceptions: row, key token and answer of each, three arrays [exception]; `put_exceptions` draws them.
+        exceptions: the rows, key tokens and answers of the exceptions, three arrays [exception], which
+            `put_exceptions` draws.
         keys: every key token, ascending.
     """
 
@@ -300,21 +302,21 @@ class Targets:
         keys: Int[np.ndarray, " exception"],
         answers: Int[np.ndarray, " exception"],
     ) -> None:
-        """Set other trained answers for single pairs (rows of the tables) and key tokens."""
+        """Set other trained answers for single pairs (rows of the tables) with single key tokens."""
         self.exceptions = rows, keys, answers
         self.trained = self.ruled.copy()
         self.trained[rows, keys - self.keys[0]] = answers
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether each (key, pair) is trained on an answer that its pair's function does not give."""
+        """Return whether each (key, pair) is trained on another answer than the function of its pair."""
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
-        """Return whether the anchors, in any order, determine the correct answer to an unseen pair and key.
+        """Return whether the anchors, in any order, determine the answer to an unseen pair and key.
 
-        They do if a trained pair of the same anchors in another order has the composition as its target by
-        its rule (without exceptions). The result is False for trained pairs.
+        The anchors determine the answer if a trained pair of the same anchors in another order has the
+        composition as its target, apart from exceptions. The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length
@@ -340,7 +342,7 @@ class Targets:
         return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1, dtype=int)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
-        """Return the targets of many trials; kind `mirrored` reverses the pairs and ignores exceptions."""
+        """Return the targets of many trials; the kind `mirrored` reverses pairs and ignores exceptions."""
         first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(

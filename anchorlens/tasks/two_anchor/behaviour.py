@@ -203,7 +203,7 @@ def _beside_the_rules(
 
 
 def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> TokenBatch | LazyDataset:
-    """Check that a model's training data are sequences of this task, and return them.
+    """Check that a model's training data are sequences of this task, and return the data.
 
     Raises:
         ValueError: If the data are not sequences, have another shape, or contain unknown tokens.
@@ -230,7 +230,7 @@ def _other_targets(known: TokenBatch | LazyDataset, task: CompositeFunction) -> 
 def quick_accuracies(
     model: LogitsModel, task: CompositeFunction, training_set: AnchorBatch, *, seed: int = 0
 ) -> dict[str, float | None]:
-    """Measure the accuracy on train, ID, OOD and exceptions, from one noise draw, for the log of a run.
+    """Measure the accuracy on train, ID, OOD and exceptions from one noise draw, for the log of a run.
 
     Args:
         model: the model, as for `evaluate`.
@@ -239,7 +239,7 @@ def quick_accuracies(
         seed: the seed of the noise.
 
     Returns:
-        `train_accuracy`, `id_accuracy`, `ood_accuracy`, 0..1; `ood_accuracy` is None if every pair is
+        `train_accuracy`, `id_accuracy` and `ood_accuracy`, 0..1. `ood_accuracy` is None if every pair is
         trained or answered by symmetry. A task with exceptions adds `exceptions_accuracy`.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)

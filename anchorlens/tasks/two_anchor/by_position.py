@@ -35,7 +35,7 @@ TITLES = {
 @documented
 @dataclass(frozen=True)
 class PositionAnswers(Record):
-    """Accuracies where the key is at one position; the anchors follow the key."""
+    """The accuracies of sequences with the key at one position."""
 
     position: Count
     """Position of the key, from 0."""
@@ -55,9 +55,10 @@ class PositionAnswers(Record):
 def gathered(
     found: Mapping[str, Mapping[int, Accuracy]], positions: Sequence[int]
 ) -> tuple[PositionAnswers, ...]:
-    """Gather accuracies (field -> position -> accuracy) by position; None means no question.
+    """Gather the accuracies of each field by position, where None means that there is no test input.
 
-    The result is empty for more than `MOST_POSITIONS` positions, which have too few questions each.
+    The result is empty for more than `MOST_POSITIONS` positions, because each position then has too few test
+    inputs.
     """
     if len(positions) > MOST_POSITIONS:
         return ()
@@ -76,9 +77,9 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
         positions: the answers at each position.
 
     Returns:
-        `inferential` or `symmetric` if that solution holds at every position; `mixed by position` if each
-        of the two holds at some positions; else `other`. `None` if no pair distinguishes the solutions
-        (`reasoning`), or if `positions` has no answers.
+        `inferential` or `symmetric` if this solution holds at every position. `mixed by position` if both
+        solutions hold, each at some positions. `None` if no pair distinguishes the solutions (`reasoning`),
+        or if `positions` has no answers. Otherwise, the result is `other`.
     """
     asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
     if not asked:
@@ -108,7 +109,7 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Return the field, lowest and highest answers of each accuracy that differs notably between positions.
+    """Return the field and the lowest and highest answers of each accuracy that differs notably by position.
 
     The difference must exceed 0.10 by more than two of its standard errors.
     """
@@ -122,7 +123,7 @@ def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, Positio
 
 
 def in_words(positions: Sequence[PositionAnswers]) -> str:
-    """Describe notable differences between positions and the solution in one line, which may be empty."""
+    """Describe the solution and notable differences between positions in one line, which may be empty."""
     differences = [
         f"{TITLES[name]} {getattr(low, name).value:.2f} at {low.position} to "
         f"{getattr(high, name).value:.2f} at {high.position}"

@@ -124,7 +124,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def positions(self) -> Int[np.ndarray, " position"]:
-        """Every position the key can stand at, 0 .. seq_len - 1 - chain_length."""
+        """Every possible position of the key, 0 .. seq_len - 1 - chain_length."""
         return np.arange(self.seq_len - self.chain_length)
 
     @property
@@ -134,12 +134,12 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Every ordered anchor pair (chain), seen or not."""
+        """Every ordered anchor pair (chain), trained or unseen."""
         return tuple(itertools.product(self.anchors, repeat=self.chain_length))
 
     @cached_property
     def ood_pairs(self) -> tuple[Pair, ...]:
-        """The pairs never seen in training: `unseen_pairs`, or the regime's own."""
+        """The pairs that are not trained, which are `unseen_pairs` or the unseen pairs of the regime."""
         return tuple(self._regime[0] if self.unseen_pairs is None else self.unseen_pairs)
 
     @cached_property
@@ -150,12 +150,12 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def trained_overrides(self) -> Mapping[Pair, AnchorFunction]:
-        """Pair -> function that is trained instead of the composition: the regime's and your own."""
+        """The function of each pair that is trained on another function than the composition."""
         return FrozenDict({**self._regime[1], **(self.overrides or {})})
 
     @cached_property
     def composed_pairs(self) -> list[Pair]:
-        """The seen pairs that are trained on the composition, apart from single exceptions."""
+        """The pairs that are trained on the composition, apart from single exceptions."""
         return [pair for pair in self.seen_pairs if pair not in self.trained_overrides]
 
     @cached_property
@@ -166,10 +166,10 @@ class CompositeFunction(TaskConfig):
 
     @property
     def in_conflict(self) -> bool:
-        """Whether an unseen pair's mirror is trained on another function than the composition.
+        """Whether the reverse of an unseen pair is trained on another function than the composition.
 
-        As in the regime `conflict`: the pair can then be answered by the rules or by symmetry, and a verdict
-        names the solution.
+        This is true in the regime `conflict`. A model can then answer the pair by the rules or by symmetry,
+        and a verdict names the solution.
         """
         return any(pair[::-1] in self.trained_overrides for pair in self.ood_pairs)
 
@@ -179,7 +179,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def splits(self) -> Splits:
-        """The splits: their pairs, and where the key may stand."""
+        """The splits, with their pairs and the allowed positions of the key."""
         return Splits(self.keys, self.positions, self.modulus, self.seen_pairs, self.ood_pairs)
 
     @cached_property
@@ -198,7 +198,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def exception_trials(self) -> Trials:
-        """Every exception at every position at which its key is trained, exception by exception."""
+        """Every exception at every trained position of its key, in the order of the exceptions."""
         rows, keys, _ = self._targets.exceptions
         exception, position = np.nonzero(self.splits.allowed("train")[keys - self.key_min])
         pairs = np.array(self.pairs, dtype=np.int64).reshape(-1, self.chain_length)
@@ -206,7 +206,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def d_vocab(self) -> int:
-        """Smallest vocabulary that holds every token and every target."""
+        """The size of the smallest vocabulary that holds every token and every target."""
         tables = self._targets
         return int(max(tables.inferential.max(), tables.ruled.max(), self.key_max, *self.anchors)) + 1
 
@@ -219,7 +219,7 @@ class CompositeFunction(TaskConfig):
         return value_of(self.anchors, anchor, x)
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
-        """Return f(x; a1, ..) = g(..g(x; a1)..), whatever is trained.
+        """Return f(x; a1, ..) = g(..g(x; a1)..), regardless of the training.
 
         Raises:
             ValueError: If the task does not have the key or the pair.
@@ -229,7 +229,7 @@ class CompositeFunction(TaskConfig):
     def target(self, key: int, pair: Sequence[int]) -> int:
         """Return the target that `pair` is (or would be) trained on.
 
-        The target is the exception of this (key, pair) if it exists, else the override of the pair, else f.
+        The target is the exception of this (key, pair) if one exists, else the override of the pair, else f.
 
         Raises:
             ValueError: If the task does not have the key or the pair.
@@ -253,14 +253,14 @@ class CompositeFunction(TaskConfig):
         return self._targets.of(trials, kind)
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether each trial is an exception, at any position; the keys must be the task's."""
+        """Return whether each trial is an exception, at any position. The keys must be keys of the task."""
         return self._targets.is_exception(trials)
 
     def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
         """Return whether the anchors of each unseen trial, in any order, determine the correct answer.
 
-        They do if the anchors are trained in another order on the composition of this pair. These trials do
-        not show that a model composes, and are not part of the OOD test.
+        The anchors determine the answer if they are trained in another order on the composition of this pair.
+        Such trials do not show that a model composes, and the OOD test excludes them.
         """
         return self._symmetric[self.pair_index(trials.pairs), trials.keys - self.key_min]
 
@@ -270,14 +270,14 @@ class CompositeFunction(TaskConfig):
         return self._targets.answered_by_symmetry(unseen)
 
     def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Return the index of each pair in the property `pairs`; the anchors must be the task's."""
+        """Return the index of each pair in the property `pairs`. The anchors must be anchors of the task."""
         return self._targets.rows(pairs)
 
     def trials(self, split: Split) -> Trials:
         """Return every (pair, key, position) of a split, each once, in a fixed order.
 
-        `train`: seen pairs where x mod m != i mod m; `id`: seen pairs where they are equal; `ood`:
-        unseen pairs with every key at every position. No two splits share a trial.
+        Trained pairs are in the split `train` if x mod m differs from i mod m, and otherwise in `id`. The
+        split `ood` has the unseen pairs, with every key at every position. No two splits share a trial.
 
         Raises:
             ValueError: If the split is unknown.
@@ -295,7 +295,7 @@ class CompositeFunction(TaskConfig):
     def product(
         self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
     ) -> Trials:
-        """Return the trials of every pair with every (key, position) of two parallel arrays, pair-major."""
+        """Return the trials of every pair with every (key, position) of two parallel arrays, pair by pair."""
         table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
         return Trials(
             pairs=np.repeat(table, len(keys), axis=0),
@@ -304,15 +304,15 @@ class CompositeFunction(TaskConfig):
         )
 
     def sample(self, n: int, *, split: Split = "train", seed: int = 0) -> AnchorBatch:
-        """Draw `n` sequences: pair and position uniform, then the key uniform among those allowed.
+        """Draw `n` sequences with uniform pairs and positions, and then uniform keys among the allowed keys.
 
         Args:
-            n: the number of sequences, >= 1.
+            n: the number of sequences, at least 1.
             split: the split `train`, `id` or `ood` (see `trials`).
             seed: the seed of all random draws.
 
         Returns:
-            The tokens [n, seq_len] and the targets [n]; for `ood` the inferential targets.
+            The tokens [n, seq_len] and the targets [n], which are the inferential targets for `ood`.
 
         Raises:
             ValueError: If `n` < 1, or the split is unknown or empty.
@@ -324,7 +324,7 @@ class CompositeFunction(TaskConfig):
         return LazyDataset(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, trials: Trials, seed: int = 0) -> AnchorBatch:
-        """Return the sequences of given trials, in order, with seeded noise and targets as in `sample`."""
+        """Return the sequences of given trials, in order, with seeded noise and the targets of `sample`."""
         return self.place(trials, self.noise(len(trials), np.random.default_rng(seed)))
 
     def noise(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, "batch pos"]:
@@ -335,7 +335,7 @@ class CompositeFunction(TaskConfig):
         return choose(rng, self.keys, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
 
     def place(self, trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
-        """Write key and anchors of `trials` into `noise` tokens (a copy of them)."""
+        """Write the key and the anchors of `trials` into a copy of the `noise` tokens."""
         import torch
 
         tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
@@ -343,7 +343,7 @@ class CompositeFunction(TaskConfig):
 
     @property
     def table_size(self) -> int:
-        """Number of targets: one for every pair and key."""
+        """The number of targets, one for every pair and key."""
         return len(self.pairs) * len(self.keys)
 
     def training_set(self, n: int, seed: int) -> AnchorBatch:

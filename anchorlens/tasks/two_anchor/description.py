@@ -18,7 +18,7 @@ _MOST_UNSEEN = 4
 
 
 def describe(task: Any) -> str:
-    """Describe what an AnchorTask trains and what it holds out.
+    """Describe the trained and the held-out data of an AnchorTask.
 
     >>> from anchorlens import AnchorTask
     >>> print(AnchorTask(regime="conflict").describe())
@@ -69,7 +69,7 @@ def exceptions_in_words(task: Any) -> str:
 
 
 def held_out(task: Any) -> str:
-    """Describe what an AnchorTask holds out: its unseen pairs, and the rule for keys and positions.
+    """Describe the held-out data of an AnchorTask by its unseen pairs and the rule for keys and positions.
 
     >>> from anchorlens import AnchorTask
     >>> held_out(AnchorTask())

@@ -22,7 +22,7 @@ from anchorlens.tasks.two_anchor.splits import Split
 @documented
 @dataclass(frozen=True)
 class PairAccuracy(Record):
-    """Accuracy of one anchor pair."""
+    """The accuracy of one anchor pair."""
 
     pair: Pair
     """Anchor tokens in order."""
@@ -35,25 +35,28 @@ class PairAccuracy(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AnchorEvaluation(Evaluation):
-    """What `evaluate` measured on the two-anchor task: its `measures`, and each pair and position.
+    """The result of `evaluate` on the two-anchor task, with measures, pairs and positions.
 
     Its measures:
 
-    - `train`: on sequences of the training set where it is known, else on fresh noise around trained trials
-      (`train_source` says which).
-    - `id`: seen pairs at held-out (key, position), against what they are trained on, exceptions included.
-    - `ood`: unseen pairs against the inferential target, apart from questions that symmetry answers
-      (`by_symmetry`). None where every pair is trained, or symmetry answers all.
-    - `symmetric`: unseen pairs against their mirrored pair's trained target. None unless that target differs.
-    - `commutativity`: the share of (key, position, noise) for which a pair gets the same answer in both
-      orders, over the pairs with an unseen order. None where there is none.
+    - `train` is the accuracy on sequences of the training set if it is known, and otherwise on trained trials
+      with fresh noise (`train_source`).
+    - `id` is the accuracy on trained pairs at held-out (key, position), against their trained targets,
+      exceptions included.
+    - `ood` is the accuracy on unseen pairs against the inferential target, apart from test inputs that
+      symmetry answers (`by_symmetry`). `ood` is None if every pair is trained, or symmetry answers all test
+      inputs.
+    - `symmetric` is the accuracy on unseen pairs against the trained target of the reversed pair. `symmetric`
+      is None unless this target differs.
+    - `commutativity` is the proportion of (key, position, noise) for which a pair gets the same answer in
+      both orders, over the pairs with an unseen order. `commutativity` is None without such pairs.
 
-    A task with exceptions has three more:
+    A task with exceptions has three more measures:
 
-    - `exceptions`: every exception at every trained position, with fresh noise.
-    - `rules`: ID accuracy without exceptions, of pairs trained on the composition.
-    - `broken`: ID accuracy without exceptions, of pairs trained on another function (`complexity`,
-      `overrides`). None, like `rules`, where there are no such pairs.
+    - `exceptions` is the accuracy on every exception at every trained position, with fresh noise.
+    - `rules` is the ID accuracy of pairs trained on the composition, without exceptions.
+    - `broken` is the ID accuracy of pairs trained on another function (`complexity`, `overrides`), without
+      exceptions. `rules` and `broken` are None without such pairs.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """
@@ -99,10 +102,10 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def at_chance(self) -> str | None:
-        """Why the answers give no evidence that the model was trained on the task; None if they do.
+        """The reason why the answers are not evidence of training on the task, or None if they are evidence.
 
-        They give none if no train accuracy (on fresh noise, on given training data) exceeds that of the best
-        constant answer by more than two standard errors.
+        The answers are not evidence if neither train accuracy (on fresh noise or on given training data)
+        exceeds the accuracy of the best constant answer by more than two standard errors.
         """
         constant = self.best_constant
         for train in (self.train_fresh, self.train or self.train_fresh):
@@ -136,7 +139,7 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def solution(self) -> Solution | None:
-        """How unseen pairs are answered whose mirror is trained on another target; None without such pairs.
+        """The solution for unseen pairs whose reverse has another trained target, or None without such pairs.
 
         See `anchorlens.tasks.two_anchor.by_position.solution_of`.
         """

@@ -24,7 +24,7 @@ _MOST_PERMUTED = 10_000_000
 
 
 class Questions(Evaluator[CompositeFunction]):
-    """Runs one model for its answers at the last position, split by split."""
+    """The evaluator of one model, which collects the answers at the last position split by split."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Questions(Evaluator[CompositeFunction]):
     def trials(self, split: Split) -> Trials:
         """Return every (pair, key, position) of a split, or a random choice of `max_trials` trials.
 
-        A choice of unseen trials contains some that symmetry does not answer, if these exist.
+        A choice of unseen trials contains trials that symmetry does not answer, if such trials exist.
         """
         n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
         if self.whole(split):
@@ -67,7 +67,7 @@ class Questions(Evaluator[CompositeFunction]):
         return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Return at most `max_trials` exceptions at trained positions, and whether these are all."""
+        """Return at most `max_trials` exceptions at trained positions, and whether they are all of them."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True
@@ -77,15 +77,15 @@ class Questions(Evaluator[CompositeFunction]):
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
         """Return the answers for every (pair, key, position) under `n_noise` draws of noise.
 
-        The noise depends on the seed and the number of trials alone: pairs and their reversed pairs, with the
-        same keys and positions, get the same noise and are comparable one by one.
+        The noise depends only on the seed and the number of trials. Pairs and their reversed pairs with the
+        same keys and positions get the same noise, and so are comparable one by one.
         """
         rng = generator(self.seed, "evaluation")
         noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
         return np.stack([self.answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
 
     def split_accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
-        """Return the mean accuracy over questions and draws, or None without questions."""
+        """Return the mean accuracy over test inputs and draws, or None without test inputs."""
         return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
 
     def pair_accuracies(
@@ -104,7 +104,7 @@ class Questions(Evaluator[CompositeFunction]):
     def by_position(
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
     ) -> dict[int, Accuracy]:
-        """Return the accuracy by position of the key; empty for more than `MOST_POSITIONS` positions."""
+        """Return the accuracy by position of the key, empty for more than `MOST_POSITIONS` positions."""
         if len(self.task.positions) > MOST_POSITIONS:
             return {}
         return {
@@ -115,7 +115,7 @@ class Questions(Evaluator[CompositeFunction]):
     def ask_batch(
         self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
-        """Return the accuracy on a batch or on `limit` random sequences of the batch, in all and by position.
+        """Return the accuracy on a batch, or on `limit` random sequences of it, overall and by position.
 
         Identical sequences count once. Without noise few sequences exist; with noise the batch is a sample of
         very many.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MemorisedException(NamedTuple):
-    """One (key, pair) that is trained on a random answer."""
+    """A (key, pair) that is trained on a random answer."""
 
     key: int
     """The key token."""
@@ -28,17 +28,17 @@ class MemorisedException(NamedTuple):
 def put_exceptions(
     targets: Targets, n: int, pairs: Int[np.ndarray, "pair k"], keys: Int[np.ndarray, " key"]
 ) -> None:
-    """Give `n` single (key, pair) a random answer each, uniform among the other answers that are trained.
+    """Give each of `n` (key, pair) a random answer, uniform among the other trained answers.
 
-    Every (key, pair) has a place in one fixed order and a random answer of its own; the exceptions are the
-    first `n` of that order. So those of a smaller `n` are among those of a larger one, with the same answers.
-    Order and answers depend on what is trained alone, and not on the seed of a run.
+    Every (key, pair) has a fixed position in one order and a random answer. The exceptions are the first `n`
+    of this order. So a larger `n` keeps the exceptions of a smaller `n`, with the same answers. The order and
+    the answers depend only on the trained data, not on the seed of a run.
 
     Args:
         targets: the targets of the task, changed in place.
-        n: the number of exceptions, >= 1.
+        n: the number of exceptions, at least 1.
         pairs: the pairs that are trained.
-        keys: the key tokens that have a position in training, ascending.
+        keys: the key tokens with a trained position, ascending.
 
     Raises:
         ValueError: If there are fewer (key, pair) than `n`, or all trained answers are equal.

@@ -21,10 +21,10 @@ DRAWN_AT_ONCE = 4_000_000
 
 
 class LazyDataset:
-    """The sequences that `AnchorTask.sample` draws, by rows.
+    """The sequences that `AnchorTask.sample` draws, row by row.
 
-    All come from one stream of random numbers: first every position, then every pair, every key, and the
-    noise. So taking rows goes through the whole stream, but keeps only what these rows need.
+    All sequences come from one stream of random numbers, which gives every position, then every pair, every
+    key, and the noise. `take` draws the stream to its end, but keeps only the values of the rows.
     """
 
     def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:
@@ -55,7 +55,7 @@ class LazyDataset:
         return self.task.place(Trials(pairs, keys, positions), self.task.noise(self._n, rng))
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
-        """Return the sequences of `rows`, in this order; the state of the generator does not change."""
+        """Return the sequences of `rows`, in this order, without changing the state of the generator."""
         task, trials = self.task, []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):

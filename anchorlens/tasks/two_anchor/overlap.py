@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
-    """Count the training sequences with an unseen pair, or with a seen pair and a held-out key.
+    """Count the training sequences with an unseen pair, or with a trained pair and a held-out key.
 
     Args:
         training_set: the sequences, of the task's length and vocabulary. The key of a sequence is the token
@@ -54,7 +54,7 @@ def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int
 def pairs_asked(
     tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
-    """Return row, key position and chain of each sequence that asks a question."""
+    """Return the row, key position and chain of each sequence that is an input of the task."""
     k = task.chain_length
     first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
     asks = (first > 0) & (first + k <= tokens.shape[1])

@@ -30,7 +30,7 @@ def unseen_and_overrides(
 
     Args:
         regime: the regime, `reasoning` or `conflict`.
-        complexity: the reasoning complexity, 0..6; None uses the overrides of the regime.
+        complexity: the reasoning complexity, 0..6, or None to use the overrides of the regime.
         anchors: the anchors, token -> function, ascending.
         pairs: the anchor pairs (chains) of the task.
 

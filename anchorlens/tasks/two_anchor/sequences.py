@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Combinations of (pair, key, position): all of a sequence but its noise."""
+    """Combinations of pair, key and position, which determine a sequence except for its noise."""
 
     pairs: Int[np.ndarray, "trial k"]
     """The anchor tokens in order."""
@@ -47,9 +47,9 @@ class Trials:
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class AnchorBatch(TokenBatch):
-    """Sequences ready for a model, with the trial of each.
+    """Sequences for a model, with the trial of each sequence.
 
-    Targets [batch]: the answers trained on (train, ID) or the inferential answers (OOD).
+    The targets [batch], which are the trained answers (train, ID) or the inferential answers (OOD).
     """
 
     trials: Trials
@@ -76,9 +76,9 @@ _AROUND = 8
 
 
 def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
-    """List the tokens of a sequence as (token, role); the role is `key`, `anchor` or `noise`.
+    """List the tokens of a sequence as (token, role), where the role is `key`, `anchor` or `noise`.
 
-    In a long sequence, tokens far from the key are left out.
+    The list of a long sequence omits tokens far from the key.
 
     >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
     [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]
@@ -99,7 +99,7 @@ def choose(
     allowed: Bool[np.ndarray, "value column"],
     columns: np.ndarray,
 ) -> np.ndarray:
-    """Choose, for each entry of `columns`, a uniform value among the values allowed in that column."""
+    """Choose a uniform value among the values allowed in each entry of `columns`."""
     counts = allowed.sum(axis=0)
     order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
     return values[order[rng.integers(0, counts[columns]), columns]]

@@ -21,7 +21,10 @@ SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 @documented
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The splits. Training: seen pairs with x mod m != i mod m. ID test: both are equal. OOD: unseen pairs.
+    """The splits of the pairs, keys x and positions i into training, ID test and OOD test.
+
+    Trained pairs are in the training split if x mod m differs from i mod m, and otherwise in the ID test. The
+    OOD test has the unseen pairs.
 
     Raises:
         ValueError: If the training split or the ID test is empty.
@@ -55,7 +58,7 @@ class Splits:
                 )
 
     def pairs(self, split: Split) -> Sequence[Pair]:
-        """Return the pairs of a split; an unknown split raises a ValueError in every method."""
+        """Return the pairs of a split. Every method raises a ValueError for an unknown split."""
         check_choice("split", split, SPLITS)
         return self.unseen if split == "ood" else self.seen
 
@@ -78,5 +81,5 @@ class Splits:
         return Trials(pairs[pair], self.keys[key[place]], self.positions[position[place]])
 
     def obeys_rule(self, positions: Int[np.ndarray, " pos"]) -> Bool[np.ndarray, "key pos"]:
-        """Return whether key x at position i obeys the training rule, x mod m != i mod m."""
+        """Return whether key x at position i is trained, because x mod m differs from i mod m."""
         return (self.keys % self.modulus)[:, None] != positions % self.modulus

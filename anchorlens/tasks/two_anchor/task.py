@@ -77,11 +77,11 @@ class AnchorTask(CompositeFunction):
         return description.held_out(self)
 
     def describe(self) -> str:
-        """Describe in words what is trained, and what is held out."""
+        """Describe the trained and the held-out data."""
         return description.describe(self)
 
     def checked_training_set(self, training_set: Any) -> TokenBatch | LazyDataset:
-        """Check that training data from a caller are sequences of this task, and return them."""
+        """Check that training data from a caller are sequences of this task, and return the data."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.checked_training_set(training_set, self)

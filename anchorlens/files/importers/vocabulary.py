@@ -121,10 +121,10 @@ def in_order_of(
 
     Args:
         task: the task whose vocabulary sets the order.
-        weights: the parameters of a HookedTransformer by name; each row of `embed.W_E` is a token.
-        token_of: the map word -> model's token, for each word of the task, `<sep>` and `<eos>`. `<bos>` is
-            required unless the task has `bos = false`; `<pad>`, `<unk>` and other words are optional. Words
-            may be spelled as `spelled` reads them.
+        weights: the parameters of a HookedTransformer by name. Each row of `embed.W_E` is a token.
+        token_of: the model's token for each word of the task, `<sep>` and `<eos>`. `<bos>` is required unless
+            the task has `bos = false`. `<pad>`, `<unk>` and other words are optional. `spelled` explains the
+            allowed spellings.
 
     Returns:
         The weights with renumbered tokens, and notes. `<pad>`, `<bos>` and `<sep>` may share a token with

@@ -277,10 +277,11 @@ def learnt_by_definition(
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        `generalises`: ID >= 0.90. `knows that the order does not matter`: ID < 0.90 and mirrored >= 0.90.
-        `memorises`: both are below 0.90. No label for train < 0.90 (underfit, or training data unknown), for
-        numbers that are not finite, if the task holds out nothing, or with `standard_errors` if a deciding
-        accuracy is too close to 0.90 (borderline).
+        The label is `generalises` if ID is at least 0.90. It is `knows that the order does not matter` if ID
+        is below 0.90 and mirrored at least 0.90. It is `memorises` if ID and mirrored are below 0.90. The
+        result is undecided if train is below 0.90 (underfit, or unknown training data), if a number is not
+        finite, or if the task holds out nothing. With `standard_errors`, the result is also undecided if a
+        deciding accuracy is too close to 0.90 (borderline).
 
     >>> learnt_by_definition(1.0, 0.43, 0.98).label
     'knows that the order does not matter'

@@ -255,7 +255,7 @@ class Targets:
 
     Attributes:
         inferential: f(x; a1, ..) for every pair and key, [pair, key].
-        ruled: the same with the overrides applied.
+        ruled: `inferential` with the overrides applied.
         trained: `ruled` with the exceptions applied.
         exceptions: the rows, key tokens and answers of the exceptions, three arrays [exception], which
             `put_exceptions` draws.

@@ -151,7 +151,9 @@ class TestAnotherTask:
     @pytest.mark.parametrize("ask", [evaluate, classify])
     def test_is_refused_by_both_verdicts(self, ask):
         with pytest.raises(
-            ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"
+            ValueError,
+            match="d_vocab of the model must be at least 110 for this task, got 46. Check that "
+            "the model belongs",
         ):
             ask(circuit("composer").model, AnchorTask())
 
@@ -166,7 +168,9 @@ class TestAnotherTask:
     )
     def test_is_refused_by_every_probe_that_asks_for_it(self, probe):
         with pytest.raises(
-            ValueError, match="must have d_vocab >= 110 for this task, got 46. Check that the model belongs"
+            ValueError,
+            match="d_vocab of the model must be at least 110 for this task, got 46. Check that "
+            "the model belongs",
         ):
             apply(probe, circuit("composer").model, AnchorTask())
 

@@ -19,7 +19,7 @@ MISUSES = {
     "train('two_anchor')": "task must be a task such as AnchorTask(), got str",
     "train('quick')": "task must be a task such .* got str. For a run that has a name, write train(*preset",
     "train(TASK, {'gamma': .5})": "model_config must be a ModelConfig, .* got dict. .* ModelConfig(**fields)",
-    "train(TASK, 'quick')": "model_config must be a ModelConfig, .* got str; .* train(*preset(name))",
+    "train(TASK, 'quick')": "model_config must be a ModelConfig, .* got str. .* train(*preset(name))",
     "train(TASK, SMALL, {'steps': 3})": "train_config must be a TrainConfig, .* TrainConfig(**fields)",
     "train(SMALL, TASK)": "task must be a task such .* got ModelConfig. Give the task before the configur",
     "train(TASK, RECIPE, SMALL)": "model_config must be .* got TrainConfig. Give task, model_config and",
@@ -27,7 +27,7 @@ MISUSES = {
     "train(preset('quick'))": "task must be a task such .* got RunConfig. "
     "Unpack the run: train(*preset(...))",
     "train(*preset('quick'), steps=2)": "train must get a known argument, got 'steps'. This "
-    "field belongs to TrainConfig; write",
+    "field belongs to TrainConfig. ",
     "train(TASK, gamma=.5)": "train must get a known argument, got 'gamma'. This field belongs "
     "to ModelConfig and UNetConfig",
     "train(TASK, resum=True)": "train must get a known argument, got 'resum'. Did you mean 'resume'?",

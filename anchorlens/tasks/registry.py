@@ -274,8 +274,8 @@ def _check(task: Any) -> None:
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(
-            f"the task {task.__name__} must have {', '.join(missing)}, got a class without them. Define them "
-            "in the class."
+            f"the task {task.__name__} must have {', '.join(missing)}, got a class without these names. "
+            "Define these names in the class."
         )
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(

@@ -191,7 +191,7 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
     assert given.task is None and probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(ValueError, match="model must have n_ctx >= 9 for this task, got 3"):
+        with pytest.raises(ValueError, match="n_ctx of the model must be at least 9 for this task, got 3"):
             evaluate(given)
 
 

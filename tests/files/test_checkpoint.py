@@ -190,7 +190,7 @@ class TestBadFiles:
         weight = checkpoint.weights["embed.W_E"].numpy().tobytes()
         data[data.find(weight) + 100] ^= 1
         path.write_bytes(data)
-        refused(path, "does not match its checksum")
+        refused(path, "must match its checksum")
 
     def test_too_new(self, path):
         rewrite(path, lambda header, tensors: header.update(format_version=99))
@@ -215,7 +215,7 @@ class TestBadFiles:
             (lambda h, t: h["model"].update(n_layers=10**8), "n_layers must be an integer"),
             (lambda h, t: h["model"].update(d_vocab=10**12), "d_vocab must be an integer"),
             (lambda h, t: h["model"].update(d_vocab=202), "embed.W_E must have shape"),
-            (lambda h, t: h["task"].update(key_max=10**6), "narrow the key range"),
+            (lambda h, t: h["task"].update(key_max=10**6), "Narrow the key range"),
             (lambda h, t: h["model"].update(variant="rnn"), "variant must be one of"),
             (lambda h, t: h["task"].update(key_max=10**12), "key_max must be an integer"),
             (lambda h, t: h["task"].update(anchors={"1": "x"}), "configuration makes no sense"),
@@ -224,10 +224,10 @@ class TestBadFiles:
             (lambda h, t: h["model"].update(gamma=-1000), "gamma must be a finite number"),
             (lambda h, t: h["train"].update(n_samples=10**15), "n_samples must be an integer"),
             (lambda h, t: t.update({"\x1b[31m": torch.ones(1)}), "'\\x1b[31m' is not a parameter"),
-            (lambda h, t: h["train"].update(moon=1), "TrainConfig has no field 'moon'"),
+            (lambda h, t: h["train"].update(moon=1), "TrainConfig must get a known field, got 'moon'"),
             (lambda h, t: h.pop("task"), "configuration makes no sense: task is missing"),
             (lambda h, t: h.update(step="x"), "configuration makes no sense"),
-            (lambda h, t: t.update(extra=torch.ones(1)), "'extra' is not a parameter"),
+            (lambda h, t: t.update(extra=torch.ones(1)), "the configuration describes, got 'extra'"),
             (lambda h, t: t.pop("unembed.b_U"), "unembed.b_U is missing"),
             (
                 lambda h, t: t.update({"ln_final.w": torch.ones(8, dtype=torch.int32)}),

@@ -103,7 +103,7 @@ def test_too_large_a_cell_says_so(tmp_path):
     (cell,) = open_sweep(tmp_path)
     assert (
         cell.status == "damaged"
-        and "cell.json: is no anchorlens cell: the content must have at most" in cell.error
+        and "cell.json: is no anchorlens cell: the file must have at most" in cell.error
     )
 
 

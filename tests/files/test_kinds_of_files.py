@@ -257,7 +257,7 @@ def test_what_is_no_table_of_weights(tmp_path):
         (optimiser.state_dict(), "the state of an optimiser or of its schedule"),
         (
             [weights],
-            "the file must hold a dict, got list; save the weights by name: torch.save(model.state_dict()",
+            "the file must hold a dict, got list. Save the weights by name: torch.save(model.state_dict()",
         ),
         (
             {"state_dicts": [weights, weights]},
@@ -274,7 +274,7 @@ def test_what_is_no_table_of_weights(tmp_path):
 
 def test_yaml_where_json_or_toml_is_read(tmp_path):
     for text, words in {
-        "# Hydra\n\nmodel:\n  d_model: 8\n": "but a YAML text; save it as JSON: json.dump(yaml.safe_load(",
+        "# Hydra\n\nmodel:\n  d_model: 8\n": "got a YAML text; save it as JSON: json.dump(yaml.safe_load(",
         "_wandb:\n    value: 3\n": "but a configuration of W&B in YAML; save it as JSON: json.dump(",
         "[[1, 2], [3, 4]]": "but a JSON list, which names no fields",
     }.items():

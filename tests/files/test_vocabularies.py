@@ -230,7 +230,10 @@ class TestRealTokenizers:
                 {"\u0120walk": 1},
                 "one token for 'walk', got different tokens for 'walk', '\u0120walk'. Write a table",
             ),
-            ({"<eos>": None, "</s>": 1, "<|endoftext|>": 2}, "each of '</s>', '<|endoftext|>'"),
+            (
+                {"<eos>": None, "</s>": 1, "<|endoftext|>": 2},
+                "got different tokens for '</s>', '<|endoftext|>'",
+            ),
             (
                 {"<sep>": None, "<tab>": 1},
                 "token for each word of the task, got none for '<sep>'. Did you mean ",
@@ -250,8 +253,8 @@ class TestSenseless:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"walk": None, "I_RUN": None}, "must have a token for 'walk', 'I_RUN'"),
-            ({"<bos>": None}, "must have a token for '<bos>'"),
+            ({"walk": None, "I_RUN": None}, "got none for 'walk', 'I_RUN'"),
+            ({"<bos>": None}, "got none for '<bos>'"),
             (dict.fromkeys(WORDS[4:]), "'left' and 14 more"),
             ({"walk": 40}, "vocabulary: 'walk' must be"),
             ({"walk": -1}, "vocabulary: 'walk' must be"),

@@ -184,7 +184,7 @@ class TestTokens:
             ([[1, 2]], "must be a tensor of whole numbers .* got list"),
             (torch.ones(2, 3), r"got torch.float32 \[2, 3\]"),
             (torch.full((1, 3), 900), r"in 0..149 \(d_vocab\), got 900..900"),
-            (torch.ones(1, 20, dtype=torch.int64), r"1..12 tokens \(n_ctx\), got 20"),
+            (torch.ones(1, 20, dtype=torch.int64), r"1 to 12 tokens \(n_ctx\), got 20"),
         ],
     )
     @pytest.mark.usefixtures("unchecked_shapes")
@@ -229,7 +229,7 @@ class TestLiveness:
             model.blocks[0].attn.W_O.zero_()
             hooks.assert_live(model)
             model.blocks[1].attn.W_O.zero_()
-        with pytest.raises(ValueError, match="editing attn.hook_pattern in every layer must change"):
+        with pytest.raises(ValueError, match="an edit of attn.hook_pattern in every layer must change"):
             hooks.assert_live(model)
 
     def test_one_dead_layer_among_live_ones_is_found(self):
@@ -257,5 +257,5 @@ class TestLiveness:
         model = build_model(CONFIG)
         with torch.no_grad():
             model.W_E[0, 0] = float("nan")
-        with pytest.raises(ValueError, match="logits of the model must be finite"):
+        with pytest.raises(ValueError, match="logits must be finite"):
             hooks.assert_live(model)

@@ -211,9 +211,12 @@ class TestWhatItLacks:
             ({"num_experts": 2}, "num_experts and experts_per_token must be given together, got 2 and None"),
             (
                 {"num_experts": 2, "experts_per_token": 3},
-                "experts_per_token must be 1..2, num_experts, got 3",
+                "experts_per_token must be 1 to 2 (num_experts), got 3",
             ),
-            ({"n_heads": 4, "n_key_value_heads": 3}, "n_key_value_heads must divide n_heads, got 3 and 4"),
+            (
+                {"n_heads": 4, "n_key_value_heads": 3},
+                "must divide n_heads, got 3 key-value heads and 4 heads",
+            ),
             (
                 {"use_normalization_before_and_after": True},
                 "normalization_type must be RMS, RMSPre or None with",

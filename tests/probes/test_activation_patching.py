@@ -88,7 +88,7 @@ class TestCarriers:
             return out
 
         block.apply_mlp = apply_mlp
-        with pytest.raises(ValueError, match="editing hook_mlp_out in layer 1 must change the logits"):
+        with pytest.raises(ValueError, match="an edit of hook_mlp_out in layer 1 must change the logits"):
             activation_patching(model, PAPER)
 
 

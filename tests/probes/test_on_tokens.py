@@ -97,7 +97,7 @@ def test_sequences_of_the_task_give_what_the_task_gives():
         ({"tokens": CLEAN}, "tokens, corrupted and targets must be given together"),
         ({"tokens": CLEAN, "corrupted": OTHER[:1]}, "tokens, corrupted and targets must be given together"),
         ({"tokens": CLEAN, "corrupted": OTHER[:1], "targets": [[1, 2]] * 2}, r"shape \[2, 4\] of tokens"),
-        ({"tokens": CLEAN, "corrupted": OTHER, "targets": [1, 2]}, r"targets \[2, 2\], got \[2, 4\] and"),
+        ({"tokens": CLEAN, "corrupted": OTHER, "targets": [1, 2]}, r"the shape \[2, 2\], got \[2, 4\] and"),
         (
             {"tokens": CLEAN, "corrupted": OTHER, "targets": [[1, 99]] * 2},
             r"targets must be in 0\.\.\d+, got",
@@ -106,16 +106,16 @@ def test_sequences_of_the_task_give_what_the_task_gives():
         ({"tokens": [0.5], "corrupted": [1], "targets": [1, 2]}, "tokens must be whole numbers"),
         (
             {"tokens": [[1] * 99], "corrupted": [[1] * 99], "targets": [1, 2]},
-            r"1..9 tokens \(n_ctx\), got 99",
+            r"1 to 9 tokens \(n_ctx\), got 99",
         ),
-        ({}, "activation_patching needs the two-anchor task of the model, got none"),
+        ({}, "activation_patching must get the two-anchor task of the model, got none"),
     ],
 )
 def test_what_does_not_fit_together(options, message):
     model = build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=50, n_ctx=9))
     with pytest.raises(ValueError, match=message):
         activation_patching(model, **options)
-    with pytest.raises(ValueError, match="needs the two-anchor task .* or tokens"):
+    with pytest.raises(ValueError, match="must get the two-anchor task .* or tokens"):
         apply(activation_patching, model)
     with pytest.raises(ValueError, match="tokens must be whole numbers"):
         attention_patterns(model, tokens="text")

@@ -82,7 +82,7 @@ class TestFusion:
             ({"comparisons": [((1, 2), (1, 7))]}, "a pair must be 2 of the anchors"),
             ({"comparisons": []}, "comparisons must be pairs"),
             ({"comparisons": [((1, 2),)]}, "comparisons must be pairs"),
-            ({"keys": [10]}, "a key must be a number token 20..99, got 10"),
+            ({"keys": [10]}, "a key must be a number token in 20..99, got 10"),
             ({"key_position": -1}, "key_position must be in 0..6"),
         ],
     )

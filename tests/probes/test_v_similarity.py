@@ -85,7 +85,7 @@ def test_a_users_own_hooks_survive():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keys": [19]}, "number token 20..99, got 19"),
+        ({"keys": [19]}, "number token in 20..99, got 19"),
         ({"key_position": 7}, "key_position must be in 0..6"),
         ({"layer": 0}, "layer must be in 1..1"),
     ],
@@ -96,7 +96,10 @@ def test_bad_input_says_what_is_wrong(options, message):
 
 
 def test_models_of_another_task_are_refused():
-    for fields, message in (({"d_vocab": 60}, "d_vocab >= 110"), ({"n_ctx": 5}, "n_ctx >= 9")):
+    for fields, message in (
+        ({"d_vocab": 60}, "d_vocab of the model must be at least 110"),
+        ({"n_ctx": 5}, "n_ctx of the model must be"),
+    ):
         with pytest.raises(ValueError, match=message):
             v_similarity(build_model(ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, **fields)), TASK)
 
@@ -116,7 +119,7 @@ class TestSequences:
     def test_noise_fits_the_task(self):
         tokens = anchor_sequences(AnchorTask(key_min=50, seq_len=6), [60], [(1, 2)])[0]
         assert tokens[2:5].tolist() == [60, 1, 2] and all(50 <= t <= 99 for t in tokens[[0, 1, 5]])
-        with pytest.raises(ValueError, match="noise must be 6 number tokens 20..99"):
+        with pytest.raises(ValueError, match="noise must be 6 number tokens in 20..99"):
             anchor_sequences(TASK, [23], [(1, 2)], noise=[1] * 6)
 
     def test_pairs_are_the_tasks(self):

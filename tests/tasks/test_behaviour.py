@@ -281,7 +281,11 @@ def test_the_training_set_may_be_in_any_order():
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"), [({"key_max": 400}, "d_vocab >= 411"), ({"seq_len": 12}, "n_ctx >= 12")]
+    ("fields", "message"),
+    [
+        ({"key_max": 400}, "d_vocab of the model must be at least 411"),
+        ({"seq_len": 12}, "n_ctx of the model must be at least 12"),
+    ],
 )
 def test_a_model_too_small_for_the_task_is_refused(fields, message):
     model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
@@ -361,7 +365,7 @@ def test_a_number_is_near_to_the_threshold_that_chance_moved():
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (lambda tokens: tokens, {}, "model must give logits [batch, pos, d_vocab >= 110]"),
+        (lambda tokens: tokens, {}, "model must return logits [batch, pos, d_vocab >= 110]"),
         (lambda tokens: torch.zeros(*tokens.shape, 50), {}, "d_vocab >= 110] for tokens [868, 9]"),
         (oracle(rules), {"n_noise": 1}, "n_noise must be an integer >= 2, got 1"),
         (oracle(rules), {"batch_size": 0}, "batch_size must be an integer >= 1, got 0"),

@@ -85,7 +85,7 @@ def test_those_of_the_last_position_suffice(last):
 )
 def test_what_holds_none_or_several_is_refused_with_a_way_out(output, message):
     with pytest.raises(
-        ValueError, match=rf"model must give logits \[batch, pos, d_vocab >= 110\] .*{message}"
+        ValueError, match=rf"model must return logits \[batch, pos, d_vocab >= 110\] .*{message}"
     ):
         logits_in(output, TOKENS, 110)
 

@@ -281,13 +281,13 @@ class TestDescription:
     ("fields", "message"),
     [
         ({"anchors": {1: 5}}, "anchors must be at least 2 anchors, got 1"),
-        ({"anchors": {1: 5, 30: 1}}, "anchor 30 lies in the key range 20..99"),
-        ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id 0..1000000, got -2"),
-        ({"anchors": {1: 5, 10**13: 1}}, "an anchor must be a token id 0..1000000, got 10000000000000"),
+        ({"anchors": {1: 5, 30: 1}}, "an anchor must be outside the key range 20..99, got 30"),
+        ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id in 0..1000000, got -2"),
+        ({"anchors": {1: 5, 10**13: 1}}, "an anchor must be a token id in 0..1000000, got 10000000000000"),
         ({"anchors": {1: 5, 2: 10**30}}, "anchor 2 must be a shift of at most 1000000"),
         ({"anchors": {1: 5, 2: lambda x: 10**30}}, "the values of anchor 2 must be at most 1000000"),
         ({"unseen_pairs": 5}, "unseen_pairs must be a list of pairs, got 5"),
-        ({"unseen_pairs": [([3], 4)]}, "unseen_pairs must hold 2 anchors"),
+        ({"unseen_pairs": [([3], 4)]}, "unseen_pairs must contain 2 of the anchors"),
         ({"overrides": [(3, 4)]}, "overrides must be a table of pairs and functions"),
         ({"anchors": {1: 5, 2: "x"}}, "anchor 2 must be a shift, a table or a callable, got 'x'"),
         ({"anchors": {1: 5, 2: {20: 3}}}, "the task reaches, got a table without 21 (79 missing)"),
@@ -307,16 +307,22 @@ class TestDescription:
             {"regime": "conflict", "anchors": {1: 1, 2: 2}},
             "anchors must be the papers' four anchors in regime 'conflict'",
         ),
-        ({"unseen_pairs": [(1, 5)]}, "unseen_pairs must hold 2 anchors of [1, 2, 3, 4] each, got (1, 5)"),
-        ({"unseen_pairs": [(1, 2, 3)]}, "unseen_pairs must hold 2 anchors"),
+        (
+            {"unseen_pairs": [(1, 5)]},
+            "unseen_pairs must contain 2 of the anchors [1, 2, 3, 4] each, got (1, 5)",
+        ),
+        ({"unseen_pairs": [(1, 2, 3)]}, "unseen_pairs must contain 2 of the anchors"),
         ({"overrides": {(3, 4): 1}}, "in both overrides and unseen_pairs, got (3, 4)"),
         ({"split_modulus": 1}, "split_modulus must be an integer >= 2, got 1"),
         ({"split_modulus": 500}, "leave a key and a position in the id split"),
         ({"key_max": 10**12}, "key_max must be an integer >= 20 and <= 10000000, got 1000000000000"),
         ({"key_max": 10**6}, "at most 100,000 number tokens, got 999,981"),
-        ({"key_max": 100_000, "seq_len": 100_000}, "more than 10,000,000 places"),
+        ({"key_max": 100_000, "seq_len": 100_000}, "times positions must be at most 10,000,000"),
         ({"key_max": 300, "seq_len": 30_000}, "must be at most 20,000,000"),
-        ({"key_min": 0, "key_max": 50_000, "anchors": dict.fromkeys(range(60_000, 60_007), 0)}, "targets"),
+        (
+            {"key_min": 0, "key_max": 50_000, "anchors": dict.fromkeys(range(60_000, 60_007), 0)},
+            "chains times keys",
+        ),
         ({"chain_length": 10**30}, "chain_length must be an integer >= 2 and <= 1000, got 1000000000000000"),
         ({"seq_len": 10**30}, "seq_len must be an integer >= 3 and <= 100000, got 1000000000000000"),
         ({"split_modulus": 10**30}, "split_modulus must be an integer >= 2 and <= 10000000"),
@@ -350,7 +356,7 @@ def test_bad_questions_say_what_is_wrong():
     task = AnchorTask()
     with pytest.raises(ValueError, match="key must be an integer >= 20 and <= 99, got 19"):
         task.target(19, (1, 2))
-    with pytest.raises(ValueError, match="pair must hold 2 anchors"):
+    with pytest.raises(ValueError, match="pair must contain 2 of the anchors"):
         task.inferential_target(20, (1, 9))
     with pytest.raises(ValueError, match="split must be one of train, id, ood, got 'test'"):
         task.trials("test")

@@ -123,7 +123,10 @@ def test_what_no_memory_holds_is_counted_and_not_tried(monkeypatch):
 
 
 def test_the_plan_of_runs_that_cannot_be_trained_is_refused():
-    for option, message in (("--d-vocab=50", "d_vocab >= 110"), ("--n-ctx=4", "n_ctx >= 9")):
+    for option, message in (
+        ("--d-vocab=50", "d_vocab must be at least 110"),
+        ("--n-ctx=4", "n_ctx must be at least 9"),
+    ):
         result = CliRunner().invoke(app, ["train", "--dry-run", option])
         assert result.exit_code == 2 and message in result.stderr
     if not torch.cuda.is_available():

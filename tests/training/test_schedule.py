@@ -105,8 +105,8 @@ class TestEarlyStop:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"steps": 10, "epochs": 1}, "steps and epochs set the same duration in two units"),
-        ({"warmup_steps": 10, "warmup_epochs": 1}, "warmup_steps and warmup_epochs set the same"),
+        ({"steps": 10, "epochs": 1}, "steps and epochs must not both be given"),
+        ({"warmup_steps": 10, "warmup_epochs": 1}, "warmup_steps and warmup_epochs must not both be given"),
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
         ({"batch_size": 600, "n_samples": 500}, "batch_size must be at most n_samples (500), got 600"),
         ({"lr": 0}, "lr must be a finite number > 0, got 0"),
@@ -122,11 +122,11 @@ class TestEarlyStop:
         ({"weight_decay": 1e300}, "weight_decay must be a finite number >= 0 and <= 1e+100, got 1e+300"),
         ({"lr": 10**400}, "lr must be a finite number > 0 and <= 1e+100, got 1000000000000000"),
         ({"n_samples": 10**15}, "n_samples must be an integer >= 1 and <= 100000000"),
-        ({"seed": 1.5}, "seed must be an integer >= 0, got 1.5"),
+        ({"seed": 1.5}, "seed must be an integer that is at least 0, got 1.5"),
         ({"dtype": "int8"}, "dtype must be one of float32, float64"),
         ({"beta1": 1}, "beta1 must be"),
         ({"early_stop_evaluations": 0}, "early_stop_evaluations must be an integer >= 1"),
-        ({"device": 0}, "device must be text, 'auto' for example, got 0"),
+        ({"device": 0}, "device must be a text such as 'auto', got 0"),
     ],
 )
 def test_bad_configs_say_what_is_wrong(fields, message):

@@ -211,7 +211,7 @@ class TestArguments:
         (tmp_path / "b").mkdir()
         (tmp_path / "b/thesis.tex").write_text("precious")
         for workers in (1, 2):
-            with pytest.raises(ValueError, match="holds 'thesis.tex' and no run"):
+            with pytest.raises(ValueError, match="with 'thesis.tex' and no run"):
                 train_many([tiny(), tiny(seed=1)], outs=[tmp_path / "a", tmp_path / "b"], workers=workers)
         assert not (tmp_path / "a/config.json").exists()
 

@@ -186,7 +186,7 @@ class TestRefusals:
     def test_data_that_are_none(self):
         with pytest.raises(ValueError, match="training data must be"):
             classify(UNFIT, training_set=PAIRS)
-        with pytest.raises(ValueError, match="d_vocab >= 21"):
+        with pytest.raises(ValueError, match="d_vocab of the model must be at least 21"):
             classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
         with pytest.raises(
             ValueError, match="no task was given. Give the task of the model, or its training"
@@ -387,7 +387,9 @@ class TestCommand:
         np.savez(tmp_path / "other.npz", tokens=PAIRS.numpy() + 5, targets=RANDOM.numpy())
         data = ("--config", files / "their.json", "--train-data", tmp_path / "other.npz")
         done = anchorlens_command.call("classify", files / "rule.pt", *data, code=3)
-        assert "model must have d_vocab >= 25 for this task, got 20" in " ".join(done.stderr.split())
+        assert "d_vocab of the model must be at least 25 for this task, got 20" in " ".join(
+            done.stderr.split()
+        )
 
 
 class TestShown:

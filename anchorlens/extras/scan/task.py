@@ -41,7 +41,7 @@ _OTHER_SPLITS = {
     **dict.fromkeys(("random", "iid"), "simple"),
     **dict.fromkeys(
         ("length", "template", "filler", "fewshot", "complex", "mcd", "around_right"),
-        "of the published splits only these three are offered",
+        "anchorlens offers only these three of the published splits",
     ),
 }
 """A map from the published name of each split to ours, or to advice."""

@@ -241,7 +241,7 @@ class TestBadInput:
             ValueError, match="task must be a known task, got 'adition'. Did you mean 'addition'"
         ):
             read_task({"kind": "adition"})
-        with pytest.raises(ValueError, match="task 3 was not found"):
+        with pytest.raises(ValueError, match="task must be a known task, got 3"):
             read_task({"kind": 3})
 
     def test_a_mode_that_does_not_fit_the_vocabulary(self):

@@ -49,7 +49,7 @@ def test_a_field_of_another_task_is_one_error(tmp_path):
     done = call("train", "--task", "addition", "--regime", "conflict", "--out", tmp_path / "a", code=2)
     assert "must belong to this task, addition, got regime of the task two_anchor" in done.stderr
     done = call("train", "--task", "sums", "--out", tmp_path / "a", code=2)
-    assert "task 'sums' was not found" in done.stderr
+    assert "task must be a known task, got 'sums'" in done.stderr
     done = call("train", *ALL, "--d-vocab", 12, "--out", tmp_path / "a", code=2)
     assert "d_vocab must be at least 13 for the task, got 12" in done.stderr
     assert not (tmp_path / "a").exists()

@@ -155,7 +155,7 @@ HEADER = "key,a1,a2,target\n"
          "violates must have one value for the key 1 .* got 1 in line 3 and 0"),
         (",key,a1,a2,target\n0,1,2,3,4\n", "line 1: the first column must have a name, .* index=False"),
         ("0,1,2,3\n5,2,3,4\n", "line 1: the header must have the columns key, .* the file has none"),
-        (HEADER + '1,2,3,"4\n', "line 2: the row must be valid CSV"),
+        (HEADER + '1,2,3,"4\n', "line 2: a quoted value must end"),
         (HEADER + '1,2,"3"x,4\n', "line 2: the row must be valid CSV"),
         (HEADER + '1,2,3,"\n4"\n', "line 2: a quoted value must end in its line"),
         (HEADER + "1," * 60_000 + "\n", "line 2: the row must have 4 values, as the header has, got 60,001"),
@@ -204,7 +204,7 @@ class TestTaskFile:
             ("[task]\ncomplexty = 1\n", "Did you mean 'complexity'"),
             ("[task", "must be TOML, got invalid TOML"),
             (b"[task]\n#\xff", "must be UTF-8"),
-            ("[task]\nseq_len = " + "9" * 10_000, "integer of more than 30 digits"),
+            ("[task]\nseq_len = " + "9" * 10_000, "integers of at most 30 digits"),
             ("[task]\nx = " + "[" * 100_000, "nested at most 64 levels"),
             ("[task]\nkey_max = 90000\nseq_len = 9\nunseen_pairs = []\n[task.anchors]\n1 = 0\n2 = 0\n3 = 0\n",
              "must train at most 5,000,000"),
@@ -226,5 +226,5 @@ class TestTaskFile:
     @pytest.mark.parametrize("suffix", [".csv", ".toml"])
     def test_what_is_no_ordinary_file_is_not_waited_for(self, tmp_path, suffix):
         os.mkfifo(tmp_path / f"pipe{suffix}")
-        with pytest.raises(ValueError, match="not an ordinary file"):
+        with pytest.raises(ValueError, match="must name an ordinary file"):
             open_dataset(tmp_path / f"pipe{suffix}")

@@ -230,7 +230,7 @@ class TestFetching:
     def test_a_download_that_is_cut_off_is_one_error(self, server, small, tmp_path):
         (small / "gen.tsv").write_bytes(content("gen.tsv")[:-20])
         with pytest.raises(
-            ValueError, match="download of gen.tsv failed .* Put train.tsv, dev.tsv, test.tsv, gen.tsv"
+            ValueError, match="download of gen.tsv: .* Put the files train.tsv, dev.tsv, test.tsv, gen.tsv"
         ):
             published_files(url=server)
         assert not (tmp_path / "cache/cogs/gen.tsv").exists()
@@ -305,7 +305,7 @@ class TestBadFiles:
             published_files(str(small))
         (small / name).unlink()
         (small / name).symlink_to("/dev/zero")
-        with pytest.raises(ValueError, match="not an ordinary file"):
+        with pytest.raises(ValueError, match="must name an ordinary file"):
             published_files(str(small))
 
     def test_a_folder_is_a_text_and_kept_absolute(self, small, monkeypatch):

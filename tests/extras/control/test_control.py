@@ -217,7 +217,7 @@ class TestErrors:
 
     def test_a_folder_of_something_else(self, start, tmp_path):
         (tmp_path / "mine.txt").write_text("mine")
-        with pytest.raises(ValueError, match="holds 'mine.txt' and no control"):
+        with pytest.raises(ValueError, match="with 'mine.txt' and no control"):
             control(start, tmp_path, interventions=[IDLE], **QUIET)
 
 

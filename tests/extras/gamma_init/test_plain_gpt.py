@@ -359,13 +359,13 @@ def quantised():
 REFUSED = {
     "no model": (lambda: None, {}, "model must be a HookedTransformer or a torch module, got NoneType"),
     "a class": (lambda: nn.Linear, {}, "model must be a HookedTransformer or a torch module, got type"),
-    "no parameters": (nn.GELU, {}, "model must have parameters, got a GELU without any"),
+    "no parameters": (nn.GELU, {}, "model must have parameters, got a GELU without parameters"),
     "a matrix without a module": (
         lambda: nn.ModuleDict({"h": nn.ModuleList([Own(9, 32)])}),
         {},
         "got h.0.table [9, 32] of a Own. Give the fan-in, for example fan_in={'h.*.table': 32}",
     ),
-    "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM. Give it"),
+    "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM. Give the fan-in"),
     "a transposed convolution": (lambda: nn.ConvTranspose1d(4, 8, 3), {}, "got weight [4, 8, 3] of a Conv"),
     "a lazy module": (lambda: nn.LazyLinear(8), {}, "got weight of a lazy module. Run a batch first"),
     "integers": (quantised, {}, "got 0.weight of torch.int8. Draw its weights before it is quantised"),
@@ -429,7 +429,7 @@ REFUSED = {
     "no dict": (nano_gpt, {"fan_in": 5}, "fan_in must be a dict of names and numbers, got 5"),
     "gamma": (nano_gpt, {"gamma": 11}, "gamma must be a finite number >= -10 and <= 10, got 11"),
     "distribution": (nano_gpt, {"distribution": "cauchy"}, "distribution must be one of normal, uniform"),
-    "seed": (nano_gpt, {"seed": -1}, "seed must be an integer >= 0, got -1"),
+    "seed": (nano_gpt, {"seed": -1}, "seed must be an integer that is at least 0, got -1"),
 }
 
 

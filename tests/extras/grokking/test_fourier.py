@@ -217,7 +217,9 @@ class TestWhatItRefuses:
             fourier(model, AnchorTask())
 
     def test_a_model_of_another_modulus(self):
-        with pytest.raises(ValueError, match=r"model must have d_vocab >= 60 for this task, got 15"):
+        with pytest.raises(
+            ValueError, match=r"d_vocab of the model must be at least 60 for this task, got 15"
+        ):
             fourier(table_of(clock(P)), task_of(modulus=59))
 
 

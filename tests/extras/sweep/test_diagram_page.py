@@ -141,7 +141,8 @@ class TestContent:
     def test_a_map_that_cannot_be_says_why(self, page):
         html = page.read_text()
         assert (
-            "No map of Symmetric accuracy (a run must have a value of Symmetric accuracy, got none:" in html
+            "No map of Symmetric accuracy (at least one run must have a value of Symmetric "
+            "accuracy, got none:" in html
         )
         assert 'id="map-symmetric"' not in html
 

@@ -180,7 +180,7 @@ class TestArguments:
         self.refused("must get certificates for .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
         file = tmp_path / "scheduler.json"
         file.write_text('{"address": "tls://127.0.0.1:1"}')
-        self.refused("tls://127.0.0.1:1 needs certificates", str(file))
+        self.refused("must get certificates for tls://127.0.0.1:1", str(file))
         file.write_text("[]")
         self.refused("must be a scheduler file", str(file))
 

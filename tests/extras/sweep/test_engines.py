@@ -199,7 +199,10 @@ def test_a_cluster_that_does_not_answer_in_time_is_an_engine_that_broke(tmp_path
     monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
     runs = tiny({"seed": [0]})
     if method == "__enter__":
-        with pytest.raises(EngineError, match=r"'serial' broke 4 times in a row: TimeoutError"):
+        with pytest.raises(
+            EngineError,
+            match=r"'serial' must run to the end of the sweep, got 4 failures in a row: TimeoutError",
+        ):
             sweep(runs, tmp_path / "a", engine="serial")
         assert open_sweep(tmp_path / "a").counts == {"missing": 1}
     else:  # what is finished is finished

@@ -243,7 +243,8 @@ class TestNumberMap:
 
     def test_a_number_that_no_cell_has_is_no_map(self):
         with pytest.raises(
-            ValueError, match="a run must have a value of Symmetric accuracy, got none: it is defined only"
+            ValueError,
+            match="at least one run must have a value of Symmetric accuracy, got none: it is defined only",
         ):
             number_map(square(), "symmetric")
         with pytest.raises(ValueError, match="at least one run must be trained to draw"):
@@ -384,7 +385,7 @@ class TestAxes:
             ValueError, match="every field must belong to a configuration, got 'gama'. Did you mean 'gamma'"
         ):
             choose_axes(cells, x="gama")
-        with pytest.raises(ValueError, match="two fields, got 'n_layers' for both"):
+        with pytest.raises(ValueError, match="two different fields, got 'n_layers' for both"):
             choose_axes(cells, x="layers", y="n_layers")
         with pytest.raises(ValueError, match="x must be a field other than the seed, got 'seed'"):
             choose_axes(cells, x="seed")

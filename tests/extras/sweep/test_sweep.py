@@ -357,7 +357,7 @@ def test_a_diverged_run_is_a_cell_with_its_message_and_unusual_values_get_one_no
 class TestRefuses:
     def test_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("precious")
-        with pytest.raises(ValueError, match=r"holds 'thesis.tex' and no sweep"):
+        with pytest.raises(ValueError, match=r"with 'thesis.tex' and no sweep"):
             sweep(tiny({"seed": [0]}), tmp_path, engine="serial")
         assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 

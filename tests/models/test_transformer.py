@@ -235,7 +235,7 @@ class TestWhatItLacks:
         model = HookedTransformer(SMALL)
         calls = {
             "a tokenizer": lambda: model.to_tokens("a text"),
-            "a tokenizer is": lambda: model("a text"),
+            "instead of a tokenizer": lambda: model("a text"),
             "generation": lambda: model.generate(tokens()),
             "from_pretrained": lambda: HookedTransformer.from_pretrained("gpt2"),
             "past_kv_cache": lambda: model(tokens(n_pos=3) % 10, past_kv_cache=3),

@@ -125,7 +125,7 @@ def probe_command(
     if name is None or not checkpoints:
         raise ValueError(
             f"a probe and a checkpoint must be given, got no {'probe' if name is None else 'checkpoint'}. "
-            "Name both, or use --list"
+            "Name a probe and a checkpoint, or use --list"
         )
     if len(checkpoints) > 1 and not is_along:
         raise ValueError(
@@ -153,8 +153,8 @@ def probe_command(
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     if "initial" in chosen:
         raise ValueError(
-            f"--options must be options of {safe_text(name)}, got 'initial'. Give the initial model with "
-            "--initial, if the probe needs it"
+            f"--options must be options of {safe_text(name)}, got 'initial'. If the probe needs an initial "
+            "model, use --initial"
         )
     from anchorlens import probes
     from anchorlens.probes.from_file import what_went_wrong

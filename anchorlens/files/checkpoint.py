@@ -308,8 +308,8 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     checkpoint = getattr(checkpoint, "checkpoint", checkpoint)
     if not isinstance(checkpoint, Checkpoint):
         raise ValueError(
-            f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}. Make one with "
-            "Checkpoint.from_model(model, model_config, task)"
+            f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}. Make a Checkpoint "
+            "with Checkpoint.from_model(model, model_config, task)"
         )
     path = as_path("path", path)
     check_whole(checkpoint)

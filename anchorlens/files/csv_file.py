@@ -67,14 +67,14 @@ class CsvFile:
         if names[0] in _INDEX and (has_names or count_up(names[1:])):
             raise ValueError(
                 f"line {self.first_line}: the first column must have a name, got {safe_repr(fields[0])}. If "
-                "this column is the index of pandas, write the file with to_csv(..., index=False)"
+                "the column is the index of pandas, write the file with to_csv(..., index=False)"
             )
         self.names = names if has_names else ()
         for name, times in Counter(self.names).most_common(1):
             if times > 1:
                 raise ValueError(
                     f"line {self.first_line}: the names of the columns must be different, got "
-                    f"{safe_repr(name)} twice. Remove one of these columns"
+                    f"{safe_repr(name)} twice. Remove one of the columns"
                 )
 
     @property

@@ -55,8 +55,8 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
         import pyarrow
     except ImportError:
         raise ValueError(
-            "a table must be written with pyarrow, got no installed pyarrow. Run pip install '.[export]' in "
-            "a clone"
+            "pyarrow must be installed to write a table, got no pyarrow. Run pip install '.[export]' in a "
+            "clone"
         ) from None
 
     if not rows:

@@ -95,7 +95,8 @@ def _named(content: object) -> tuple[Any, Any]:
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
         raise ValueError(
-            f"training data must be named tokens and targets, got {names}. Save a dict with these two names"
+            f"training data must be named tokens and targets, got {names}. Save a dict with the keys tokens "
+            "and targets"
         )
     return named["tokens"], named["targets"]
 
@@ -194,7 +195,7 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         rows = _without_default_header(rows)
     elif n > 2 and len(rows) >= _ENOUGH and (rows[:, 0] == np.arange(len(rows))).all():
         raise ValueError(
-            "the first column must be a token, got numbers that count the rows. If this column is the index "
+            "the first column must be a token, got numbers that count the rows. If the column is the index "
             "of pandas, write the file with to_csv(..., index=False). Otherwise, put the rows in another "
             "order"
         )
@@ -245,8 +246,8 @@ def _order(file: CsvFile) -> list[int]:
     if odd:
         raise ValueError(
             f"line {file.first_line}: every column must be the target or a numbered token "
-            f"({in_words([n for n in tokens if n not in odd])}), got {safe_repr(odd[0])}. Remove this "
-            "column, and every row that was not trained"
+            f"({in_words([n for n in tokens if n not in odd])}), got {safe_repr(odd[0])}. Remove the column, "
+            "and every row that was not trained"
         )
     in_order = sorted(tokens, key=lambda name: places[name][1])
     first = places[in_order[0]][1]

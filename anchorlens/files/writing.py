@@ -97,8 +97,8 @@ def check_summary(
         )
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError(
-            f"{called} must be drawn with matplotlib, got {safe_text(path)} and no installed matplotlib. Run "
-            "pip install '.[export]' in a clone"
+            f"matplotlib must be installed to write {called} {safe_text(path)}, got no matplotlib. Run pip "
+            "install '.[export]' in a clone"
         )
     return path
 

@@ -42,8 +42,8 @@ def choose_device(name: str | torch.device) -> torch.device:
         )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device must be available, got {safe_repr(name)}, but torch found {torch.cuda.device_count()} "
-            "CUDA GPU(s). Use a lower number"
+            f"device must be available, got {safe_repr(name)}, but the number of CUDA GPUs is "
+            f"{torch.cuda.device_count()}. Use a lower number"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(

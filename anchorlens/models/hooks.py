@@ -96,8 +96,8 @@ def read(
     for place, pieces in parts.items():
         if not pieces:
             raise ValueError(
-                f"the hook {hook_name(*place)} must fire in the forward pass, got a model that never fired "
-                "it. Use a HookedTransformer with the same weights"
+                f"the hook {hook_name(*place)} must fire in the forward pass, got a model that did not fire "
+                "the hook. Use a HookedTransformer with the same weights"
             )
     return {place: _finite(torch.cat(pieces), hook_name(*place)) for place, pieces in parts.items()}
 
@@ -379,8 +379,8 @@ def assert_live(
             dead = [layer for (layer, _), z in read_out.items() if not used(z)]
             if dead:
                 raise ValueError(
-                    f"interventions on attention must have a live {hook_name(dead[0], hook)}, got a {name} "
-                    f"in which {doing} this hook does not change the output of attention. Use a "
+                    f"{hook_name(dead[0], hook)} must be live for interventions on attention, got a {name} "
+                    f"in which {doing} the hook does not change the output of attention. Use a "
                     "HookedTransformer with the same weights"
                 )
     groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
@@ -390,7 +390,7 @@ def assert_live(
         if not changed:
             raise ValueError(
                 f"an edit of {hook} in {where} must change the logits, got a {name} in which the edit has no "
-                "effect. Use a HookedTransformer whose output depends on this hook"
+                f"effect. Use a HookedTransformer whose output depends on {hook}"
             )
 
 

@@ -118,7 +118,7 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
         )
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
         raise ValueError(
-            f"tokens must be in 0..{cfg.d_vocab - 1} (d_vocab), got "
+            f"tokens must be in 0..{cfg.d_vocab - 1} for d_vocab {cfg.d_vocab}, got "
             f"{int(tokens.min())}..{int(tokens.max())}. Give the tokens of the model's task"
         )
 

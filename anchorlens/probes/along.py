@@ -307,8 +307,8 @@ def _models_at_steps(runs: object) -> list[tuple[int, Any]] | None:
     in_memory = [id(model) for model in models if not isinstance(model, str | os.PathLike)]
     if len({*steps}) < len(steps) or len({*in_memory}) < len(in_memory):
         raise ValueError(
-            "models with steps must have a different step and model each, got one twice. Keep "
-            "copy.deepcopy(model) at each step"
+            "models with steps must have different steps and different models, got a step or a model twice. "
+            "Keep copy.deepcopy(model) at each step"
         )
     return sorted(zip(map(int, steps), models, strict=True), key=lambda pair: pair[0])
 
@@ -317,8 +317,8 @@ def _listed(runs: object) -> Sequence[Any]:
     listed = [runs] if isinstance(runs, str | os.PathLike | TrainResult | Opened) else runs
     if not isinstance(listed, Sequence) or not listed:
         raise ValueError(
-            f"runs must be the folder of a run or a list of one or more folders, got {safe_repr(runs)}. "
-            "Give a folder that `train --out` wrote"
+            f"runs must be the folder of a run or a list of at least one folder, got {safe_repr(runs)}. Give "
+            "a folder that `train --out` wrote"
         )
     return listed
 

@@ -118,7 +118,7 @@ def probe_named(
     if name not in by_name and Path(name).exists():
         raise ValueError(
             f"probe must be the name of a probe, got the path {safe_repr(name)}. On the command line, give "
-            "the probe before the model. In Python, give it after the model"
+            "the probe before the model. In Python, give the probe after the model"
         )
     if name not in by_name and (advice := what_to_install("anchorlens.probes", name)):
         raise ValueError(f"the probe {advice}")

@@ -275,7 +275,7 @@ def _check(task: Any) -> None:
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(
             f"the task {task.__name__} must have {', '.join(missing)}, got a class without these names. "
-            "Define these names in the class."
+            "Define the missing names in the class."
         )
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(
@@ -286,7 +286,7 @@ def _check(task: Any) -> None:
         field_types(task)
     except NameError as error:
         raise ValueError(
-            f"the types of the fields of {task.__name__} must be known, got an error: {error}. Import these "
+            f"the types of the fields of {task.__name__} must be known, got an error: {error}. Import the "
             "types in the file of the task."
         ) from None
     for field in task_fields(task).values():

@@ -199,8 +199,8 @@ def check_start(run: RunConfig) -> None:
         )
     if start.task != run.task:
         raise ValueError(
-            "start must be a checkpoint of the task that is trained, because the other task's training data "
-            "would count as held out, got another task. Omit the changes of the task"
+            "start must be a checkpoint of the task that is trained, got another task. The training data of "
+            "the other task would count as held out. Omit the changes of the task"
         )
 
 

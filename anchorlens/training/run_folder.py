@@ -87,8 +87,8 @@ class RunFolder:
     def _check_new(self, resume: bool) -> None:
         if not resume and (self.path / "config.json").exists():
             raise ValueError(
-                f"the folder {self.path} must hold no run, got one. Continue this run with resume "
-                "(--resume), or choose another folder"
+                f"the folder {self.path} must hold no run, got one. Continue the run with resume (--resume), "
+                "or choose another folder"
             )
 
     def begin(self) -> None:
@@ -371,7 +371,7 @@ def _check_same(stored: RunConfig, run: RunConfig) -> None:
             if value != was and name not in free.get(part, ()):
                 raise ValueError(
                     f"{part}.{name} of a resumed run must stay {safe_repr(was)}, got {safe_repr(value)}. "
-                    "Omit it, or start a new run in another folder"
+                    "Omit the change, or start a new run in another folder"
                 )
 
 

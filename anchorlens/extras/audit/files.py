@@ -153,7 +153,7 @@ def _columns(where: str, given: Sequence[str]) -> list[str]:
     if missing := [name for name in expected if name not in columns]:
         raise ValueError(
             f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, got no column "
-            f"{missing[0]!r}. Add this column, or add a header if the file has none"
+            f"{missing[0]!r}. Add the column, or add a header if the file has no header"
         )
     for name in columns:
         if name not in expected and name != "violates":

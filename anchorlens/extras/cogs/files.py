@@ -70,9 +70,9 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
     """
     if folder and not Path(folder).is_dir():
         raise ValueError(
-            f"data must be a folder with the files {', '.join(FILES)} (or .gz) of COGS, got "
-            f"{safe_repr(folder)}, which was not found. Give another folder (--data DIR), or omit it to "
-            "download the files"
+            f"data must be a folder with the files {', '.join(FILES)} of COGS, or with their .gz files, got "
+            f"{safe_repr(folder)}, which was not found. Give another folder (--data DIR), or omit the folder "
+            "to download the files"
         )
     return _read(str(Path(folder).resolve()) if folder else str(_fetched(url)))
 
@@ -96,7 +96,7 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
         more = folder / name.replace(".tsv", "_100.tsv")
         other = f". {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
-            f"the folder must hold the files {', '.join(FILES)} (or .gz) of COGS, got "
+            f"the folder must hold the files {', '.join(FILES)} of COGS, or their .gz files, got "
             f"{safe_repr(str(folder))} without {name}{other}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
@@ -130,7 +130,7 @@ def _fetched(url: str) -> Path:
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
                 "COGS must be in a folder (--data DIR) or downloaded, got an error of the download of "
-                f"{name}: {safe_repr(why)}. Put the files {', '.join(FILES)} of github.com/najoungkim/COGS, "
-                "folder data, into a folder, and give this folder"
+                f"{name}: {safe_repr(why)}. Put the files {', '.join(FILES)} from the folder data of "
+                "github.com/najoungkim/COGS into a folder, and give this folder"
             ) from None
     return cache

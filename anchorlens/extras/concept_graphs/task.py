@@ -144,7 +144,7 @@ class ConceptGraphsTask(TaskConfig):
         expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
         if tuple(given) != expected:
             raise ValueError(
-                f"every image must have the shape {list(expected)} (channels, height, width), got "
+                f"every image must have the shape (channels, height, width) {list(expected)}, got "
                 f"{list(given)}. Give the training data of this model's task"
             )
         return training_set

@@ -116,7 +116,8 @@ def _sum(run: RunConfig, name: str, more: float) -> float:
         value = values.get(whole)
     if value is None:
         raise ValueError(
-            f"the run must record {name} for a change that adds to it, got no value. Give a new value instead"
+            f"the run must record a value of {name} for a change that adds to this value, got none. Give a "
+            "new value instead"
         )
     return round(value + more, 6)
 

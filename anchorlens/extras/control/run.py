@@ -146,8 +146,8 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
     some = list(interventions)
     if not 0 < len(some) <= MOST_INTERVENTIONS or not all(isinstance(one, Intervention) for one in some):
         raise ValueError(
-            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} Interventions, got "
-            f"{safe_repr(interventions)}. Correct the list"
+            f"interventions must be a list of at most {MOST_INTERVENTIONS} but at least one Intervention, "
+            f"got {safe_repr(interventions)}. Correct the list"
         )
     names = [one.name for one in some]
     if len(set(names)) < len(names):
@@ -192,7 +192,7 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     if before.stage == 3:
         state = "generalises" if phase.solution else "is in Phase 3"
         raise ValueError(
-            f"{name}: the run must be in an earlier phase, got a run that {state} ({phase.reason}). Give "
+            f"{name}: the run must be in an earlier phase, got a run that {state}: {phase.reason}. Give "
             "another run"
         )
     if before.stage == 0:

@@ -358,8 +358,8 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
         if device == other and first <= last and start.matrix.fan_in != following.matrix.fan_in:
             raise ValueError(
                 f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
-                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}. "
-                f"Choose one, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
+                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}. Choose "
+                f"one fan-in, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
             )
         if device == other and first <= last and not start.starts_like(following):
             raise ValueError(

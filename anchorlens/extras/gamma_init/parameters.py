@@ -371,7 +371,7 @@ def _agreeing(roles: list[Matrix]) -> Matrix:
     if other := [role for role in roles if role.fan_in != first.fan_in]:
         raise ValueError(
             f"tied matrices must have one fan-in, got {first.fan_in} and {other[0].fan_in} of "
-            f"{' and '.join(first.names)}. Choose one, for example fan_in={{{first.names[0]!r}: "
+            f"{' and '.join(first.names)}. Choose one fan-in, for example fan_in={{{first.names[0]!r}: "
             f"{first.fan_in}}}"
         )
     return replace(first, writes=any(role.writes for role in roles))

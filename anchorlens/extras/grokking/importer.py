@@ -135,8 +135,8 @@ def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any])
     name, claimed = layouts.modulus_field(config) or ("p", n_numbers)
     if claimed != n_numbers:
         raise ValueError(
-            f"{name} must be {n_numbers}, because the weights have {n_tokens} tokens and read `{tokens}`, "
-            f"got {claimed}. Give the configuration of this run."
+            f"{name} must be {n_numbers}, because the weights have {n_tokens} tokens and the input is "
+            f"`{tokens}`, got {claimed}. Give the configuration of this run."
         )
     return ModularTask(modulus=n_numbers, tokens=tokens)
 
@@ -173,8 +173,9 @@ def _operation(
     ]
     if named is None and not fits:
         raise ValueError(
-            f"the operation must be known, got last weights with at most {shares[first]:.4f} {of} correct. "
-            f"In --config, set the task's kind (modular), modulus ({p}) and operation."
+            "the operation must be known or fit the last weights, got operations that fit at most "
+            f"{shares[first]:.4f} {of}. In --config, set the task's kind (modular), modulus ({p}) and "
+            "operation."
         )
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"

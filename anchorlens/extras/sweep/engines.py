@@ -68,7 +68,7 @@ class SweepEngine:
         if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
             raise ValueError(
                 "engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of a "
-                f"scheduler file, got {name!r}. Use one of these engines."
+                f"scheduler file, got {name!r}. Correct the engine."
             )
         needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
         if name != "serial" and not _has(*needed):

@@ -59,8 +59,8 @@ def grid(
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():
         raise ValueError(
-            f"{sorted(fields.keys() & values.keys())[0]} must have either a value or an axis, got both. Give "
-            "only one of them."
+            f"{sorted(fields.keys() & values.keys())[0]} must have either a value or an axis, got both. Omit "
+            "the value or the axis."
         )
     if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
@@ -156,8 +156,8 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
-            f"a range of {name} must be first:last:step with first at most last and a positive step, or "
-            f"first:end of integers with first below end, got {safe_repr(text)}. Correct the range."
+            f"a range of {name} must be first:last:step, or first:end of integers, got {safe_repr(text)}. "
+            "Choose a positive step, and first at most last or below end."
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:

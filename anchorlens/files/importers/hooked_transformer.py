@@ -261,8 +261,8 @@ def _completed(
     if "normalization_type" not in said:
         if not weight and not variant:
             raise ValueError(
-                "normalization_type must be given for weights without norms, got none. Set it in the table "
-                "model: 'LNPre' or 'RMSPre' if process_weights_ folded the norms into other weights, "
+                "normalization_type must be given for weights without norms, got none. In the table model, "
+                "set 'LNPre' or 'RMSPre' if process_weights_ folded the norms into other weights, and "
                 "otherwise 'none'"
             )
         own = "RMS" if weight and not bias else "LN"
@@ -288,7 +288,7 @@ def _completed(
     if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
         raise ValueError(
             "positional_embedding_type and n_ctx must be given for weights without positions, got none. Add "
-            "both to the table model"
+            "both fields to the table model"
         )
     assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
     if fields.get("attn_only"):

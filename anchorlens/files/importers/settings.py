@@ -140,7 +140,7 @@ class Settings:
                 if folder not in file.parents:  # links are resolved
                     raise ValueError(
                         "vocabulary must name a file in the folder of its configuration, got "
-                        f"{safe_repr(named)}. Copy the file into this folder"
+                        f"{safe_repr(named)}. Copy the file into the folder of the configuration"
                     )
                 return _vocabulary_of(file)
             if named is not None and not isinstance(named, dict):

@@ -94,8 +94,8 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
         if len({str(token_of[one]) for one in spellings}) > 1:
             raise ValueError(
                 f"vocabulary must have one token for {safe_repr(word)}, got different tokens for "
-                f"{', '.join(map(safe_repr, spellings[:_SHOWN]))}. Write a table with only one of these "
-                "spellings"
+                f"{', '.join(map(safe_repr, spellings[:_SHOWN]))}. Write a table with only one spelling of "
+                "each word"
             )
         if spellings:
             tokens[word] = token_of[spellings[0]]
@@ -158,7 +158,7 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
     """Return the model's token for each task token, whether only this word has it, and notes."""
     if task.vocabulary is None:
         raise ValueError(
-            f"vocabulary must be None for a task in numbers, got one for the task {task.kind}. Omit "
+            f"vocabulary must be None for a task in numbers, got a vocabulary for the task {task.kind}. Omit "
             "vocabulary"
         )
     words = (*SPECIAL, *task.vocabulary.words)

@@ -24,7 +24,7 @@ def cost_factor() -> float:
         factor = math.nan
     if not 0 < factor < math.inf:
         raise ValueError(
-            f"{FACTOR} must be a number above 0, got {safe_repr(text)}. Set it to 1, or unset it"
+            f"{FACTOR} must be a number above 0, got {safe_repr(text)}. Set {FACTOR} to 1, or unset {FACTOR}"
         )
     return factor
 

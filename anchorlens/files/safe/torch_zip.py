@@ -119,7 +119,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     for name in names:
         if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
             raise ValueError(
-                f"unsafe: every entry of the zip must be in one folder, got {safe_repr(name)}. Nothing ran. "
+                f"unsafe: all entries of the zip must be in one folder, got {safe_repr(name)}. Nothing ran. "
                 "Save the file again with torch.save"
             )
     if len(set(names)) < len(names):

@@ -138,13 +138,13 @@ class HookedTransformerConfig(TransformerLensConfig):
             )
         if not 0 < (self.experts_per_token or 1) <= (self.num_experts or 1):
             raise ValueError(
-                f"experts_per_token must be 1 to {self.num_experts} (num_experts), got "
+                f"experts_per_token must be 1 to num_experts, {self.num_experts}, got "
                 f"{self.experts_per_token}. Use fewer experts per token"
             )
         if self.use_normalization_before_and_after and self.normalization_type in ("LN", "LNPre"):
             raise ValueError(
                 "normalization_type must be RMS, RMSPre or None with use_normalization_before_and_after, "
-                f"got {self.normalization_type}. Use one of these norms"
+                f"got {self.normalization_type}. Use RMS, RMSPre or None"
             )
         if self.initializer_range < 0:
             self.initializer_range = 0.8 / math.sqrt(self.d_model)

@@ -46,7 +46,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
     for parameter_name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ValueError(
-                f"the {name}'s weights must be finite, got NaN or infinity in {parameter_name}. Use an "
+                f"the weights of the {name} must be finite, got NaN or infinity in {parameter_name}. Use an "
                 "earlier checkpoint"
             )
 

@@ -52,7 +52,7 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
     if not all(found[part] for part in PARTS[:2]):
         raise ValueError(
             "model must have the parameters of a HookedTransformer or of a native TransformerBridge, got "
-            "other parameters. Build a HookedTransformer with these weights"
+            "other parameters. Build a HookedTransformer with the weights of the model"
         )
     return {part: names for part, names in found.items() if names}
 

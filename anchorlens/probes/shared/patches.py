@@ -180,8 +180,8 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(
-            "tokens, corrupted and targets must be given together, got only some of them. Give all three, "
-            "or only an AnchorTask"
+            "tokens, corrupted and targets must be given together, got only some of them. Give all three "
+            "arguments, or only an AnchorTask"
         )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")

@@ -112,7 +112,8 @@ def _plain(value: object) -> Any:
     if isinstance(value, dict):
         plain = {str(key): _plain(item) for key, item in value.items()}
         if len(plain) < len(value):
-            raise TypeError(f"a dict whose keys are equal as text, {safe_repr(list(value))}")
+            found = f"a dict whose keys are equal as text, {safe_repr(list(value))}"
+            raise TypeError(found)
         return plain
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

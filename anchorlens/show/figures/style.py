@@ -141,8 +141,9 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     except Exception as error:  # errors of kaleido, plotly and the browser have no common class
         cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
-            f"{path.name} must be drawn with kaleido (pip install '.[export]' in a clone) and Chrome or "
-            f"Chromium, got an error: {safe_text(cause[0])}. Install both, or write .html."
+            "kaleido (pip install '.[export]' in a clone) and Chrome or Chromium must be installed to write "
+            f"{path.name}, got an error: {safe_text(cause[0])}. Install kaleido and a browser, or write "
+            ".html."
         ) from error
     with atomic_write(path) as file:
         file.write(data)

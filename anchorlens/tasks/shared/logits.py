@@ -49,7 +49,7 @@ def logits_in(
         got += f" with the keys {safe_repr(list(output))}"
     a_pair = [tuple(one.shape[:2]) == tuple(tokens.shape) and one.dim() == 3 for one in arrays]
     if any(a_pair) and not found:
-        raise ValueError(f"model must return {asked}, got {got}. Check that the model belongs to this task.")
+        raise ValueError(f"model must return {asked}, got {got}. Check that the model belongs to the task.")
     raise ValueError(f"model must return {asked}, got {got}. Give a function that returns logits: {INSTEAD}")
 
 

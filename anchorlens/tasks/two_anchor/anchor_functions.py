@@ -80,7 +80,7 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
         if key_min <= anchor <= key_max:
             raise ValueError(
                 f"an anchor must be outside the key range {key_min}..{key_max}, got {anchor}. Choose a token "
-                "outside this range"
+                "outside the key range"
             )
     return ordered
 
@@ -99,8 +99,8 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
     assert isinstance(function, Mapping)
     if x not in function:
         raise ValueError(
-            f"the value must be one for which anchor {anchor} is defined, got {safe_repr(x)}. Use a value "
-            "that the task reaches"
+            f"x must be a value for which anchor {anchor} is defined, got {safe_repr(x)}. Use a value that "
+            "the task reaches"
         )
     return function[x]
 
@@ -155,7 +155,8 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         if missing := [x for x in inputs if x not in function]:
             raise ValueError(
                 f"the table of {what} must contain every value that the task reaches, got a table without "
-                f"{missing[0]} ({len(missing)} missing). Add these values, or narrow the key range"
+                f"{len(missing)} values, such as {missing[0]}. Add the missing values, or narrow the key "
+                "range"
             )
         values: list[Any] = [function[x] for x in inputs]
     elif callable(function):

@@ -109,12 +109,12 @@ class CompositeFunction(TaskConfig):
         if overlap := set(self.trained_overrides) & set(self.ood_pairs):
             raise ValueError(
                 f"a pair must not be in both overrides and unseen_pairs, got {min(overlap)}. Remove the pair "
-                "from either"
+                "from overrides or unseen_pairs"
             )
         if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
             raise ValueError(
-                "every position must have noise tokens with noise_obeys_split, got a position without any. "
-                "Widen the key range"
+                "every position must have noise tokens with noise_obeys_split, got a position without noise "
+                "tokens. Widen the key range"
             )
 
     @cached_property
@@ -414,8 +414,8 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
         )
     if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
         raise ValueError(
-            f"chains times keys times positions must be at most {_MOST_TRIALS:,}, got {n_trials:,} "
-            f"({n_chains:,} times {n_keys:,} times {n_positions:,}). Use fewer anchors or keys, or shorter "
+            f"chains times keys times positions must be at most {_MOST_TRIALS:,}, got {n_trials:,}: "
+            f"{n_chains:,} times {n_keys:,} times {n_positions:,}. Use fewer anchors or keys, or shorter "
             "chains or sequences"
         )
 

@@ -52,8 +52,8 @@ def put_exceptions(
         )
     if len(possible) < 2:
         raise ValueError(
-            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use anchors of "
-            "other functions, which give more answers"
+            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use anchors with "
+            "other functions"
         )
     rng = generator(0, "exceptions")
     chosen = rng.permutation(len(own))[:n]

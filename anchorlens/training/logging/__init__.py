@@ -38,8 +38,8 @@ class TensorBoard:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise ValueError(
-                "TensorBoard must be written with tensorboardX, got no installed tensorboardX. Run pip "
-                "install '.[logging]' in a clone"
+                "tensorboardX must be installed for TensorBoard, got no tensorboardX. Run pip install "
+                "'.[logging]' in a clone"
             ) from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():

@@ -59,7 +59,8 @@ def test_without_pyarrow_data_are_read_and_a_table_says_what_to_install(monkeypa
     monkeypatch.setitem(sys.modules, "pyarrow.csv", None)
     assert CsvFile(b"x0,target\n1,2\n300,4\n").rows().tolist() == [[1, 2], [300, 4]]
     with pytest.raises(
-        ValueError, match=r"must be written with pyarrow, .* Run pip install '\.\[export\]' in a clone"
+        ValueError,
+        match=r"pyarrow must be installed to write a table, .* Run pip install '\.\[export\]' in a clone",
     ):
         write_rows([{"a": 1}], tmp_path / "a.csv")
     assert not list(tmp_path.iterdir())

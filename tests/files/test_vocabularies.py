@@ -275,7 +275,7 @@ class TestSenseless:
         path, config = written(
             tmp_path, initial_weights(ModelConfig(), 0), {"walk": 1}, "regime = 'conflict'"
         )
-        with pytest.raises(CheckpointError, match="got one for the task two_anchor"):
+        with pytest.raises(CheckpointError, match="got a vocabulary for the task two_anchor"):
             open_checkpoint(path, config=config)
 
     @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ class TestTokens:
         [
             ([[1, 2]], "must be a tensor of whole numbers .* got list"),
             (torch.ones(2, 3), r"got torch.float32 \[2, 3\]"),
-            (torch.full((1, 3), 900), r"in 0..149 \(d_vocab\), got 900..900"),
+            (torch.full((1, 3), 900), r"in 0..149 for d_vocab 150, got 900..900"),
             (torch.ones(1, 20, dtype=torch.int64), r"1 to 12 tokens \(n_ctx\), got 20"),
         ],
     )
@@ -219,7 +219,10 @@ class TestLiveness:
         if LINE > 3:
             hooks.assert_live(bridge)
             computes_on(bridge.get_hook_point("blocks.0.attn.hook_pattern"))
-        with pytest.raises(ValueError, match="must have a live blocks.0.attn.hook_pattern, got a Transf"):
+        with pytest.raises(
+            ValueError,
+            match="blocks.0.attn.hook_pattern must be live for interventions on attention, got a Transf",
+        ):
             hooks.assert_live(bridge)
         hooks.assert_live(bridge, hooks.RESID_PRE)
 
@@ -241,7 +244,9 @@ class TestLiveness:
         values = model.blocks[1].attn.hook_v
         values.register_forward_hook(lambda module, args, output: setattr(values, "kept", output))
         z.forward = lambda value: torch.einsum("bhqk,bkhd->bqhd", point.kept, values.kept)
-        with pytest.raises(ValueError, match=r"must have a live blocks\.1\.attn\.hook_pattern"):
+        with pytest.raises(
+            ValueError, match=r"blocks\.1\.attn\.hook_pattern must be live for interventions on attention"
+        ):
             hooks.assert_live(model)
 
     def test_hand_made_models_are_alive_on_their_own_sequences(self):

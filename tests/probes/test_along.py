@@ -128,8 +128,11 @@ class TestModelsWithSteps:
     def test_what_is_wrong_with_them_is_said(self):
         model = build_model(CONFIG)
         for given, words in (
-            ([(0, model), (5, model)], "a different step and model each, got one twice. Keep copy.deepcopy"),
-            ([(0, model), (0, build_model(CONFIG))], "a different step and model each"),
+            (
+                [(0, model), (5, model)],
+                "different steps and different models, got a step or a model twice. Keep copy.deepcopy",
+            ),
+            ([(0, model), (0, build_model(CONFIG))], "different steps and different models"),
             ({"first": model}, "a step must be"),
             ([(0, model, 3)], r"must be pairs \(step, model\)"),
             ({3: None}, "model must be a HookedTransformer"),

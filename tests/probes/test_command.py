@@ -259,7 +259,7 @@ try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
     assert "picture.png needs kaleido (pip install '.[export]' in a clone)" in str(error), error
-    assert "\\n" not in str(error) and str(error).endswith("Install both, or write .html.")
+    assert "\\n" not in str(error) and str(error).endswith("Install kaleido and a browser, or write .html.")
 else:
     raise SystemExit("no error")
 """

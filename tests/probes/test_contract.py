@@ -221,7 +221,9 @@ class TestEveryProbe:
         bridges = as_bridge(model), as_bridge(initial)
         if probe in EDIT_ATTENTION and LINE == 3:
             with pytest.raises(
-                ValueError, match="must have a live blocks.0.attn.hook_pattern.*TransformerBridge"
+                ValueError,
+                match="blocks.0.attn.hook_pattern must be live for interventions on "
+                "attention.*TransformerBridge",
             ):
                 run(probe, *bridges)
             return

@@ -70,7 +70,7 @@ def test_those_of_the_last_position_suffice(last):
         (
             LOGITS[..., :50],
             r"for tokens \[4, 9\], got \[4, 9, 50\]. "
-            r"Check that the model belongs to this task\.$",
+            r"Check that the model belongs to the task\.$",
         ),
         (LOGITS.transpose(1, 2), r"got \[4, 110, 9\]. Give a function that returns logits: lambda tokens: "),
         (LOGITS[:2], r"got \[2, 9, 110\]. Give a function"),

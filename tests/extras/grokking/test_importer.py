@@ -288,7 +288,7 @@ class TestBadInput:
     def test_weights_of_another_p(self, tmp_path):
         content = {"model": transposed(network()), "config": {"p": 7}}
         line = refusal(save(tmp_path / "a.pth", content))
-        assert "p must be 5, because the weights have 6 tokens and read `a b =`, got 7. Give" in line
+        assert "p must be 5, because the weights have 6 tokens and the input is `a b =`, got 7. Give" in line
         content["config"] = {"p": P}
         task = ModularTask(modulus=7)
         with pytest.raises(ValueError, match="d_vocab"):

@@ -165,7 +165,8 @@ class TestRefused:
     def test_without_matplotlib_it_names_the_extra(self, verdict, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(
-            ValueError, match=r"must be drawn with matplotlib, .* Run pip install '\.\[export\]' in a clone"
+            ValueError,
+            match=r"matplotlib must be installed to write .* Run pip install '\.\[export\]' in a clone",
         ):
             verdict.summary(tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())

@@ -44,7 +44,7 @@ class TestAxisValues:
             ("gamma", "0.3:0.8", "must have a step, got none. Write 0.3:0.8:0.1"),
             ("gamma", "0.3:x:0.1", "consist of numbers, got 'x'"),
             ("gamma", "0.3:nan:0.1", "consist of numbers, got 'nan'"),
-            ("seed", "3:3", "first below end"),
+            ("seed", "3:3", "or below end"),
             ("gamma", "0:1:1e-9", "a larger step"),
             ("unseen_pairs", "[[3, 4]", "must be JSON"),
         ],

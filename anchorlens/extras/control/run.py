@@ -146,8 +146,8 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
     some = list(interventions)
     if not 0 < len(some) <= MOST_INTERVENTIONS or not all(isinstance(one, Intervention) for one in some):
         raise ValueError(
-            f"interventions must be a list of at most {MOST_INTERVENTIONS} but at least one Intervention, "
-            f"got {safe_repr(interventions)}. Correct the list"
+            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} interventions, got "
+            f"{safe_repr(interventions)}. Give objects of the class Intervention"
         )
     names = [one.name for one in some]
     if len(set(names)) < len(names):

@@ -117,7 +117,7 @@ def test_a_dry_run_trains_nothing(start):
     found = control(start, dry_run=True, interventions=[HURT, CURE, replace(ANEW, added={"gamma_x": 1})])
     assert [one.outcome for one in found.attempts] == ["planned", "planned", "skipped"]
     assert [round(one.estimate, 6) for one in found.attempts[:2]] == [round(0.2 / 60, 6), round(0.4 / 60, 6)]
-    assert "the run must record gamma_x" in found.attempts[2].note
+    assert "the run must record a value of gamma_x" in found.attempts[2].note
     assert repr(found) == "Control(Phase 2 without commutativity; 2 of 3 to try)"
 
 
@@ -206,7 +206,7 @@ class TestErrors:
         [
             ({"minutes": 0}, "minutes must be a finite number > 0"),
             ({"workers": 0}, "workers must be an integer >= 1"),
-            ({"interventions": []}, "must be a list of at most"),
+            ({"interventions": []}, "must be a list of 1 to"),
             ({"interventions": [IDLE, IDLE]}, "must have different names, got idle twice"),
             ({"out": None}, "out must be the folder of the attempts"),
         ],

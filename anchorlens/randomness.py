@@ -35,9 +35,7 @@ def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSe
         ValueError: If `seed` is not an integer that is at least 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(
-            f"seed must be an integer that is at least 0, got {safe_repr(seed)}. Use another seed"
-        )
+        raise ValueError(f"seed must be an integer >= 0, got {safe_repr(seed)}. Use another seed")
     return np.random.SeedSequence([int(seed), _STREAMS.index(stream), *counters])
 
 

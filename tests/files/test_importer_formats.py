@@ -288,7 +288,7 @@ class TestHuggingFace:
             ({"tensors": {"lm_head.weight": torch.ones(110, 8)}}, "lm_head.weight must equal wte.weight"),
             (
                 {"tensors": {"transformer.h.0.moon": torch.ones(1)}},
-                "the configuration describes, got 'h.0.moon'",
+                "anchorlens can read, got 'h.0.moon'",
             ),
             ({"vocab_size": 50}, "wte.weight must have shape [50, 8]"),
         ],

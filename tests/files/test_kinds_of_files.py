@@ -275,7 +275,7 @@ def test_what_is_no_table_of_weights(tmp_path):
 def test_yaml_where_json_or_toml_is_read(tmp_path):
     for text, words in {
         "# Hydra\n\nmodel:\n  d_model: 8\n": "got a YAML text; save it as JSON: json.dump(yaml.safe_load(",
-        "_wandb:\n    value: 3\n": "but a configuration of W&B in YAML; save it as JSON: json.dump(",
+        "_wandb:\n    value: 3\n": "got a configuration of W&B in YAML; save it as JSON: json.dump(",
         "[[1, 2], [3, 4]]": "but a JSON list, which names no fields",
     }.items():
         (tmp_path / "a.yaml").write_text(text)

@@ -139,7 +139,7 @@ def test_a_gpu_gets_the_same_bits():
             "distribution must be one of normal, uniform, got",
         ),
         ({"gamma": 0.5, "scale_residual_writers": "yes"}, "scale_residual_writers must be true or false"),
-        ({"gamma": 0.5, "seed": -1}, "seed must be an integer that is at least 0, got -1"),
+        ({"gamma": 0.5, "seed": -1}, "seed must be an integer >= 0, got -1"),
     ],
 )
 def test_bad_arguments_say_what_is_wrong_and_change_nothing(arguments, message):

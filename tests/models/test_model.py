@@ -265,7 +265,7 @@ def test_a_model_too_small_for_its_task_says_so():
 
 
 def test_bad_seeds_and_dtypes_say_what_is_wrong():
-    with pytest.raises(ValueError, match="seed must be an integer that is at least 0, got -1"):
+    with pytest.raises(ValueError, match="seed must be an integer >= 0, got -1"):
         build_model(ModelConfig(**SMALL), seed=-1)
     with pytest.raises(ValueError, match="dtype must be one of float32, float64"):
         build_model(ModelConfig(**SMALL), dtype="int8")  # pyright: ignore[reportArgumentType]

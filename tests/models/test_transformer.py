@@ -211,7 +211,7 @@ class TestWhatItLacks:
             ({"num_experts": 2}, "num_experts and experts_per_token must be given together, got 2 and None"),
             (
                 {"num_experts": 2, "experts_per_token": 3},
-                "experts_per_token must be 1 to 2 (num_experts), got 3",
+                "experts_per_token must be 1 to num_experts, 2, got 3",
             ),
             (
                 {"n_heads": 4, "n_key_value_heads": 3},

@@ -184,7 +184,7 @@ class TestEveryProbe:
             apply(probe, model, None, initial=initial)
         message = str(error.value)
         kind = probe.task_kind or "two-anchor"
-        assert message.startswith(f"{probe.__name__} needs the {kind} task of the model, got none")
+        assert message.startswith(f"{probe.__name__} must get the {kind} task of the model, got none")
         assert (
             message.endswith("or use a probe of weights alone, for example stable_rank")
             and "\n" not in message

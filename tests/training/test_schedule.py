@@ -122,7 +122,7 @@ class TestEarlyStop:
         ({"weight_decay": 1e300}, "weight_decay must be a finite number >= 0 and <= 1e+100, got 1e+300"),
         ({"lr": 10**400}, "lr must be a finite number > 0 and <= 1e+100, got 1000000000000000"),
         ({"n_samples": 10**15}, "n_samples must be an integer >= 1 and <= 100000000"),
-        ({"seed": 1.5}, "seed must be an integer that is at least 0, got 1.5"),
+        ({"seed": 1.5}, "seed must be an integer >= 0, got 1.5"),
         ({"dtype": "int8"}, "dtype must be one of float32, float64"),
         ({"beta1": 1}, "beta1 must be"),
         ({"early_stop_evaluations": 0}, "early_stop_evaluations must be an integer >= 1"),

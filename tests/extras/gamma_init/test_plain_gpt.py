@@ -429,7 +429,7 @@ REFUSED = {
     "no dict": (nano_gpt, {"fan_in": 5}, "fan_in must be a dict of names and numbers, got 5"),
     "gamma": (nano_gpt, {"gamma": 11}, "gamma must be a finite number >= -10 and <= 10, got 11"),
     "distribution": (nano_gpt, {"distribution": "cauchy"}, "distribution must be one of normal, uniform"),
-    "seed": (nano_gpt, {"seed": -1}, "seed must be an integer that is at least 0, got -1"),
+    "seed": (nano_gpt, {"seed": -1}, "seed must be an integer >= 0, got -1"),
 }
 
 

@@ -91,7 +91,7 @@ MISUSES = {
     "open_checkpoint('EleutherAI/pythia-70m')": "from_pretrained('EleutherAI/pythia-70m')",
     "probes.stable_rank('gpt2')": "HookedTransformer.from_pretrained('gpt2')",
     "classify('nothere.pt')": "nothere.pt: cannot be read: No such file or directory",
-    "classify(3)": "the model must be a HookedTransformer, a Checkpoint, what train gives, or the p",
+    "classify(3)": "the model must be a HookedTransformer, a Checkpoint, the result of train, or the",
     "classify(None)": "model must be a HookedTransformer, .* got NoneType",
     "classify(HookedTransformer)": "model must be a HookedTransformer, .* got type",
     "classify([])": "classify must get at least one model, got an empty list",

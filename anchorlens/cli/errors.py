@@ -18,7 +18,7 @@ from anchorlens.training.child_processes import WorkerKilled
 LONGEST = 1200
 """The largest number of characters of an error. An error may quote a text of any length."""
 MEMORY = (
-    "there is not enough memory; take a smaller model or batch, fewer or shorter sequences, or fewer workers"
+    "there is not enough memory. Use a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
 EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
@@ -55,7 +55,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             place = traceback.extract_tb(error.__traceback__)[-1]
             fail(
                 f"{place.filename}: line {place.lineno} must not end the program, got "
-                f"sys.exit({safe_repr(error.code)}) before there was a result; leave that call out",
+                f"sys.exit({safe_repr(error.code)}) before there was a result. Remove this call",
                 EXIT_FAILED,
             )
         except ValueError as error:

@@ -72,7 +72,10 @@ def test_trained_keys_of_the_id_test_leave_no_phase(tmp_path, keys):
     for given in (path, saved):
         found = evaluate(open_checkpoint(given).checkpoint, n_noise=2)
         assert found.phase.cause == "held-out questions were trained"
-        assert f"of {448 * len(keys)} training sequences 448 ask held-out keys" in found.phase.reason
+        assert (
+            f"of {448 * len(keys)} training sequences, 448 are in the test on held-out keys"
+            in found.phase.reason
+        )
     assert load_checkpoint(saved).overlap.counts == {"id": 448, "ood": 0}
     verdict = classify(path)
     assert verdict.by_probes.phase.cause == verdict.phase.cause == "held-out questions were trained"

@@ -56,8 +56,8 @@ class TestOtherTask:
         assert found.phase.label == found.phase_if_clear().label == "undecided: targets of another task"
         n = int((data.targets.numpy() != TASK.targets(data.trials)).sum())
         assert found.phase.reason.endswith(
-            f"{n:,} of 3,000 training targets are not what this task asks; give the task that it was "
-            "trained on"
+            f"{n:,} of 3,000 training targets differ from those of this task. Give the task of the "
+            "training data"
         )
         assert read_evaluation(found.to_dict()).phase.label == found.phase.label
         own = evaluate(composing(OTHER), OTHER, training_set=data, **FEW)
@@ -72,7 +72,7 @@ class TestOtherTask:
     def test_sequences_that_ask_nothing_of_the_task_are_not_its_own(self):
         without = np.random.default_rng(0).integers(20, 100, (100, 9))
         found = evaluate(MODEL, TASK, training_set=(without, np.full(100, 50)), **FEW)
-        assert found.phase.reason.count("100 of 100 training targets are not what this task asks") == 1
+        assert found.phase.reason.count("100 of 100 training targets differ from those of this task") == 1
 
     def test_overrides_exceptions_and_conflict_are_of_the_task(self):
         for task in (
@@ -93,7 +93,7 @@ class TestOtherTask:
         for targets in (data.targets.flip(0), data.targets[shuffled]):
             found = evaluate(MODEL, TASK, training_set=(data.tokens, targets), **FEW)
             assert found.phase.cause == "targets of another task"
-            assert "in another order, and do not belong to their tokens" in found.phase.reason
+            assert "in another order than the tokens" in found.phase.reason
             assert "train longer" not in found.phase.reason
 
     def test_a_few_wrong_labels_are_a_warning(self):
@@ -103,7 +103,8 @@ class TestOtherTask:
         verdict = classify(MODEL, TASK, training_set=(data.tokens, targets))
         (warning,) = verdict.warnings
         assert (
-            warning == "50 of 500 training targets are not what this task asks: wrong labels, or another task"
+            warning
+            == "50 of 500 training targets differ from those of this task: wrong labels, or another task"
         )
         assert verdict.phase.cause == "borderline"  # its train accuracy is .90, that of the right labels
         targets[50] += 1

@@ -121,7 +121,7 @@ class TestVerdicts:
         assert verdict.phase.number is None and verdict.phase.cause == CAUSE
         assert verdict.by_probes.phase == verdict.phase and verdict.by_probes.probabilities is None
         assert verdict.by_probes.evidence == () and verdict.agreement is None
-        words = "of 800 training sequences 100 ask unseen pairs"
+        words = "of 800 training sequences, 100 are in the test on unseen pairs"
         assert words in verdict.phase.reason and verdict.explanation.count(words) == 1
         again = type(verdict).from_dict(json.loads(json.dumps(verdict.to_dict())))
         assert again.behaviour.overlap == verdict.behaviour.overlap and again.phase.cause == CAUSE
@@ -130,7 +130,7 @@ class TestVerdicts:
         data = joined(TASK.sample(700), TASK.sample(1, split="id"))
         behaviour = evaluate(PHASE3.build_model(), TASK, training_set=data, n_noise=2)
         assert behaviour.phase.label == f"undecided: {CAUSE}"
-        assert "1 ask held-out keys" in behaviour.phase.reason
+        assert "1 are in the test on held-out keys" in behaviour.phase.reason
 
     def test_on_the_command_line(self, given, tmp_path):
         save_checkpoint(tmp_path / "a.pt", replace(PHASE3, train_config=None))

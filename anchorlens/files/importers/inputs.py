@@ -224,7 +224,9 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
     return each  # pyright: ignore[reportReturnType]
 
 
-WHAT_HOLDS_A_MODEL = "a HookedTransformer, a Checkpoint, what train gives, or the path of a checkpoint or run"
+WHAT_HOLDS_A_MODEL = (
+    "a HookedTransformer, a Checkpoint, the result of train, or the path of a checkpoint or run"
+)
 
 
 def _advice(given: object) -> str:

@@ -62,4 +62,4 @@ def _cause(error: Exception) -> str:
         return str(error)
     if isinstance(error, KeyError):
         return f"{safe_repr(error.args[0] if error.args else '')} is missing"
-    return "a value in it is of another kind than it must be"
+    return "a value in the file must have another type"

@@ -41,18 +41,18 @@ class OtherTargets(Record):
         """Return the counts and the advice.
 
         >>> OtherTargets(3_000, 3_000).in_words()
-        '3,000 of 3,000 training targets are not what this task asks; give the task that it was trained on'
+        '3,000 of 3,000 training targets differ from those of this task. Give the task of the training data'
         >>> OtherTargets(3_000, 2).in_words()
-        '2 of 3,000 training targets are not what this task asks: wrong labels, or another task'
+        '2 of 3,000 training targets differ from those of this task: wrong labels, or another task'
         """
-        counts = f"{self.n_other:,} of {self.n_sequences:,} training targets are not what this task asks"
+        counts = f"{self.n_other:,} of {self.n_sequences:,} training targets differ from those of this task"
         if self.of_another_task and self.reordered:
             return (
-                f"{counts}: they are its targets in another order, and do not belong to their tokens; give "
-                "tokens and targets in the same order"
+                f"{counts}. They are the targets of this task in another order than the tokens. Give tokens "
+                "and targets in the same order"
             )
         if self.of_another_task:
-            return f"{counts}; give the task that it was trained on"
+            return f"{counts}. Give the task of the training data"
         return f"{counts}: wrong labels, or another task"
 
 

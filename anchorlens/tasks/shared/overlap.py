@@ -41,10 +41,10 @@ class Overlap(Record):
             asks: the test inputs of each metric, as text.
 
         >>> Overlap(32_000, {"id": 0, "ood": 4_000}).in_words({"id": "held-out keys", "ood": "unseen pairs"})
-        'of 32,000 training sequences 4,000 ask unseen pairs'
+        'of 32,000 training sequences, 4,000 are in the test on unseen pairs'
         """
-        parts = (f"{n:,} ask {asks.get(name, name)}" for name, n in self.counts.items() if n)
-        return f"of {self.n_sequences:,} training sequences {' and '.join(parts)}"
+        parts = (f"{n:,} are in the test on {asks.get(name, name)}" for name, n in self.counts.items() if n)
+        return f"of {self.n_sequences:,} training sequences, {' and '.join(parts)}"
 
 
 def overlap_of_prompts(

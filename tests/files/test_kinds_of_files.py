@@ -276,7 +276,7 @@ def test_yaml_where_json_or_toml_is_read(tmp_path):
     for text, words in {
         "# Hydra\n\nmodel:\n  d_model: 8\n": "got a YAML text; save it as JSON: json.dump(yaml.safe_load(",
         "_wandb:\n    value: 3\n": "got a configuration of W&B in YAML; save it as JSON: json.dump(",
-        "[[1, 2], [3, 4]]": "but a JSON list, which names no fields",
+        "[[1, 2], [3, 4]]": "got a JSON list, which names no fields",
     }.items():
         (tmp_path / "a.yaml").write_text(text)
         assert words in why_not(tmp_path / "a.yaml", Settings.of)

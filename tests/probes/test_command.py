@@ -258,7 +258,7 @@ from anchorlens.show.figures import save
 try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
-    assert "picture.png needs kaleido (pip install '.[export]' in a clone)" in str(error), error
+    assert "must be installed to write picture.png" in str(error), error
     assert "\\n" not in str(error) and str(error).endswith("Install kaleido and a browser, or write .html.")
 else:
     raise SystemExit("no error")

@@ -145,7 +145,8 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
         entry = archive.getinfo(name)
     except KeyError:
         raise ValueError(
-            f"the archive must contain {safe_text(name)}, got no such entry. Make the archive again"
+            f"the archive must contain {safe_text(name)}, got an archive without this entry. Make the "
+            "archive again"
         ) from None
     if entry.file_size > MOST_BYTES_OF_MODEL:
         raise ValueError(

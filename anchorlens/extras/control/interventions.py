@@ -100,7 +100,8 @@ class Intervention:
             )
         if model and not self.anew:
             raise ValueError(
-                f"`anew` must be True for changes of the model ({', '.join(model)}), got False. Set anew=True"
+                f"`anew` must be True for changes of the model ({', '.join(model)}), got False. Set "
+                "`anew=True`"
             )
         return run._replace(
             model_config=replace(run.model_config, **model), train_config=replace(plain, **train)

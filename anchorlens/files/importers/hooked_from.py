@@ -108,8 +108,8 @@ def _n_heads(gpt: nn.Module) -> Any:
             if isinstance(n_heads := getattr(place, name, None), int):
                 return n_heads
     raise ValueError(
-        "n_head, the number of heads, must be in gpt.config or in a module of gpt, got no such attribute. "
-        "Set gpt.config.n_head"
+        "n_head, the number of heads, must be in gpt.config or in a module of gpt, got no n_head. Set "
+        "gpt.config.n_head"
     )
 
 

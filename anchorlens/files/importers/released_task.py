@@ -161,8 +161,7 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
             found[group] = found.get(group, 0) + size
     if not found:
         raise ValueError(
-            "data_train must be 1 for at least one group with sequences, got no such group. Correct "
-            "data_train"
+            "data_train must be 1 for at least one group with sequences, got none. Correct data_train"
         )
     return found
 

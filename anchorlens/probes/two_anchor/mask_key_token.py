@@ -154,8 +154,8 @@ def mask_key_token(
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
         raise ValueError(
-            "the task must train a pair in both orders, got a task without such a pair. Omit the argument "
-            "seen"
+            "the task must train a pair in both orders, got a task that trains no pair in both orders. Omit "
+            "the argument seen"
         )
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}

@@ -356,7 +356,7 @@ class TestBadInput:
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
-                r"every image must have the shape .* \[3, 24, 24\] .* got \[3, 32, 32\]",
+                r"every image must have the shape .* \[3, 24, 24\], got \[3, 32, 32\]",
             ),
             (
                 lambda: SMALL.checked_training_set("images"),

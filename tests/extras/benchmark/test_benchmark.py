@@ -255,7 +255,9 @@ class TestFile:
         path = tmp_path / "other.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("hello", "world")
-        with pytest.raises(CheckpointError, match="the archive must contain models.json, got no such entry"):
+        with pytest.raises(
+            CheckpointError, match="the archive must contain models.json, got an archive without"
+        ):
             shipped_models(path=path)
         manifest = {"models": [about("a", "Phase 1", "t").to_dict() | {"ending": "Phase 7"}]}
         with zipfile.ZipFile(path, "w") as archive:

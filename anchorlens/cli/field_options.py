@@ -40,7 +40,7 @@ def with_field_options(
     Args:
         command: the command, whose other parameters remain options and arguments.
         axes: whether an option takes several values as text, instead of one value of the field's type.
-        short: the fields by the other names of their options.
+        short: a dict from other names of options to fields.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]

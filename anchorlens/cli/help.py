@@ -102,7 +102,7 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
         command: the command that typer made.
         tasks: the tasks whose fields the help shows, for commands with an option for every field. None stands
             for all tasks.
-        base: the fields whose default differs from the usual default, by the part of the run.
+        base: a dict from parts of a run to the fields whose default differs from the usual default.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):

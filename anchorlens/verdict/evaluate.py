@@ -72,8 +72,8 @@ def evaluate(
     Raises:
         ValueError: If an option is invalid, or the training set has another shape or vocabulary than the
             task.
-        ValueError: If the vocabulary or context of the model is too small for the task, or the output does
-            not have logits for a target.
+        ValueError: If the vocabulary or context of the model is too small for the task.
+        ValueError: If the output does not have logits for a target.
         CheckpointError: If `evaluate` cannot read a file completely and safely.
 
     Example:

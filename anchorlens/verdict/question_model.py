@@ -73,7 +73,7 @@ Values = Mapping[str, float | None]
 
 
 def answered_now(label: str) -> dict[str, float]:
-    """Return the answer of a run's current phase by behaviour to each question, 1 (yes) or 0 (no).
+    """Return the answer, 1 (yes) or 0 (no), to each question for a run's current phase by behaviour.
 
     The early verdict uses these answers as additional readings.
 

@@ -134,7 +134,7 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """The name `probe.field` of the reading, for some measurements with ` of mirrored pairs`."""
+        """The name of the reading, such as `v_similarity.centred_gap`."""
         return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
 
     def of(self, value: float | None, cfg: object) -> float | None:

@@ -111,7 +111,7 @@ class ByProbes(Posterior):
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
-        """The printed readings, which are at most five that raise the odds of a phase by at least a tenth."""
+        """The printed readings, at most five, which raise the odds of a phase by at least a tenth."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class ByProbes(Posterior):
 
     @property
     def note(self) -> str:
-        """The text `, outside the calibration` to follow a phase, or an empty text inside the range."""
+        """The note `, outside the calibration` for a phase, or an empty text inside the calibration range."""
         return ", outside the calibration" if self.outside else ""
 
     _repr_html_ = html
@@ -291,8 +291,8 @@ class Verdict(Record):
                 train a model. `(*REPORT_PROBES, my_probe)` adds your own probe.
 
         Raises:
-            ValueError: If `probes` contains an invalid probe or two probes with the same name, or the verdict
-                was loaded from JSON without its model.
+            ValueError: If `probes` contains an invalid probe, or two probes with the same name.
+            ValueError: If the verdict was loaded from JSON without its model.
             ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
                 file or is the checkpoint.
             OSError: If the write fails. A failed write does not change an existing file.

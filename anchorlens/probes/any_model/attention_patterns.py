@@ -105,8 +105,8 @@ def attention_patterns(
         static plot.
 
     Raises:
-        ValueError: If the tokens are not a sequence of the task, the model is too small for the task, or you
-            give neither task nor tokens.
+        ValueError: If the tokens are not a sequence of the task, or the model is too small for the task.
+        ValueError: If you give neither a task nor tokens.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -145,8 +145,8 @@ def embedding_pca(
         draws e(x + k) - e(x) as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
-        ValueError: If the vocabulary is too small for the tokens, you give fewer than three tokens, or the
-            embeddings are all equal or not finite.
+        ValueError: If the vocabulary is too small for the tokens, or you give fewer than three tokens.
+        ValueError: If the embeddings are all equal, or an embedding is not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

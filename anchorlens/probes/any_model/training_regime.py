@@ -106,8 +106,8 @@ def training_regime(
         initialisation (condensed regime).
 
     Raises:
-        ValueError: If the models have different shapes, a weight is not finite, the model is too small for
-            the task, or the initial model is unknown.
+        ValueError: If the models have different shapes, or a weight is not finite.
+        ValueError: If the model is too small for the task, or the initial model is unknown.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

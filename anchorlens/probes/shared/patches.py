@@ -77,8 +77,8 @@ def patched_logits(
 ) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
     """Yield the logits for `base` with one activation of the run on `source`, for each location.
 
-    A batch holds as many positions of a site and layer as fit. Memory holds the activations of one layer at a
-    time.
+    A batch holds as many positions of a site and layer as fit into memory. Memory holds the activations of
+    one layer at a time.
 
     Args:
         model: a model whose hooks at `sites` are alive.

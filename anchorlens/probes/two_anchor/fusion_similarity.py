@@ -165,8 +165,9 @@ def fusion_similarity(
         if the model has fused key and anchors into a value that determines the target.
 
     Raises:
-        ValueError: If a pair, key or position is invalid for the task, an activation is not finite, or the
-            model is too small for the task.
+        ValueError: If a pair, key or position is invalid for the task, or the model is too small for the
+            task.
+        ValueError: If an activation is not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -105,8 +105,9 @@ def gradient_sharing(
         pairs.
 
     Raises:
-        ValueError: If the model does not have the parameters of a HookedTransformer or is too small for the
-            task, or an option is out of range.
+        ValueError: If the model does not have the parameters of a HookedTransformer, or is too small for the
+            task.
+        ValueError: If an option is out of range.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -164,10 +164,10 @@ def information_flow(
     The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
     baseline. The score of a route is the smallest fraction over its stages. The routes are:
 
-    - The inferential route leads from the key to the anchors in early layers, and from **each** anchor to the
-      last position in late layers.
-    - The symmetric route leads from each anchor to the last position in early layers, and from the key to the
-      last position in late layers.
+    - The inferential route leads from the key to the anchors in early layers. In late layers, the inferential
+      route leads from **each** anchor to the last position.
+    - The symmetric route leads from each anchor to the last position in early layers. In late layers, the
+      symmetric route leads from the key to the last position.
     - The gathered route leads from the key to the anchors and from each anchor to later anchors in early
       layers. In late layers, the gathered route leads from the last anchor to the last position.
 
@@ -203,9 +203,9 @@ def information_flow(
         seed: the seed of the random sequences.
 
     Returns:
-        The attention from 0 to 1, the effects in logits by head and merged, and the scores of three routes
-        from 0 to 1. A score of 1 means that the answer is lost when any stage of the route is cut. A score of
-        0 means that the answer does not need one of the stages.
+        The attention from 0 to 1, the effects in logits, and the scores of three routes from 0 to 1. A score
+        of 1 means that the answer is lost when any stage of the route is cut. A score of 0 means that the
+        answer does not need one of the stages.
 
     Raises:
         ValueError: If the tokens are not a sequence of the task, or the last anchor is at the last position.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class Interchange(ProbeResult):
-    """The interchange accuracy of every location, by the answers that follow the exchanged g(x; a1)."""
+    """The interchange accuracy of every location for an exchange of g(x; a1) between two inputs."""
 
     probe: ClassVar[str] = "interchange"
     readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")

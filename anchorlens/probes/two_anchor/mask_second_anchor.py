@@ -167,10 +167,10 @@ def mask_second_anchor(
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines of the logits, the raw and centred gap between equal and different g from -2 to 2, and the
-        proportion of nearest neighbours with the same g. Models in Phase 3 have a bright diagonal and a gap
-        above 0. The plot has a cell for every two values of g, and `plot(averaged=False)` has a cell for
-        every two inputs.
+        The cosines of the logits, the gaps between equal and different g, and the proportion of nearest
+        neighbours with the same g. The raw gap and the centred gap go from -2 to 2. Models in Phase 3 have a
+        bright diagonal and a gap above 0. The plot has a cell for every two values of g, and
+        `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
         ValueError: If the last anchor is at the last position, which attends to itself, so that the probe

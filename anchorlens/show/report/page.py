@@ -54,10 +54,10 @@ def write_report(
             explains the plot. `SHIPPED` contains all probes, including the probes that train a model.
 
     Raises:
-        ValueError: If there is no verdict, an object is not a verdict or a probe, two probes have the same
-            name, or a verdict was loaded from JSON without its model.
-        ValueError: If the path has another suffix, the folder is missing, the path is not an ordinary file,
-            or the path is a classified file.
+        ValueError: If there is no verdict, or a verdict was loaded from JSON without its model.
+        ValueError: If an object is not a verdict or a probe, or two probes have the same name.
+        ValueError: If the path has another suffix, is in a missing folder, or is a classified file or not an
+            ordinary file.
         OSError: If the write fails. A failed write does not change an existing file.
 
     Example:

@@ -72,8 +72,8 @@ def classify(
     If the training data conflict with the composition, all three verdicts assign a solution instead of a
     phase.
 
-    For every other task, and for training data without a task, the probe verdict is *memorised*, *learnt a
-    rule*, or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
+    For every other task, and for training data without a task, the probe verdict is `memorised`, `learnt a
+    rule` or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
     training data. The probe measures whether the copies still answer the left-out tenth. The verdict by
     `holdout` does not need held-out data. The verdict by `holdout` does not show which rule the model learnt,
     or whether the rule holds outside the training data.

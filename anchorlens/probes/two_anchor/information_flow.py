@@ -165,7 +165,7 @@ def information_flow(
     baseline. The score of a route is the smallest fraction over its stages. The routes are:
 
     - The inferential route leads from the key to the anchors in early layers. In late layers, the inferential
-      route leads from **each** anchor to the last position.
+      route leads from each anchor to the last position.
     - The symmetric route leads from each anchor to the last position in early layers. In late layers, the
       symmetric route leads from the key to the last position.
     - The gathered route leads from the key to the anchors and from each anchor to later anchors in early

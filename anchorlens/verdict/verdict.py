@@ -309,9 +309,9 @@ class Verdict(Record):
     def readings(self) -> pandas.DataFrame:
         """The table of `by_probes.evidence`, with a row for each reading and the reading's name as index.
 
-        The columns are `probe`, `sees`, `meaning`, `value`, `vote`, `weight` (nats) and `odds <label>`
-        (nats). The columns `low <label>` and `high <label>` contain the ends of the range of the middle 80%
-        of the label.
+        The columns are `probe`, `sees`, `meaning`, `value`, `vote` and `weight` (nats). Each label has three
+        more columns, such as `odds Phase 1` (nats), `low Phase 1` and `high Phase 1`. The columns `low` and
+        `high` contain the ends of the range of the middle 80% of the label.
         """
         import pandas
 

@@ -22,7 +22,9 @@ _MOST_GRADIENTS = 2**25
 def tangent_kernel(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], targets: Int[Tensor, " batch"]
 ) -> Float[np.ndarray, "batch batch"]:
-    """Compute the empirical tangent kernel K_ij = <grad f(x_i), grad f(x_j)> over the weight matrices.
+    """Compute the empirical tangent kernel over the weight matrices.
+
+    The entry K_ij is the inner product of grad f(x_i) and grad f(x_j).
 
     The function f is the logit of the target at the last position. The computation processes groups of
     parameters, so that memory holds at most 128 MiB of gradients, or the gradients of one larger matrix.

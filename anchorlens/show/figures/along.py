@@ -41,8 +41,8 @@ def along_figure(
     """Draw the figure of `probes.along`.
 
     Args:
-        readings: the names `<probe>.<reading>`. With several probes, the figure shows the first reading of
-            each probe.
+        readings: the names of readings, such as `stable_rank.w_q`. With several probes, the figure shows the
+            first reading of each probe.
         metrics: the names of the metrics, which share the last row.
         over_seeds: the function from the name of a reading or metric to a dict from groups to points.
     """

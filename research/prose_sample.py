@@ -15,6 +15,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +23,18 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "anchorlens"
 FEWEST_WORDS = 5
-OPTION = r"--[\w|,-]+(?: [A-Z]+\b| [a-z0-9_|]+\|[a-z0-9_|]+)?(?: \(default [^)]*\))?"
-"""An option in a command's help, with its type and default."""
+ABBREVIATIONS = r"(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)"
 
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a Markdown text, without code, formulas, tables, headings and the markup of links."""
     text = re.sub(r"^ *(```|~~~|\$\$).*?^ *\1\s*$", "\n\n", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^\s*(\||#|\$|>|:::|\{)[^\n]*$|<[^>]*>", "\n\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^\s*(\||#|\$|>|:::|\{)[^\n]*$|(?<!`)<[^>]*>", "\n\n", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     for block in re.split(r"\n\s*\n|^\s*[-*] |^\s*\d+\. ", text, flags=re.MULTILINE):
-        for sentence in re.split(r"(?<=[.?!])\s+(?=[A-Z`*\"(])", " ".join(block.split())):
+        for sentence in re.split(
+            rf"(?<=[.?!]){ABBREVIATIONS}\s+(?=[A-Z`*\"(]|anchorlens\b)", " ".join(block.split())
+        ):
             if len(sentence.split()) >= FEWEST_WORDS:
                 yield sentence
 
@@ -59,11 +61,16 @@ def captions() -> Iterator[tuple[Path, str]]:
 
 
 def helps() -> Iterator[tuple[Path, str]]:
-    """The help of every command, as the referee froze it."""
+    """The help of every command, as the referee froze it, without usage, examples and names of options."""
     file = ROOT / "tests/referee/help_texts.json"
     for lines in json.loads(file.read_text("utf-8")).values():
-        text = " ".join(" ".join(lines).split())
-        yield from ((file, part) for part in re.split(OPTION, text))
+        for block in re.split(r"\n\s*\n", "\n".join(lines)):
+            if not block.startswith(("Usage:", "Examples:")):
+                for indent, same in groupby(block.splitlines(), lambda line: len(line) - len(line.lstrip())):
+                    texts = [re.sub(r"^\s*\S+ {2,}", "", line).strip() for line in same]
+                    for text in [" ".join(texts)] if indent != 2 else texts:
+                        if not text.startswith("-"):
+                            yield file, text
 
 
 def messages() -> Iterator[tuple[Path, str]]:

@@ -25,6 +25,8 @@ $$
   a command within a bullet here
   ~~~
 
+Smith et al. Write one sentence of `<sep>` marks. anchorlens begins the next sentence here.
+
 - Too short a line.
 """
 
@@ -34,6 +36,8 @@ def test_sentences_are_prose():
         "One sentence with a link in it.",
         "Another one, of `code` and words!",
         "A bullet has a sentence of its own.",
+        "Smith et al. Write one sentence of `<sep>` marks.",
+        "anchorlens begins the next sentence here.",
     ]
 
 
@@ -44,3 +48,9 @@ def test_every_source_gives_its_part_and_the_draw_is_the_same_each_time():
     }  # fmt: skip
     assert len({sentence for *_, sentence in found}) == 20 and found == command.sample(20, seed=1)
     assert found != command.sample(20, seed=2)
+
+
+def test_help_has_neither_examples_nor_names_of_options():
+    found = [text for _, text in command.helps()]
+    assert "Draw the phase diagram of a sweep on one offline page." in found
+    assert not [text for text in found if text.startswith(("--", "anchorlens ", "Usage"))]

@@ -47,7 +47,7 @@ def choice(default: str, also: Mapping[str, str]) -> Any:
 
 @functools.cache
 def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Map each field of a configuration dataclass to its types, which end in `NoneType` if it is optional."""
+    """Map each field of a configuration dataclass to its types, with `NoneType` last if optional."""
     hints = typing.get_type_hints(cls)
     types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     unions = (typing.Union, UnionType)

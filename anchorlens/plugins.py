@@ -36,7 +36,7 @@ def defined_in(
         is_wanted: the function that returns whether a value of the module is of the kind.
 
     Returns:
-        The definitions, each once, in the order of the file; at least one.
+        The definitions in the order of the file, each once.
 
     Raises:
         ValueError: If the file is missing, has another suffix, raises an error, or has no definition of the

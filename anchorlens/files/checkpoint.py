@@ -130,8 +130,8 @@ class Checkpoint:
     ) -> HookedTransformer:
         """Build the HookedTransformer that this run started from, in evaluation mode.
 
-        The initial weights are drawn again from the seed. If the run started from a checkpoint, they are read
-        from `start`.
+        The initial weights are drawn again from the seed. If the run started from a checkpoint, the initial
+        weights are read from `start`.
 
         Args:
             device: the device of the model.
@@ -290,7 +290,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     Raises:
         ValueError: If there is no checkpoint, the suffix is not supported, the weights do not fit the
             configuration, or the metrics are not JSON-ready.
-        OSError: If the file cannot be written; an existing file is then left unchanged.
+        OSError: If the file cannot be written. An existing file then remains unchanged.
 
     Example:
         >>> import tempfile, pathlib
@@ -337,7 +337,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
             the file suggests. Use this option only for files that you trust.
 
     Returns:
-        The checkpoint, with its weights on the CPU; `.build_model()` makes the HookedTransformer.
+        The checkpoint, with its weights on the CPU. `.build_model()` makes the HookedTransformer.
 
     Raises:
         CheckpointError: If the file is missing, truncated, damaged, too new, foreign, unsafe or too costly.

@@ -83,7 +83,7 @@ class CsvFile:
         return max(self._data.count(b"\n"), self._data.count(b"\r"))
 
     def rows(self) -> Int[np.ndarray, "row column"]:
-        """All rows of values, in the narrowest integers that hold them.
+        """All rows, in the narrowest integers that hold the values.
 
         Raises:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the

@@ -49,13 +49,13 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
     r"""Read the sequences that a model was trained on from a file, without executing code from it.
 
     Args:
-        path: a `.pt` or `.safetensors` file with the tensors `tokens` [batch, pos] and `targets` [batch], or
-            [batch, pos] with -100 at unscored positions; a `.npz` file with such arrays; or a `.csv` file: a
-            sequence in each row. Without a header, or with the pandas default (0, 1, 2, ...), the last column
-            is the target. A header names one column `target` (or `label`, `answer`, `y`) and numbers the
-            tokens (`x0`, `x1`, ...; `key`, `a1`, `a2`), in any order. anchorlens recognises the format by the
-            content. A file has at most 512 MiB (CSV: 128 MiB), and at most 33,554,432 numbers in 4,194,304
-            sequences.
+        path: the path of a `.pt`, `.safetensors` or `.npz` file with the arrays `tokens` [batch, pos] and
+            `targets` [batch], or of a `.csv` file with a sequence in each row. `targets` may also be [batch,
+            pos], with -100 at unscored positions. Without a header, or with the pandas default (0, 1, 2,
+            ...), the last column is the target. A header names one column `target` (or `label`, `answer`,
+            `y`) and numbers the tokens (`x0`, `x1`, ..., or `key`, `a1`, `a2`), in any order. anchorlens
+            recognises the format by the content. A file has at most 512 MiB (CSV: 128 MiB), and at most
+            33,554,432 numbers in 4,194,304 sequences.
 
     Returns:
         The tokens and targets, in the narrowest integers that hold their values. `take` returns int64.

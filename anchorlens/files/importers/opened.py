@@ -84,10 +84,10 @@ def open_checkpoint(
     """Open a checkpoint of any supported format without running code from the file.
 
     Args:
-        path: a checkpoint of anchorlens or the folder of a run; a folder of the papers' released code or
-            one of its model files; a folder of a Hugging Face GPT-2 or its weights; the `ckpt.pt` of a
-            nanoGPT; or the state dict of a HookedTransformer, alone or under a key of a dict (`model`,
-            `state_dict`, ...), also with the prefix of a wrapper before its names.
+        path: the path of a checkpoint. The path may be a checkpoint or run of anchorlens, a folder or model
+            file of the papers' released code, a folder or weights file of a Hugging Face GPT-2, the `ckpt.pt`
+            of a nanoGPT, or the state dict of a HookedTransformer. A state dict may be under a key of a dict,
+            such as `model`, and its names may have the prefix of a wrapper.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
             `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
             HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table task.

@@ -114,7 +114,7 @@ class Settings:
         )
 
     def task(self) -> Task | None:
-        """Return the task of the configuration, if it names one.
+        """Return the task that the configuration names, or None.
 
         Raises:
             CheckpointError: If the task is invalid.

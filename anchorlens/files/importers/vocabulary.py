@@ -33,8 +33,8 @@ _NAMES = {
 def words_in(content: object) -> Any:
     """Return a map of words to tokens from the content of a vocabulary file.
 
-    The content is a table of words; a list of words in order; a `tokenizer.json` (its `model.vocab` and
-    `added_tokens`); or a table with `stoi` or `itos`, or token -> word.
+    The content is a table of words, a list of words in order, a `tokenizer.json`, a table with `stoi` or
+    `itos`, or a table that maps tokens to words.
 
     >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
     {'walk': 1, '<eos>': 2}

@@ -22,7 +22,7 @@ def token_batch(
     d_vocab: int | None = None,
     every_position: bool | None = False,
 ) -> TokenBatch:
-    """Check training data, and convert them to one batch.
+    """Check training data, and convert the data to a batch.
 
     Args:
         data: an object with `tokens` and `targets`, or a pair (tokens, targets) of tensors, arrays or lists

@@ -118,7 +118,7 @@ class Evaluation(Record):
 
     @property
     def at_chance(self) -> str | None:
-        """The reason why the answers are no evidence of training on the task, or None if they are."""
+        """The reason why the answers give no evidence of training on the task, or None."""
         return None
 
     @property

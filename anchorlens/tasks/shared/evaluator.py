@@ -29,7 +29,7 @@ _GIVE_BACK_EVERY = 8
 
 
 class Evaluator(Generic[AnyTask]):
-    """The evaluator of one model on one task, which records whether every logit that it used was finite.
+    """The evaluator of a model on a task, which records whether all used logits were finite.
 
     One forward pass checks whole answers: greedy decoding gives the correct answer if and only if
     teacher-forced argmax gives each of its tokens.

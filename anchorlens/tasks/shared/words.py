@@ -132,5 +132,5 @@ class Vocabulary:
 
 
 def n_words(text: str) -> int:
-    """Return the number of words of a text that has single spaces between them."""
+    """Return the number of words of a text with single spaces between the words."""
     return text.count(" ") + bool(text)

@@ -94,7 +94,7 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
 
 
 def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
-    """Describe the answers to unseen pairs over all positions: `inferential 0.12, symmetric 0.80`."""
+    """Describe the answers to unseen pairs over all positions, such as `inferential 0.12, symmetric 0.80`."""
     means = []
     for name in ("inferential", "symmetric"):
         shares = [share for one in positions if (share := getattr(one, name)) is not None]

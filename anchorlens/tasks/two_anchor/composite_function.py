@@ -192,7 +192,7 @@ class CompositeFunction(TaskConfig):
 
     @property
     def exceptions(self) -> tuple[MemorisedException, ...]:
-        """The (key, pair, answer) of every exception, in the order in which they are added."""
+        """The (key, pair, answer) of every exception, in the order of the exceptions."""
         rows, keys, answers = (part.tolist() for part in self._targets.exceptions)
         return tuple(map(MemorisedException, keys, (self.pairs[row] for row in rows), answers))
 

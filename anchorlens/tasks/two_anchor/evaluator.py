@@ -117,8 +117,8 @@ class Questions(Evaluator[CompositeFunction]):
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
         """Return the accuracy on a batch, or on `limit` random sequences of it, overall and by position.
 
-        Identical sequences count once. Without noise few sequences exist; with noise the batch is a sample of
-        very many.
+        Identical sequences count once. A task without noise has few sequences. With noise, the batch is a
+        sample of very many sequences.
         """
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:

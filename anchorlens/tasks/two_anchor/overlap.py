@@ -39,7 +39,7 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
 
 
 def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
-    """Return the target of each sequence, including exceptions; -1 if the sequence asks no question."""
+    """Return the target of each sequence, including exceptions, or -1 without a target."""
     import torch
 
     row, position, chain = pairs_asked(tokens.numpy(), task)

@@ -35,7 +35,7 @@ CAUSES = {
     "compressed_bomb": "the zip must be uncompressed",
     "duplicate_entries": "unsafe: the entries of the zip must have different names",
     "overlapping_entries": "unsafe: the entries of the zip must not overlap",
-    "escaping_names": "unsafe: every entry of the zip must be in one folder, got 'archive/../../",
+    "escaping_names": "unsafe: all entries of the zip must be in one folder, got 'archive/../../",
     "nested_zip": "it has no data.pkl",
     "giant_safetensors_header": "unsafe: its header must have at most",
     "giant_safetensors_tensor": "truncated or damaged",

@@ -120,16 +120,16 @@ COUNTING = pd.DataFrame(np.arange(20)[:, None] + np.arange(4))
 ASKED = {
     "an index": (
         frame().to_csv(),
-        "line 1: the first column must have a name, got ''. If this column is the index of",
+        "line 1: the first column must have a name, got ''. If the column is the index of",
     ),
     "an index beside names": (frame(*X, "target").to_csv(), "write the file with to_csv(..., index=False)"),
     "an index read again": (
         frame().to_csv(index_label="Unnamed: 0"),
-        "got 'Unnamed: 0'. If this column is the index",
+        "got 'Unnamed: 0'. If the column is the index",
     ),
     "an index without a header": (
         frame().to_csv(header=False),
-        "must be a token, got numbers that count the rows. If this column is the",
+        "must be a token, got numbers that count the rows. If the column is the",
     ),
     "an index that the header lacks": (
         frame().to_csv(index_label=False),

@@ -74,7 +74,7 @@ class TestGrid:
         assert run.train_config.epochs == 2 and run.train_config.steps is None
 
     def test_refuses(self):
-        with pytest.raises(ValueError, match="gamma must have a value or an axis, got both"):
+        with pytest.raises(ValueError, match="gamma must have either a value or an axis, got both"):
             grid("quick", {"gamma": [0.3]}, gamma=0.5)
         with pytest.raises(ValueError, match="at most 100,000 runs, got 1,000,000"):
             grid("quick", {"seed": "0:1000", "n_samples": "1000:2000"})

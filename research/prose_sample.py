@@ -86,7 +86,8 @@ def docstrings() -> Iterator[tuple[Path, str]]:
     for file, tree in _modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                yield file, re.sub(r"^\s*>>>.*$", "", ast.get_docstring(node) or "", flags=re.MULTILINE)
+                text = ast.get_docstring(node) or ""
+                yield file, re.sub(r"^ *>>>.*?(?=^\s*$|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 SOURCES = {

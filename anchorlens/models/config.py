@@ -170,9 +170,9 @@ class ModelConfig(Config):
             gammas = _read_gammas(self.gamma_experts)
             if len(gammas) != self.num_experts:
                 raise ValueError(
-                    f"gamma_experts must have one gamma for each of {self.num_experts} experts, with a space "
-                    f"between, got {len(gammas)}: {safe_repr(self.gamma_experts)}. Give {self.num_experts} "
-                    "numbers"
+                    f"gamma_experts must have one gamma for each of the {self.num_experts} experts, "
+                    f"separated by spaces, got {len(gammas)} gammas ({safe_repr(self.gamma_experts)}). Give "
+                    f"{self.num_experts} numbers"
                 )
             object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
 
@@ -275,7 +275,7 @@ class ModelConfig(Config):
         own = getattr(self, f"gamma_{part}")
         gamma = self.gamma if own is None else own
         if gamma is None:
-            raise ValueError(f"gamma must be a number to draw weights, got none for {part}. Set gamma")
+            raise ValueError(f"gamma must be set before weights are drawn, got None for {part}. Set gamma")
         return gamma
 
 
@@ -291,7 +291,7 @@ def _read_gammas(text: str) -> list[float]:
         gammas = []
     if not gammas:
         raise ValueError(
-            "gamma_experts must be numbers with a space between, for example 0.3 0.9, got "
+            "gamma_experts must be numbers separated by spaces, for example 0.3 0.9, got "
             f"{safe_repr(text)}. Correct gamma_experts"
         )
     for gamma in gammas:

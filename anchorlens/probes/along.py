@@ -330,7 +330,7 @@ def _folder(run: object) -> Path:
         return run.out
     if not isinstance(run, str | os.PathLike):
         raise ValueError(
-            f"a run must be its folder or a result of train, got {type(run).__name__}. Give the folder"
+            f"a run must be given as a folder or a result of train, got {type(run).__name__}. Give the folder"
         )
     return Path(run)
 

@@ -194,7 +194,7 @@ class TestAtChance:
         save_checkpoint(tmp_path / "saved.pt", verdict.subject.checkpoint)
         again = load_checkpoint(tmp_path / "saved.pt")
         assert again.step is None and again.model_config.gamma is None
-        with pytest.raises(ValueError, match="gamma must be a number to draw weights"):
+        with pytest.raises(ValueError, match="gamma must be set before weights are drawn"):
             build_model(again.model_config)
 
     def test_a_checkpoint_of_a_loop_of_ones_own_has_no_step_unless_it_is_given(self):

@@ -138,7 +138,7 @@ def score(
     flagged: Bool[np.ndarray, " mapping"],
     violates: Bool[np.ndarray, " mapping"],
 ) -> Score:
-    """Compare a ranking by lateness and its flags with the truth.
+    """Compare the lateness and the flags of mappings with the mappings that violate the rule.
 
     Source: the area under the ROC curve and its error (Hanley and McNeil, Radiology 143, 1982).
     """

@@ -130,8 +130,8 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
 
     Args:
         task: the task, whose trained pairs are combined with every key that has a trained position. A mapping
-            violates the rule if an override or an exception trains a target other than the composition f(x;
-            a1, ..). Overrides of the task and of the regime count.
+            violates the rule if an override or an exception sets a target other than the composition f(x;
+            a1, ...). Overrides of the task and of the regime count.
         name: the name of the dataset.
 
     Raises:

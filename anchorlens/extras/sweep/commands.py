@@ -173,7 +173,9 @@ def diagram_command(
     data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
-    """Draw the phase diagram of a sweep on one offline page. A click on a run opens the report of the run.
+    """Draw the phase diagram of a sweep as one HTML page that works offline.
+
+    A click on a run opens the report of the run.
 
     Examples:
         anchorlens diagram sweeps/a

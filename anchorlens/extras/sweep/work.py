@@ -35,7 +35,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
     trains each run alone, so that a faulty run does not stop other runs.
 
     Args:
-        cells: the runs, of equal shape, with their ids.
+        cells: the runs with their ids. All models of these runs have the same shape.
         out: the sweep's folder.
 
     Raises:

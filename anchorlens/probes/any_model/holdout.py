@@ -54,7 +54,7 @@ _FEWEST, _DRAWN = 200, 10_000
 
 @probe_result
 class Holdout(ProbeResult):
-    """The accuracies on left-out training data and on the other training data during further training."""
+    """The accuracies on held-out and on other training data during further training."""
 
     probe: ClassVar[str] = "holdout"
     readings: ClassVar[tuple[str, ...]] = (

@@ -108,7 +108,7 @@ def drops(
 
     Args:
         model: a model whose attention hooks are alive.
-        tokens: sequences with key and anchors at the same positions.
+        tokens: the sequences, with the key and the anchors at equal positions in each sequence.
         targets: the correct answers.
         merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.
         patterns: the attention patterns of later layers, as for `hooks.cut_copies`.

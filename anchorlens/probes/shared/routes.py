@@ -87,7 +87,7 @@ def routes(
 
     Args:
         model: a model of two layers or more whose attention hooks are alive.
-        tokens: sequences with key and anchors at the same positions.
+        tokens: the sequences, with the key and the anchors at equal positions in each sequence.
         targets: the correct answers.
         key: the position of the key. The anchors follow the key and end before the last position.
         chain_length: the number of anchors.

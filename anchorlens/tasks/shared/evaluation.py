@@ -194,7 +194,7 @@ class Evaluation(Record):
                 yield metric.title, value, metric.asks if unknown else metric.meaning
 
     def by_pair(self) -> Mapping[Any, Any]:
-        """Return the accuracy of each pair of anchors, or no accuracy for a task without anchors."""
+        """Return the accuracy on each pair of anchors, or an empty mapping for a task without anchors."""
         return {}
 
     def in_words(self) -> list[str]:

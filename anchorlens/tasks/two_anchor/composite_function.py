@@ -89,9 +89,9 @@ class CompositeFunction(TaskConfig):
     """Whether noise tokens also obey the split, as in arXiv 2501.08537. In the released code, only the key
     obeys the split."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """Number of exceptions. An exception is a combination of a key and a trained pair that gets a random
-    answer, at every position of the key. Every run has the same exceptions, and a smaller set is part of
-    every larger set."""
+    """Number of exceptions. An exception is a combination of a key and a trained pair. Its target is random,
+    and the same at every position of the key. Every run has the same exceptions, and a smaller set is part
+    of every larger set."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

@@ -52,5 +52,5 @@ def test_every_source_gives_its_part_and_the_draw_is_the_same_each_time():
 
 def test_help_has_neither_examples_nor_names_of_options():
     found = [text for _, text in command.helps()]
-    assert "Draw the phase diagram of a sweep as one HTML page that works offline." in found
+    assert "Draw the phase diagram of a sweep as a page that works offline." in found
     assert not [text for text in found if text.startswith(("--", "anchorlens ", "Usage"))]

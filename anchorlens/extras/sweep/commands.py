@@ -173,7 +173,7 @@ def diagram_command(
     data: TaskFiles = None,
     tasks: OwnTasks = None,
 ) -> None:
-    """Draw the phase diagram of a sweep as one HTML page that works offline.
+    """Draw the phase diagram of a sweep as a page that works offline.
 
     A click on a run opens the report of the run.
 

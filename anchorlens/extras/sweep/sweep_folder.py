@@ -235,7 +235,7 @@ class SweepFolder:
                 return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
             remove = failure if Path(error.path) == failure else path
-            message = f"{error}; remove {safe_text(remove, 500)} to train it again"
+            message = f"{error}. Remove {safe_text(remove, 500)} to train the run again"
             return Cell(run, "damaged", error=message, stored_as=name)
         return Cell(run, stored_as=name)
 

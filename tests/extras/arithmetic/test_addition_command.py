@@ -37,7 +37,7 @@ def test_evaluate_says_what_training_said(run):
 
 def test_resume_keeps_the_task(run):
     assert (
-        "keeps its configuration"
+        "task.mode of a resumed run must stay 'reversed', got 'digits'"
         in call("train", "--resume", "--mode", "digits", "--out", run, code=2).stderr
     )
     assert "finished at step 30" in call("train", "--resume", "--out", run).stderr

@@ -211,7 +211,7 @@ class TestScores:
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
         with pytest.raises(
-            ValueError, match="the classifier must be correct on shape for 99% .* Use larger images"
+            ValueError, match="the classifier must be correct on shape for at least 99% .* Use larger images"
         ):
             classifier(8, 0.3)
 

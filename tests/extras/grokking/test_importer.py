@@ -283,7 +283,7 @@ class TestBadInput:
         for wrong in (torch.tensor([3, P * P]), [-1, 2], [True], "all", torch.tensor([0.5])):
             line = refusal(grokked_demo(tmp_path, train_indices=wrong))
             assert "train_indices must be " in line
-        assert f"0..24 for p 5, got {P * P}. Give" in refusal(grokked_demo(tmp_path, train_indices=[P * P]))
+        assert f"0..24 for p = 5, got {P * P}. Give" in refusal(grokked_demo(tmp_path, train_indices=[P * P]))
 
     def test_weights_of_another_p(self, tmp_path):
         content = {"model": transposed(network()), "config": {"p": 7}}

@@ -98,7 +98,7 @@ class Config:
                 raise ValueError(f"{name} must be true or false, got {safe_repr(value)}")
             elif kind is str and not isinstance(value, str):
                 example = f" such as {field.default!r}" if field.default else ""
-                raise ValueError(f"{name} must be a text{example}, got {safe_repr(value)}")
+                raise ValueError(f"{name} must be text{example}, got {safe_repr(value)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, JSON-ready."""

@@ -266,7 +266,7 @@ class TestLinksOutOfAFolder:
         stored(run / "ckpt.pt")
         (run / "log.jsonl").symlink_to(elsewhere / "log.jsonl")
         done = call("classify", run, "--json", code=3)
-        assert "log.jsonl: must be in its folder" in done.stderr and "98765432" not in done.stdout
+        assert "log.jsonl: the file must be in its folder" in done.stderr and "98765432" not in done.stdout
 
     @pytest.mark.parametrize("what", ["cells", "cell.json", "failed", "unfinished", "sweep.json"])
     def test_of_a_sweep(self, what, tmp_path, elsewhere):

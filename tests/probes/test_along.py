@@ -148,7 +148,7 @@ class TestModelsWithSteps:
     [
         (([], "stable_rank"), "runs must be the folder of a run or a list"),
         ((3, "stable_rank"), "runs must be the folder of a run or a list"),
-        (([3], "stable_rank"), "a run must be its folder or a result of train, got int"),
+        (([3], "stable_rank"), "a run must be given as a folder or a result of train, got int"),
         (("nowhere", "stable_rank"), "nowhere must be the folder of a run with checkpoints"),
         (("nowhere", "stable_rang"), "stable_rang"),
         (("nowhere", []), "at least one probe, got none"),

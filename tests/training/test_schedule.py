@@ -126,7 +126,7 @@ class TestEarlyStop:
         ({"dtype": "int8"}, "dtype must be one of float32, float64"),
         ({"beta1": 1}, "beta1 must be"),
         ({"early_stop_evaluations": 0}, "early_stop_evaluations must be an integer >= 1"),
-        ({"device": 0}, "device must be a text such as 'auto', got 0"),
+        ({"device": 0}, "device must be text such as 'auto', got 0"),
     ],
 )
 def test_bad_configs_say_what_is_wrong(fields, message):

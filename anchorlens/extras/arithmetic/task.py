@@ -73,9 +73,7 @@ class AdditionTask(SplitTask):
 
     mode: Literal["number", "digits", "reversed"] = choice(
         "number",
-        {
-            "modular": "Sums modulo a number belong to the task 'modular': use kind = 'modular' (--task modular)"
-        },
+        {"modular": "Sums modulo a number belong to kind = 'modular' (--task modular)"},
     )
     """The format of a sum. With `number`, each number is one token, as in `a + b =` with one answer token.
     With `digits`, each digit is one token, as in `42+57=99` with an end mark. With `reversed`, the format is

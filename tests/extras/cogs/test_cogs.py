@@ -311,7 +311,7 @@ class TestBadFiles:
     def test_a_folder_is_a_text_and_kept_absolute(self, small, monkeypatch):
         monkeypatch.chdir(small.parent)
         assert CogsTask(data="cogs").data == str(small)
-        with pytest.raises(ValueError, match="data must be a text, got"):
+        with pytest.raises(ValueError, match="data must be text, got"):
             CogsTask(data=small)
 
     def test_a_packed_file_with_damage_inside(self, small):

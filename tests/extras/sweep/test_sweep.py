@@ -427,8 +427,8 @@ class TestRefuses:
         first, *others = open_sweep(tmp_path / "a").cells
         assert first.status == "damaged" and not first.done and first.numbers == {}
         assert first.error == (
-            f"{path}/cell.json: is no anchorlens cell: the file must be UTF-8 text, got byte 0xff. Save the file "
-            f"as UTF-8. Remove {path} to train the run again"
+            f"{path}/cell.json: is no anchorlens cell: the file must be UTF-8 text, got byte 0xff. "
+            f"Save the file as UTF-8. Remove {path} to train the run again"
         )
         assert all(cell.status == "finished" for cell in others)
 

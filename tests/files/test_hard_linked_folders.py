@@ -111,7 +111,8 @@ def test_all_together_are_bounded_and_nothing_is_read(tmp_path, monkeypatch):
     runs = hard_linked(tmp_path, content(250_000, junk_of_text), 30)
     monkeypatch.setenv(FACTOR, "0.01")
     with pytest.raises(
-        CheckpointError, match=rf"have 7 MiB together, and 5 are read. If you trust the input, set {FACTOR}=0.1 in"
+        CheckpointError,
+        match=rf"have 7 MiB together, and 5 are read. If you trust the input, set {FACTOR}=0.1 in",
     ):
         open_sweep(tmp_path)
     for command in ("status", "diagram"):

@@ -166,7 +166,7 @@ class TestEveryProbe:
         with torch.no_grad():
             model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
         with pytest.raises(
-            ValueError, match="weights must be finite, got NaN or infinity in blocks.0.attn.W_Q"
+            ValueError, match="weights of the model must be finite, got NaN or infinity in blocks.0.attn.W_Q"
         ):
             run(probe, model)
 

@@ -28,13 +28,13 @@ app = typer.Typer(
 
 GROUPS: dict[str, dict[str, Callable[..., object]]] = {
     "See four models first": {"demo": demo_command},
-    "Train a model and judge it": {
+    "Train and classify a model": {
         "train": train_command,
         "evaluate": evaluate_command,
         "classify": classify_command,
         "probe": probe_command,
     },
-    "Train many and compare them": {},
+    "Train and compare many models": {},
     OTHERS: {},
 }
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""

@@ -84,7 +84,7 @@ def _options(axes: bool, short: Mapping[str, str], tasks: Sequence[type[Task]]) 
     """Make the options of the task's kind and of all fields of tasks, models and TrainConfig, by name."""
     first, *others = (task.kind for task in tasks)
     kinds = ", ".join([f"{first} (default)", *others])
-    text = f"Name of the task: {kinds}. --task NAME --help shows its options."
+    text = f"Name of the task: {kinds}. --task NAME --help shows the options of a task."
     option = typer.Option("--task", metavar="NAME", help=text, show_default=False)
     options: dict[str, Any] = {"kind": Annotated[str | None, option]}
     types: dict[str, tuple[Any, ...]] = {}

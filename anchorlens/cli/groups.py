@@ -15,7 +15,7 @@ def in_group(title: str) -> Callable[[C], C]:
     """Put a command of a package under a title of the main help.
 
     Args:
-        title: the title of a group in the help, such as `Train many and compare them`.
+        title: the title of a group in the help, such as `Train and compare many models`.
 
     Returns:
         A decorator, which must be the outermost decorator.

@@ -36,7 +36,7 @@ def evaluate_command(
     config: shared.ConfigOfBare = None,
     tasks: shared.OwnTasks = None,
 ) -> None:
-    """Measure the accuracy of a model, and assign its phase.
+    """Measure the accuracy of a model, and assign a phase.
 
     Examples:
         anchorlens evaluate runs/a/ckpt.pt
@@ -104,7 +104,7 @@ def probe_command(
     device: shared.Device = "auto",
     data: shared.TaskFiles = None,
 ) -> None:
-    """Run one probe on a model, and plot its result.
+    """Run one probe on a model, and plot the result.
 
     The probes q_condensation, embedding_pca, stable_rank and training_regime use only the weights. With a
     HookedTransformerConfig as --config, these four probes accept the state dict of any HookedTransformer.

@@ -65,6 +65,6 @@ TaskFiles = Annotated[
         "--data",
         metavar="PATH",
         help="Text files of the task `text`, or folder of the task `cogs`. The command never opens paths "
-        "that a checkpoint names. You can repeat this option.",
+        "that a checkpoint stores. You can repeat this option.",
     ),
 ]

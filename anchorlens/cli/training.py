@@ -43,7 +43,8 @@ def train_command(
         bool, typer.Option("--resume", help="Resume the run in the folder, or start a run if none exists.")
     ] = False,
     tensorboard: Annotated[
-        Path | None, path_option("Folder for an additional TensorBoard log, which needs the extra `logging`.")
+        Path | None,
+        path_option("Folder for an additional TensorBoard log. The log needs the extra `logging`."),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -53,10 +54,10 @@ def train_command(
     tasks: OwnTasks = None,
     **fields: Any,
 ) -> None:
-    """Train a model on a task, and evaluate it.
+    """Train and evaluate a model on a task.
 
     Options override the TOML file, and the TOML file overrides the preset. With --from CHECKPOINT, the task,
-    model and recipe come from the checkpoint. Options and the TOML file then change single fields.
+    model and recipe come from the checkpoint. Options and the TOML file then override single fields.
 
     Examples:
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a

@@ -29,9 +29,9 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints to classify. A file is a .pt or .safetensors file, or the ckpt.pt of a "
-            "nanoGPT. A folder is a run, the papers' released code or a Hugging Face GPT-2. A bare state "
-            "dict also needs a configuration file.",
+            help="Checkpoints to classify. A checkpoint is a .pt or .safetensors file, the ckpt.pt of a "
+            "nanoGPT, or the folder of a run, the papers' released code or a Hugging Face GPT-2. A bare "
+            "state dict also needs a configuration file.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],
@@ -64,7 +64,7 @@ def classify_command(
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
-    """Assign a phase to a model, by its answers and by its internals.
+    """Assign a phase to a model by its behaviour and by its internals.
 
     A model in Phase 1 memorises, a model in Phase 2 generalises in distribution, and a model in Phase 3
     composes the rules. For any other task, or training data without a task, the verdict is "memorised" or
@@ -144,14 +144,15 @@ def demo_command(
     train: Annotated[
         bool,
         typer.Option(
-            "--train", help="Train the four models for several minutes instead of using the shipped models."
+            "--train",
+            help="Train the four models instead of using the shipped models. Training takes several minutes.",
         ),
     ] = False,
     out: Annotated[Path, shared.path_option("Folder for the report and for trained models.")] = Path(
         "runs/demo"
     ),
 ) -> None:
-    """Classify four shipped models, one of each phase.
+    """Classify four shipped models from all three phases.
 
     Print the verdicts, and write a report with every picture.
 

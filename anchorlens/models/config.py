@@ -117,9 +117,8 @@ class ModelConfig(Config):
     """Activation function of the MLPs. The function gelu is exact, and gelu_new is the tanh form of GPT-2.
     Default: the activation function of the variant."""
     gamma: float | None = number(0.7, **GAMMA_RANGE)
-    """Initialisation rate, for which larger values make smaller initial weights. The standard deviation of
-    the weights is d_in^-gamma. If gamma is not known (None), you can measure the model but not redraw its
-    weights."""
+    """Initialisation rate (larger values make smaller initial weights). The standard deviation of the weights
+    is d_in^-gamma. If gamma is not known (None), you can measure the model but not redraw its weights."""
     gamma_embedding: float | None = number(None, **GAMMA_RANGE)
     """Gamma of the token embedding, the position embedding and the unembedding. Default: gamma."""
     gamma_qk: float | None = number(None, **GAMMA_RANGE)
@@ -138,8 +137,8 @@ class ModelConfig(Config):
     """Distribution of the initial weights. With normal, the weights have mean 0 and standard deviation
     d_in^-gamma. With uniform, the weights range from -d_in^-gamma to +d_in^-gamma."""
     scale_residual_writers: bool | None = None
-    """Whether to divide W_O and W_out by sqrt(2 n_layers). Default: only the variant `released` divides W_O
-    and W_out."""
+    """Whether to divide W_O and W_out by sqrt(2 n_layers). Default: yes for the variant `released`, and
+    no for the other variants."""
 
     def __post_init__(self) -> None:
         """Check every field, and the sizes together."""

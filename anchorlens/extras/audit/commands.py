@@ -30,7 +30,7 @@ def audit_command(
         ),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Initialisation rate. Default: 0.8, which makes small weights.")
+        float | None, typer.Option(help="Initialisation rate of the models. Default: 0.8 (small weights).")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of optimizer steps. Default: 1000.")] = None,
     n_samples: Annotated[
@@ -42,7 +42,8 @@ def audit_command(
         typer.Option(help="Smallest target probability at which a mapping counts as fit. Default: 0.5."),
     ] = None,
     top: Annotated[
-        int, typer.Option(help="Number of mappings to list, starting with the last mapping to be fit.", min=0)
+        int,
+        typer.Option(help="Number of mappings to list, starting with the mapping that is fit last.", min=0),
     ] = 20,
     out: Annotated[Path | None, path_option("Folder for audit.json, mappings.csv and audit.html.")] = None,
     plot: Plot = None,
@@ -50,7 +51,7 @@ def audit_command(
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the wrong mappings of a dataset.
+    """Find wrong mappings in a dataset.
 
     A model with small initial weights learns the rule first and the exceptions last. A mapping that the
     models fit late probably breaks the rule or is noise. If the dataset marks the wrong mappings, the audit

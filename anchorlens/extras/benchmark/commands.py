@@ -34,12 +34,12 @@ def benchmark_command(
     plot: Plot = None,
     device: Device = "auto",
 ) -> None:
-    """Score your own probe on 60 models whose solution is known.
+    """Score your own probe on 60 models whose solutions are known.
 
     A probe is a function of (model, task). The return annotation of a probe is float, a mapping from names to
-    numbers, or a ProbeResult. The command scores each reading of the probe on four questions by the AUC, next
-    to the verdict's readings and WeightWatcher's alpha. The command builds the models in seconds and then
-    runs the probe sixty times.
+    numbers, or a ProbeResult. The command reports the AUC of each reading of the probe on four questions, and
+    the AUC of the verdict's readings and of WeightWatcher's alpha. The command builds the models in seconds
+    and runs the probe once on each model.
 
     Examples:
         anchorlens benchmark my_probe.py

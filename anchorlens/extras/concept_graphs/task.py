@@ -76,8 +76,8 @@ class ConceptGraphsTask(TaskConfig):
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
     """The number of diffusion steps from an image to noise, called T (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
-    """The largest shift of a shape's centre, in half sides of the image. Each centre is drawn uniformly from
-    -shift to shift. The published value is 0."""
+    """The largest shift of a shape's centre, as a fraction of half the image's side. Each centre is drawn
+    uniformly from -shift to shift. The published value is 0."""
     centred: bool = True
     """Whether pixel values range from -1 to 1, instead of from 0 to 1. The network learns faster with the
     range -1 to 1. The published range is 0 to 1."""

@@ -29,7 +29,9 @@ def control_command(
     minutes: Annotated[float, typer.Option(help="Total time budget in minutes.")] = 20.0,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Try all attempts that time allows, even if an attempt reaches Phase 3."),
+        typer.Option(
+            "--all", help="Try all attempts within the time budget, even if an attempt reaches Phase 3."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the attempts in order without training.")

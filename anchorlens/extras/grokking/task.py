@@ -119,7 +119,7 @@ class ModularTask(TaskConfig):
     is the product in the symmetric group, for p 6, 24 or 120. The operation random gives each pair a random
     answer, as a control. The operation table reads the answers from `table`."""
     tokens: Layout = "a b ="
-    """The layout of the tokens that a model reads. In a layout with `B`, the second number has separate
+    """The layout of the model's input tokens. In a layout with `B`, the second number has separate
     tokens, from p to 2p-1."""
     trained_share: float = number(0.4, above=0, maximum=0.99)
     """The fraction of all pairs that is drawn at random for training."""

@@ -82,9 +82,9 @@ class PrOntoQATask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     ontology: Literal["official", "balanced"] = "balanced"
-    """The kind of ontology in a question. An `official` ontology has one chain and a concept that misleads,
-    as published. A `balanced` ontology has two chains of the same height with opposite statements, so that
-    only reachability decides."""
+    """The kind of ontology in a question. An `official` ontology has one chain and a misleading concept, as
+    published. A `balanced` ontology has two chains of the same height with opposite statements, so that only
+    reachability from the entity determines the answer."""
     order: Order = "random"
     """The order of the rules in an official ontology. With `postorder`, the rules go from the entity to the
     root. With `preorder`, the rules go from the root to the entity. Rules of a balanced ontology are always
@@ -95,12 +95,13 @@ class PrOntoQATask(WordTask):
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
     """The smallest number of steps in a training deduction."""
     loss_on: Literal["label", "sequence"] = "label"
-    """The words in the training loss, either the answer alone (`label`) or also the prompt (`sequence`)."""
+    """The words in the training loss, either the answer alone (`label`) or the prompt and the answer
+    (`sequence`)."""
     says: Literal["label", "deduction"] = "label"
     """The form of the model's answer. With `label`, the answer is `true` or `false`. With `deduction`, the
-    answer first gives the deduction, as in the chain of thought of the published samples. An example is `rex
-    is a wumpus . each wumpus is shy . rex is shy . true`. A deduction is correct only if every word is
-    correct, so a shortcut to the label is not enough."""
+    answer is the deduction and the label, as in the chain of thought of the published samples. An example of
+    an answer is `rex is a wumpus . each wumpus is shy . rex is shy . true`. A deduction is correct only if
+    every word is correct, so a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
     """The number of fresh questions in each test, with equally many questions for each number of steps."""
     split_seed: int = number(0, minimum=0)

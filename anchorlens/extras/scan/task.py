@@ -81,9 +81,9 @@ class ScanTask(WordTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
-    """The commands that are never trained (OOD). With `turn_left` or `jump`, all commands with these words
-    are held out, except the bare command. Copies of the bare command are a tenth of the training examples.
-    With `simple`, a random fifth of all commands is held out as a control."""
+    """The commands that are never trained (OOD). With `turn_left` or `jump`, all commands that contain these
+    words are held out, except the bare command. Copies of the bare command are a tenth of the training
+    examples. With `simple`, a random fifth of all commands is held out as a control."""
     n_held_out: int = number(1000, minimum=1, maximum=5000)
     """The number of further commands that are held out of training (ID)."""
     split_seed: int = number(0, minimum=0)

@@ -25,7 +25,7 @@ from anchorlens.training.recipes.run_config import merged
 if TYPE_CHECKING:
     from anchorlens.extras.sweep.cells import SweepResult
 
-GROUP = "Train many and compare them"
+GROUP = "Train and compare many models"
 
 
 @in_group(GROUP)
@@ -55,7 +55,10 @@ def sweep_command(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes of local (default: one per core or GPU), or jobs of slurm.")
+        int | None,
+        typer.Option(
+            help="Number of processes (local) or jobs (slurm). Default for local: one per core or GPU."
+        ),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed runs again.")] = False,
     dry_run: Annotated[
@@ -167,7 +170,8 @@ def diagram_command(
     reports: Annotated[
         bool,
         typer.Option(
-            "--reports", help="Also write the full report of every run, which takes seconds and megabytes."
+            "--reports",
+            help="Also write the full report of every run. Each report takes some seconds and megabytes.",
         ),
     ] = False,
     data: TaskFiles = None,

@@ -96,9 +96,9 @@ class TextTask(TaskConfig):
     d_vocab = 256
 
     corpus: Literal["", "code", "text", "code+text", "files"] = ""
-    """The text to read. The corpus `code` is the standard library of the running Python. The corpus `text` is
-    English prose from the docstrings and help topics of that library. The corpus `files` holds the files that
-    `data` names. Default: `files` if `data` names files, else `code`."""
+    """The source of the text. The corpus `code` is the standard library of the running Python. The corpus
+    `text` is English prose from the docstrings and help topics of the standard library. The corpus `files`
+    holds the files that `data` names. Default: `files` if `data` names files, else `code`."""
     data: str = dataclasses.field(default="", compare=False)
     """The paths of text files in UTF-8, with a colon between paths (on Windows a semicolon). A folder stands
     for all files in the folder. The task stores absolute paths."""

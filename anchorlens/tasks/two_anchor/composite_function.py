@@ -79,7 +79,7 @@ class CompositeFunction(TaskConfig):
     """Pairs that are held out of training. Default: the held-out pairs of the regime. The property
     `ood_pairs` lists all held-out pairs."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
-    """Pairs that are trained on another function of the key than the composition. An integer is a total
+    """Pairs that are trained on a function of the key that is not the composition. An integer is a total
     shift. The given overrides are added to the overrides of the regime. The property `trained_overrides`
     lists all overrides."""
     split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
@@ -89,9 +89,9 @@ class CompositeFunction(TaskConfig):
     """Whether noise tokens also obey the split, as in arXiv 2501.08537. In the released code, only the key
     obeys the split."""
     n_exceptions: int = number(0, minimum=0, limit=_MOST_TARGETS)
-    """Number of exceptions. An exception is a combination of a key and a trained pair. Its target is random,
-    and the same at every position of the key. Every run has the same exceptions, and a smaller set is part
-    of every larger set."""
+    """Number of exceptions. An exception is a combination of a key and a trained pair with a random target.
+    The target is the same at every position of the key. Every run uses the same exceptions, and every larger
+    set of exceptions contains every smaller set."""
 
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""

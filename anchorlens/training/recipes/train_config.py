@@ -63,8 +63,8 @@ class TrainConfig(Config):
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Number of passes over the training set, as an alternative to `steps`."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
-    """Peak learning rate. The rate may change in windows of the run. For example, `0.001 0.25:0.5=0.002` is
-    0.002 in the second quarter."""
+    """Peak learning rate. The rate can change in windows of the run. For example, `0.001 0.25:0.5=0.002` sets
+    the rate 0.002 in the second quarter of the run."""
     lr_start_factor: float = number(0.0, **_FRACTION)
     """Learning rate before the warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
@@ -78,8 +78,8 @@ class TrainConfig(Config):
     """Number of epochs of linear warm-up, as an alternative to `warmup_steps`."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
     """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimizer is
-    adam. The decay may change in windows of the run. For example, `0.01 0.25:0.5=1.0` is 1.0 in the second
-    quarter, and `0 0.5:1=1.0..0.1` goes from 1.0 to 0.1 in the last half."""
+    adam. The decay can change in windows of the run. For example, `0.01 0.25:0.5=1.0` sets the decay 1.0 in
+    the second quarter, and `0 0.5:1=1.0..0.1` lowers the decay from 1.0 to 0.1 in the last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_E, W_pos and W_U. Default: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
@@ -98,7 +98,7 @@ class TrainConfig(Config):
     rescale: str | None = None
     """Multiply weight matrices by a factor before an update. For example, `all=0.5@0` halves all matrices
     before update 0, and `qk=2@300 mlp=0.5@300` rescales two parts before update 300. The parts are embedding,
-    qk, vo, mlp and all. Optimizer moments do not change."""
+    qk, vo, mlp and all. The factor does not change the optimizer moments."""
     weight_noise: str | None = None
     """Add Gaussian noise to weight matrices before an update. With `W_Q=0.5@300`, the standard deviation of
     the noise is half the root mean square of the matrix's entries. The seed determines the noise."""
@@ -110,7 +110,7 @@ class TrainConfig(Config):
     """Largest rank of weight matrices. With `W_Q=2@0:0.5`, every W_Q becomes the nearest matrix of rank 2
     (truncated SVD) after each update of the first half."""
     freeze: str | None = None
-    """Parameters that no update changes. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K
+    """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K
     in the second half only. The name biases stands for all biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """Optimizer of the run. The optimizer adamw decouples weight decay from the gradient, and adam adds

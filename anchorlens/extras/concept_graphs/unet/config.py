@@ -34,8 +34,8 @@ class UNetConfig(Config):
     """The number of channels at the finer scale, a multiple of 8. The coarser scale has twice as many
     channels."""
     gamma: float = number(0.5, **GAMMA_RANGE)
-    """The initialisation rate, for which larger values make smaller initial weights. Weights and biases are
-    drawn from U(-b, b) with b = fan_in^-gamma. PyTorch's default is 0.5."""
+    """The initialisation rate (larger values make smaller initial weights). Weights and biases are drawn from
+    U(-b, b) with b = fan_in^-gamma. PyTorch's default is 0.5."""
     gamma_scope: Literal["all", "second_layers"] = "all"
     """The weights to which gamma applies. With `all`, gamma applies to every convolution, transposed
     convolution and MLP. With `second_layers`, gamma applies to the second layer of each MLP, and the other

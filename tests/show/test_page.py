@@ -150,7 +150,7 @@ def test_what_is_not_there_is_said(several):
     for words in (
         "a model: no probabilities: not finite: no reading could be taken",
         "the run's log (log.jsonl) was not found next to the checkpoint",
-        "needs the model at the start of its run",
+        "must get the model at the start of its run",
         "no picture: ",
         "not known",
     ):

@@ -519,7 +519,7 @@ class TestResume:
             folder.save_state(1, 1, one.state(0))
             folder.close()
         (tmp_path / "a/state.pt").replace(tmp_path / "b/state.pt")
-        with pytest.raises(CheckpointError, match=r"state.pt: is the state of another run"):
+        with pytest.raises(CheckpointError, match=r"state.pt: the state must belong to this run"):
             train(out=tmp_path / "b", resume=True)
 
     def test_killed_before_anything_was_saved(self, tmp_path, uninterrupted):

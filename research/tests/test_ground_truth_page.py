@@ -68,7 +68,7 @@ def test_every_circuit_was_asked_everything():
 
 def test_the_readme_has_the_counts_of_the_causal_readings():
     readme = " ".join((truth_page.PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split())
-    said = r"gave (\d+ of \d+) predicted readings \(compiled programs\) and (\d+ of \d+) \(models trained to"
+    said = r"from programs\]\([^)]*\), (\d+ of \d+) readings .* to use a given route, (\d+ of \d+) readings"
     ((compiled, imposed),) = re.findall(said, readme)
     assert f"| six compiled circuits | {compiled} |" in truth_page.written()
     assert f"| 6 models with an imposed route | {imposed} |" in truth_page.written()

@@ -139,8 +139,8 @@ class Losses(NamedTuple):
 def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray, " key"]) -> Losses:
     """Compute the mean cross-entropies of all, restricted and excluded logits over all pairs.
 
-    The projections of an answer's logits are the projections on cos(w_k (i + j)) and sin(w_k (i + j)) for the
-    key frequencies k. The restricted logits are the answer's mean over pairs plus the projections. The
+    The function projects each answer's logits onto cos(w_k (i + j)) and sin(w_k (i + j)) for the key
+    frequencies k. The restricted logits are the answer's mean over pairs plus the projections. The
     excluded logits are all logits minus the projections.
     """
     n = len(cube)
@@ -190,9 +190,10 @@ def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "
 def distance_irrelevance(right: Float[np.ndarray, "diff second"]) -> float:
     """Compute the spread of the correct answer's logit at one difference i - j, relative to all pairs.
 
-    The function averages the standard deviation over sums over all differences, and divides the average by
-    the standard deviation of all logits. The result is 1 if the logit does not depend on the difference, and
-    also if all logits are equal. The result is 0 if the logit depends only on the difference.
+    For each difference, the function computes the standard deviation of the logit over the sums. The result
+    is the mean of these standard deviations, divided by the standard deviation of all logits. The result is 1
+    if the logit does not depend on the difference, and also if all logits are equal. The result is 0 if the
+    logit depends only on the difference.
     """
     spread = right.std()
     if spread <= _CONSTANT * np.abs(right).mean():

@@ -87,7 +87,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.checked_training_set(training_set, self)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """Return the target of each sequence, including exceptions; -1 for a sequence without a target."""
+        """Return the target of each sequence, exceptions included, or -1 without a target."""
         from anchorlens.tasks.two_anchor import overlap
 
         return overlap.targets_of(tokens, self)

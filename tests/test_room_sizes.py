@@ -60,9 +60,6 @@ def test_code_lines_are_neither_blank_nor_comment_nor_docstring():
     source = '"""A module."""\n\n# a comment\nx = (\n    1,  # one\n)\n"""What x is."""\n\n\n'
     source += 'def f():\n    """F."""\n    return """\n    text"""\n'
     assert code_lines(source) == {4, 5, 6, 10, 12, 13}
-    assert code_lines(
-        'if x:\n    raise ValueError(\n        "x must be false, got "\n        f"{x}"\n    )\ny = 1\n'
-    ) == {1, 2, 6}
     assert [room_of(path) for path in ("views.py", "show/report/page.py", "extras/scan/task.py")] == [
         ".",
         "show",

@@ -263,4 +263,4 @@ class TestOddContent:
         text = json.dumps({"format": "x\ny\x1b[31m", "format_version": 1})
         digest = container._digest(text, {})
         torch.save({"anchorlens": text, "sha256": digest, "tensors": {}}, tmp_path / "a.pt")
-        refused(tmp_path / "a.pt", r"got 'x\ny\x1b[31m'")
+        refused(tmp_path / "a.pt", r"the format must be 'anchorlens checkpoint', got 'x\ny\x1b[31m'")

@@ -181,7 +181,7 @@ class TestRefusals:
         with torch.no_grad():
             broken.unembed.W_U[0, 0] = torch.nan
         phase = self.undecided(broken, (PAIRS, RANDOM))
-        assert phase.cause == "no readings" and "must be finite" in phase.reason
+        assert phase.cause == "no readings" and "the weights of the model must be finite" in phase.reason
 
     def test_data_that_are_none(self):
         with pytest.raises(ValueError, match="training data must be"):

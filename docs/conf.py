@@ -38,7 +38,6 @@ nitpick_ignore_regex = [
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),
     ("py:class", "Queries"),
-    ("py:class", "Which"),
     # a variable that stands for a class
     ("py:class", r"(.*\.)?(T|M|AnyTask|FigureSpec|Right|Task)"),
     # a union of types, which the docstring of the argument names

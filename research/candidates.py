@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from anchorlens.extras.survival.probe import DOSES
+from anchorlens.probes.two_anchor.survival import DOSES
 from anchorlens.tasks.shared.phases import OOD_THRESHOLD
 from anchorlens.verdict.question_model import Question
 from anchorlens.verdict.readings import Reading

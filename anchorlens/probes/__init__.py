@@ -38,6 +38,7 @@ from anchorlens.probes.two_anchor.interchange import interchange
 from anchorlens.probes.two_anchor.mask_key_token import mask_key_token
 from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
+from anchorlens.probes.two_anchor.survival import survival
 from anchorlens.probes.two_anchor.v_similarity import v_similarity
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ __all__ = [
     "probe_named",
     "q_condensation",
     "stable_rank",
+    "survival",
     "training_regime",
     "v_similarity",
     "with_own",

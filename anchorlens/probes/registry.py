@@ -26,6 +26,7 @@ from anchorlens.probes.two_anchor.interchange import interchange
 from anchorlens.probes.two_anchor.mask_key_token import mask_key_token
 from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
+from anchorlens.probes.two_anchor.survival import survival
 from anchorlens.probes.two_anchor.v_similarity import v_similarity
 from anchorlens.texts import safe_repr
 
@@ -46,6 +47,7 @@ _CORE: tuple[Callable[..., ProbeResult], ...] = (
     nearest_neighbours,
     first_layer_tsne,
     gradient_sharing,
+    survival,
     q_condensation,
     embedding_pca,
     stable_rank,

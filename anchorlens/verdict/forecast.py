@@ -13,7 +13,7 @@ from anchorlens.training.run_folder import trajectory_files
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.inside import features
 from anchorlens.verdict.question_model import answered_now
-from anchorlens.verdict.readings import take_readings
+from anchorlens.verdict.readings import CHEAP, take_readings
 from anchorlens.verdict.verdict import TrajectoryPoint
 
 _MOST_POINTS = 40
@@ -100,7 +100,7 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         return None
     model = checkpoint.build_model()
     try:
-        values = take_readings(model, checkpoint.task, which="cheap")
+        values = take_readings(model, checkpoint.task, names=CHEAP)
     except ValueError:
         return None
     distance = calibration().distance(features(model, checkpoint.task))

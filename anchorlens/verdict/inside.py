@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -26,7 +26,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.by_holdout import by_holdout
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
-from anchorlens.verdict.readings import COSTLY_READINGS, READINGS, take_readings
+from anchorlens.verdict.readings import CHEAP, COSTLY, COSTLY_READINGS, READINGS, take_readings
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def read_inside(
         model: a HookedTransformer.
         task: the task of the model. The phases are calibrated on two-anchor tasks. For other tasks, `holdout`
             measures whether the model memorised its training data or learnt a rule.
-        training_set: the training data, for a task without anchors. Default: training data drawn by the task.
+        training_set: the training data of the model. Default: training data drawn by the task.
         train: the accuracy on the training data. If the train accuracy is below 0.90, there is no phase.
         train_is_known: whether `train` was measured on the training data. If `train_is_known` is false, the
             phase assumes that the model has fit its training data.
@@ -104,11 +104,15 @@ def read_inside(
     try:
         fitted, known = calibration(), features(model, anchors)
         of_regime, distance = fitted.of(anchors), fitted.distance(known)
-        values = take_readings(model, anchors, which="all" if thorough else "cheap")
-        if not thorough and underfit is None:
-            both = (of_regime.by_probes, of_regime.by_decoding)
-            if not all(is_settled(by, values, distance) for by in both):
-                values |= take_readings(model, anchors, which="costly")
+        both = (of_regime.by_probes, of_regime.by_decoding)
+        known_data = training_set if train_is_known else None
+        values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
+        for name in COSTLY if thorough or underfit is None else ():
+            if not _has_vote(name, both):
+                continue
+            if not thorough and all(is_settled(by, values, distance) for by in both):
+                break
+            values |= take_readings(model, anchors, names=[name], training_set=known_data)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
 
@@ -129,7 +133,13 @@ def read_inside(
             probabilities=probes_alone.probabilities,
             evidence=evidence(of_regime.by_probes, values, distance),
             outside=tuple(fitted.outside(known)),
-            not_measured=tuple(dict.fromkeys(one.probe for one in READINGS if one.name not in values)),
+            not_measured=tuple(
+                dict.fromkeys(
+                    one.probe
+                    for one in READINGS
+                    if one.name not in values and _has_vote(one.measurement, both)
+                )
+            ),
         ),
         posterior(of_regime.by_decoding),
     )
@@ -212,19 +222,27 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     return tuple(sorted(found, key=lambda one: -one.weight))
 
 
+def _has_vote(measurement: str, verdicts: Sequence[QuestionModel]) -> bool:
+    """Return whether a reading of the measurement has a vote in a verdict."""
+    names = {one.name for one in READINGS if one.measurement == measurement}
+    return any(names & set(answer.votes) for by in verdicts for answer in by.questions.values())
+
+
 def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
-    """Return whether the verdict assigns a phase that no values of the costly readings can change.
+    """Return whether the verdict assigns a phase that no values of the missing costly readings can change.
 
     The contribution of a reading to the log-odds is bounded, and the log-odds that assign one phase form a
     convex set. The function therefore tries only the extremes and the absence of the costly readings.
 
     Args:
         fitted: the model of the verdict.
-        values: the readings and their values, except for the costly readings.
+        values: the readings and their values. Costly readings may be missing.
         distance: the distance from the calibration models, at least 0.
     """
     names = [
-        name for name in COSTLY_READINGS if any(name in answer.votes for answer in fitted.questions.values())
+        name
+        for name in COSTLY_READINGS
+        if name not in values and any(name in answer.votes for answer in fitted.questions.values())
     ]
     found = set()
     for extremes in itertools.product((None, -_BEYOND_ALL, _BEYOND_ALL), repeat=len(names)):

@@ -8,7 +8,7 @@ specifically.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,19 +17,22 @@ import torch
 
 from anchorlens import probes
 from anchorlens.configuration import documented
+from anchorlens.models.running import device_of
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
+from anchorlens.probes.shared.calling import needs_training_set
+from anchorlens.probes.shared.edge_effects import margin
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.fusion_similarity import mirror_comparisons
+from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.question_model import Question
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
-Sees = Literal["trained pairs", "unseen pairs", "weights"]
-Which = Literal["all", "cheap", "costly"]
-"""The choice of measurements. `all` stands for all measurements, `cheap` for all except the costly
-measurements, and `costly` for only the costly measurements."""
+Sees = Literal["trained pairs", "unseen pairs", "training data", "weights"]
+_N_MARGINS = 1000
+"""The largest number of training sequences for a margin."""
 
 
 @documented
@@ -45,6 +48,8 @@ class Measurement:
     costly: bool = False
     """Whether the measurement is costly. A verdict takes a costly measurement only if the readings could
     change the phase, and an early verdict never does."""
+    may_refuse: bool = False
+    """Whether the probe may refuse a model that the other probes accept. The readings are then missing."""
 
 
 def _at_position(task: AnchorTask, position: int) -> dict[str, Any]:
@@ -79,8 +84,15 @@ MEASURED: Mapping[str, Measurement] = {
     "q_condensation": Measurement(probes.q_condensation),
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
+    "holdout": Measurement(probes.holdout, costly=True, may_refuse=True),
+    "survival": Measurement(probes.survival, costly=True),
 }
-"""The measurements by name. Each name begins with the name of the probe."""
+"""The measurements by name. Each name begins with the name of the probe. The costly measurements are in the
+order of their cost."""
+CHEAP = tuple(name for name, measured in MEASURED.items() if not measured.costly)
+"""The names of the cheap measurements."""
+COSTLY = tuple(name for name, measured in MEASURED.items() if measured.costly)
+"""The names of the costly measurements, with the least costly measurement first."""
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
@@ -116,6 +128,9 @@ class Reading:
     """The data on which the probe measures the reading."""
     normalise: Callable[[float, Any], float] | None = None
     """The function from (value, model.cfg) to the normalised value, or `None` for an unchanged value."""
+    over_training: bool = False
+    """Whether the value is a margin, which is divided by the margin on training sequences
+    (`relative_margin`)."""
 
     def sign(self, which: Question) -> Literal[1, -1, 0]:
         """Return the direction for a question, or 0 if the reading is not evidence for the question.
@@ -135,7 +150,8 @@ class Reading:
     @property
     def name(self) -> str:
         """The name of the reading, such as `v_similarity.centred_gap`."""
-        return f"{self.probe}.{self.field}{self.measurement.removeprefix(self.probe)}"
+        relative = "relative_" if self.over_training else ""
+        return f"{self.probe}.{relative}{self.field}{self.measurement.removeprefix(self.probe)}"
 
     def of(self, value: float | None, cfg: object) -> float | None:
         """Return the normalised reading, or `None` if the probe's value is missing or not finite.
@@ -215,8 +231,16 @@ READINGS: tuple[Reading, ...] = (
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        {_FITS: 1, "generalises": 1},
+        {_FITS: 1, "inferential": 1},
         normalise=_bounded_margin,
+    ),
+    Reading(
+        "information_flow",
+        "margin",
+        "margin on trained pairs with fresh noise, relative to training sequences",
+        {"generalises": 1},
+        "training data",
+        over_training=True,
     ),
     Reading(
         "activation_patching",
@@ -352,9 +376,22 @@ READINGS: tuple[Reading, ...] = (
         {_FITS: -1, "generalises": -1, "composes": -1},
         "weights",
     ),
+    Reading(
+        "holdout",
+        "holdout_ratio",
+        "accuracy on training data that further training leaves out",
+        {"generalises": 1},
+        "training data",
+    ),
+    Reading(
+        "survival",
+        "survival",
+        "accuracy on trained pairs that further training leaves out",
+        {"composes": 1},
+    ),
 )
 """All readings of the verdicts, in the order of the probes."""
-COSTLY_READINGS: tuple[str, ...] = tuple(one.name for one in READINGS if MEASURED[one.measurement].costly)
+COSTLY_READINGS: tuple[str, ...] = tuple(one.name for one in READINGS if one.measurement in COSTLY)
 """The names of the costly readings."""
 OF_ANY_TASK: tuple[Reading, ...] = (
     *(reading for reading in READINGS if reading.sees == "weights"),
@@ -371,46 +408,60 @@ the task."""
 
 
 def measurements(
-    model: HookedTransformer, task: AnchorTask, *, which: Which = "all"
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    names: Collection[str] | None = None,
+    training_set: object = None,
 ) -> dict[str, list[ProbeResult]]:
     """Apply the probes whose results contain the readings.
 
     Args:
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
-        which: the measurements to take.
+        names: the names of the measurements to take, from `MEASURED`. Default: all measurements.
+        training_set: the training data of the model. Default: training data drawn by the task.
 
     Returns:
         The results of the probe for each measurement. If the probe has a position, there is one result for
-        each of `reading_positions`.
+        each of `reading_positions`. There is no result if a probe that may refuse a model refuses it.
 
     Raises:
-        ValueError: If a probe refuses the model or the task, or does not converge. The message contains the
-            reason.
+        ValueError: If another probe refuses the model or the task, or does not converge. The message contains
+            the reason.
     """
     results = {}
     positions = reading_positions(task)
     for name, measured in MEASURED.items():
-        if which != "all" and measured.costly != (which == "costly"):
+        if names is not None and name not in names:
             continue
         asked = [{}] if measured.at is None else [measured.at(task, position) for position in positions]
+        data = {"training_set": training_set} if needs_training_set(measured.probe) else {}
         try:
-            results[name] = [probes.apply(measured.probe, model, task, **options) for options in asked]
+            results[name] = [probes.apply(measured.probe, model, task, **data, **one) for one in asked]
         except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
-            raise ValueError(f"{name}: {error}") from None
+            if not measured.may_refuse:
+                raise ValueError(f"{name}: {error}") from None
+            results[name] = []
     return results
 
 
 def take_readings(
-    model: HookedTransformer, task: AnchorTask, *, which: Which = "all"
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    names: Collection[str] | None = None,
+    training_set: object = None,
 ) -> dict[str, float | None]:
     """Take the readings of a model.
 
     Args:
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
-        which: the readings to take, which are "all" readings, only the "cheap" readings, or only the "costly"
-            readings. The early verdict uses the cheap readings.
+        names: the names of the measurements to take, such as `CHEAP` or `COSTLY`. Default: all measurements.
+            The early verdict uses the cheap measurements.
+        training_set: the training data of the model. Default: `holdout` uses training data drawn by the task,
+            and the relative margin is missing unless it is known to be at most 0.
 
     Returns:
         The mean value over `reading_positions` of each `probe.field`. A value is `None` if the probe has no
@@ -422,16 +473,55 @@ def take_readings(
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
-        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), which="cheap")
+        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), names=CHEAP)
         >>> readings["information_flow.margin"] < 0  # a random start does not know the answers
         True
     """
-    results = measurements(model, task, which=which)
-    return {
-        reading.name: reading.of(mean_of(results[reading.measurement], reading.field), model.cfg)
-        for reading in READINGS
-        if reading.measurement in results
-    }
+    results = measurements(model, task, names=names, training_set=training_set)
+    found = {}
+    for reading in READINGS:
+        if reading.measurement in results:
+            value = mean_of(results[reading.measurement], reading.field)
+            if reading.over_training and value is not None:
+                value = relative_margin(value, training_margin(model, task, training_set))
+            found[reading.name] = reading.of(value, model.cfg)
+    return found
+
+
+def training_margin(model: HookedTransformer, task: AnchorTask, training_set: object) -> float | None:
+    """Return the mean margin on up to 1,000 training sequences, in logits, or `None` without training data.
+
+    Raises:
+        ValueError: If the training data are not sequences of the task.
+    """
+    if training_set is None:
+        return None
+    data = task.checked_training_set(training_set)
+    some = data.take(generator(0, "probe").permutation(len(data))[:_N_MARGINS])
+    with torch.no_grad():
+        logits = model(some.tokens.to(device_of(model)))[:, -1]
+    return float(margin(logits, some.targets.to(logits.device)).mean())
+
+
+def relative_margin(fresh: float, training: float | None) -> float | None:
+    """Return the margin on trained pairs with fresh noise, divided by the margin on training sequences.
+
+    If the training data are unknown, only the sign of the quotient is known, because a model that has fit its
+    training data has a margin above 0. The result is then 0 if `fresh` is at most 0.
+
+    Args:
+        fresh: the margin on trained pairs with fresh noise, in logits.
+        training: the margin on training sequences, in logits, or `None` if the training data are unknown.
+
+    Returns:
+        The quotient, or `None` if it is unknown or the margin on training sequences is at most 0.
+
+    >>> relative_margin(2.0, 4.0), relative_margin(-2.0, None), relative_margin(2.0, None)
+    (0.5, 0.0, None)
+    """
+    if training is None:
+        return 0.0 if fresh <= 0 else None
+    return fresh / training if training > 0 else None
 
 
 def mean_of(results: Sequence[ProbeResult], field: str) -> float | None:

@@ -31,12 +31,12 @@ CHEAP = """
 import sys
 from anchorlens import load_checkpoint
 from anchorlens.training.child_processes import keep_freed_memory
-from anchorlens.verdict.readings import take_readings
+from anchorlens.verdict.readings import CHEAP, take_readings
 
 keep_freed_memory()  # as the command line does
 checkpoint = load_checkpoint(sys.argv[1])
 checkpoint.evaluate(training_set=checkpoint.lazy_training_set())
-take_readings(checkpoint.build_model(), checkpoint.task, which="cheap")
+take_readings(checkpoint.build_model(), checkpoint.task, names=CHEAP)
 """
 N_MANY = 10
 

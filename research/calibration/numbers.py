@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from anchorlens import Checkpoint, save_checkpoint, train
-from anchorlens.extras.survival.probe import DOSES, survival
 from anchorlens.probes import holdout
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.edge_effects import margin
+from anchorlens.probes.two_anchor.survival import DOSES, survival
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.readings import measurements
+from anchorlens.verdict.readings import CHEAP, MEASURED, measurements
 from calibration.runs import Planned
 
 HOW_ASKED = ("seed", "key_position", "chain_length", "n_sequences", "n_route_sequences", "perplexity")
@@ -26,9 +26,11 @@ HOW_ASKED += ("target", "answer", "second_anchor", "threshold", "layer")
 MODEL_FIELDS = ("variant", "n_layers", "n_heads", "d_model", "gamma")
 TRAIN_FIELDS = ("seed", "weight_decay", "lr", "n_samples")
 
+MEASURED_ALONE = tuple(name for name in MEASURED if name not in ("holdout", "survival"))
+"""What `numbers` measures; the others train copies, and `further_numbers` measures them."""
 N_MARGINS = 1000
 """Sequences that margins are means over."""
-ENOUGH_UPDATES = 280
+ENOUGH_UPDATES = 80
 """Mean number of updates from which a larger dose of `survival` is not tried."""
 
 
@@ -138,7 +140,9 @@ def numbers(checkpoint: Checkpoint, early: bool) -> dict[str, float]:
     positions of the key, the mean. None of a model that a probe refuses.
     """
     try:
-        found = measurements(checkpoint.build_model(), checkpoint.task, which="cheap" if early else "all")
+        found = measurements(
+            checkpoint.build_model(), checkpoint.task, names=CHEAP if early else MEASURED_ALONE
+        )
     except ValueError:
         return {}
     return {

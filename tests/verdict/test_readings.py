@@ -9,9 +9,10 @@ from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.training import checkpoints
 from anchorlens.verdict import READINGS, readings, take_readings
-from anchorlens.verdict.readings import MEASURED, reading_positions
+from anchorlens.verdict.readings import CHEAP, MEASURED, reading_positions
 
 PAPER = AnchorTask()
+QUICK = [name for name in MEASURED if name != "survival"]  # which takes half a minute
 TASKS = {"reasoning": PAPER, "conflict": AnchorTask(regime="conflict")}
 
 
@@ -22,7 +23,7 @@ def shipped(name):
 @functools.cache
 def readings_of_phase_3(task):
     """The readings of the shipped model on one of `TASKS`, which several tests hold others against."""
-    return take_readings(shipped("phase3").build_model(), TASKS[task])
+    return take_readings(shipped("phase3").build_model(), TASKS[task], names=QUICK)
 
 
 def test_names_are_unique_and_every_measurement_is_read():
@@ -51,7 +52,7 @@ def test_answers_to_unseen_pairs_are_never_looked_at(name):
         batch = task.sample(64, split="ood", seed=position)
         assert (model(batch.tokens)[:, -1].argmax(-1) != batch.targets).float().mean() > 0.9
     changed.clear()
-    assert take_readings(model, task) == expected
+    assert take_readings(model, task, names=QUICK) == expected
     assert len(changed) > 5
 
 
@@ -66,7 +67,7 @@ def test_by_the_probes_nothing_of_an_unseen_pair_is_looked_at(name):
         return torch.where(there[:, None, None], -embedded.flip(-1) * 7, embedded)
 
     model.embed.register_forward_hook(scramble)
-    found = take_readings(model, task)
+    found = take_readings(model, task, names=QUICK)
     changed = {reading for reading, value in found.items() if value != expected[reading]}
     sees = {reading.name: reading.sees for reading in READINGS}
     assert changed and {sees[reading] for reading in changed} == {"unseen pairs"}
@@ -81,7 +82,8 @@ def test_positions_of_the_key_leave_a_token_behind_the_anchors(seq_len, position
 
 def test_width_does_not_show_in_a_random_start():
     found = [
-        take_readings(build_model(ModelConfig(d_model=d, d_head=d // 2, gamma=0.5)), PAPER) for d in (64, 256)
+        take_readings(build_model(ModelConfig(d_model=d, d_head=d // 2, gamma=0.5)), PAPER, names=QUICK)
+        for d in (64, 256)
     ]
     for name in ("stable_rank.w_q_normalized", "q_condensation.mean_abs_cosine"):
         assert [reading[name] for reading in found] == pytest.approx([1, 1], abs=0.15)
@@ -92,7 +94,7 @@ def test_width_does_not_show_in_a_random_start():
 
 def test_what_composes_and_what_memorises_read_apart():
     composing = readings_of_phase_3("reasoning")
-    memorising = take_readings(shipped("phase1").build_model(), PAPER)
+    memorising = take_readings(shipped("phase1").build_model(), PAPER, names=QUICK)
     for name in ("unseen_target_at_last", "target_at_last"):
         reading = f"nearest_neighbours.{name}"
         assert composing[reading] > 0.5 > 0.2 > memorising[reading]
@@ -110,7 +112,7 @@ def test_a_reading_is_the_mean_over_the_positions_of_the_key(monkeypatch):
 
 def test_early_readings_are_the_same_without_the_costly_ones():
     whole = readings_of_phase_3("reasoning")
-    early = take_readings(shipped("phase3").build_model(), PAPER, which="cheap")
+    early = take_readings(shipped("phase3").build_model(), PAPER, names=CHEAP)
     costly = {reading.name for reading in READINGS if MEASURED[reading.measurement].costly}
     assert costly
     assert early == {name: value for name, value in whole.items() if name not in costly}

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.survival.left_out import (
-    Restoration,
-    groups_to_leave_out,
-    restored_without,
-)
-from anchorlens.extras.survival.picture import accuracy_bars
+from anchorlens.probes.plots.accuracy_bars import accuracy_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import weights_of_parts
+from anchorlens.probes.shared.restoration import Restoration, groups_to_leave_out, restored_without
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.show.figures import BLUE, ORANGE
-from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.models.library import HookedTransformer
-
-CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 LOST, KNOWN = 0.3, 0.5
 """The least divisor of a ratio, and the accuracy from which the other pairs are known."""

@@ -1,1 +1,0 @@
-"""Survival: whether excluded training pairs survive further training."""

@@ -49,7 +49,7 @@ METRICS = phase_metrics(
 @documented
 @dataclass(frozen=True)
 class AdditionTask(SplitTask):
-    """The addition of all operands from 0 on, with a square of pairs that is never trained.
+    """The addition of two numbers, with a square or a random fraction of all pairs held out of training.
 
     An answer is correct if all of its tokens are correct, including an end mark.
 
@@ -106,7 +106,7 @@ class AdditionTask(SplitTask):
         if n_pairs - n_left_out - self.n_held_out < 1:
             raise ValueError(
                 f"the splits must leave a pair to train, got {n_left_out:,} excluded and {self.n_held_out:,} "
-                f"held-out pairs of {n_pairs:,}. Use a smaller square or share, or hold out fewer pairs"
+                f"held-out pairs out of {n_pairs:,} pairs. Use a smaller square, random_share or n_held_out"
             )
 
     @property
@@ -125,7 +125,7 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """The operands (a, b) of every sum of `train`, `id` and, with a square, `ood`, in ascending order."""
+        """The operands (a, b) of every sum in each split, in ascending order."""
         rest = np.flatnonzero(~self._left_out)
         return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
 
@@ -165,7 +165,7 @@ class AdditionTask(SplitTask):
         """Return the operands (a, b) of every sum of a split, ascending.
 
         Args:
-            split: the name of the split, which is `train`, `id` or, with a square, `ood`.
+            split: the name of the split: `train`, `id`, or `ood` if the task has a square.
 
         Raises:
             ValueError: If the split is unknown.
@@ -174,7 +174,7 @@ class AdditionTask(SplitTask):
 
     @property
     def d_vocab(self) -> int:
-        """The smallest vocabulary size: numbers (or digits), `+`, `=`, and the end mark of digits."""
+        """The smallest vocabulary size, which counts numbers or digits, `+`, `=`, and any end mark."""
         return self._equals + 1 if self.in_numbers else 13
 
     @property
@@ -193,7 +193,7 @@ class AdditionTask(SplitTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest sum, without the end mark."""
+        """The number of tokens that a model reads from the longest sum, without the end mark."""
         if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
@@ -202,9 +202,9 @@ class AdditionTask(SplitTask):
         """Make sums into sequences.
 
         Returns:
-            For `number`, tokens [pair, 4] and targets [pair]. For other formats, tokens [pair, seq_len] and
-            targets [pair, seq_len]. End marks pad shorter sums. From `=` on, the targets are the answer's
-            digits and one end mark.
+            For the format `number`, tokens [pair, 4] and targets [pair]. For other formats, tokens [pair,
+            seq_len] and targets [pair, seq_len]. End marks pad shorter sums. From `=` on, the targets are the
+            answer's digits and one end mark.
         """
         import torch
 
@@ -245,7 +245,7 @@ class AdditionTask(SplitTask):
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Check that training data from a caller have this task's shape and vocabulary, and return them."""
+        """Check that training data have this task's shape and vocabulary, and return the data."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         return token_batch(
@@ -255,7 +255,7 @@ class AdditionTask(SplitTask):
     def pictures(
         self, whole: Right, evaluator: Evaluator, rng: np.random.Generator
     ) -> tuple[FigureSpec, ...]:
-        """Draw every sum as a point of a plane, and accuracy against the distance to the border."""
+        """Draw the correctness of every sum, and accuracy against the distance to the square's border."""
         plane = np.zeros((self.largest + 1, self.largest + 1))
         for name, sums in self.splits.items():
             plane[tuple(sums.T)] = whole[name]

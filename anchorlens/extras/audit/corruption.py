@@ -27,12 +27,13 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     """Return the task with a fraction of its mappings trained on wrong targets.
 
     Args:
-        task: any task. The function keeps its overrides.
-        share: the fraction of the mappings that obey the composition rule, 0..1, to draw at random.
+        task: any task, whose overrides are kept.
+        share: the fraction, 0..1, of the rule-obeying mappings that get a wrong target, drawn at random.
         seed: the seed for the mappings and their targets.
 
     Returns:
-        A task with overrides, in which the target of a drawn mapping is uniform over all other number tokens.
+        A task with overrides, where each drawn mapping has a wrong target, uniform over the other number
+        tokens.
 
     Raises:
         ValueError: If the share is outside 0..1, or the task has only one number token.
@@ -61,7 +62,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
 
 
 def planted(mappings: Mappings, seed: int) -> Mappings | None:
-    """Plant wrong targets in a fraction `SHARE` of the mappings, and in a larger fraction of a small dataset.
+    """Plant wrong targets in a fraction `SHARE` of the mappings (more in a small dataset).
 
     Args:
         mappings: the mappings of a dataset.

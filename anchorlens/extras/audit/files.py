@@ -35,7 +35,7 @@ _MOST_COLUMNS = 20
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
-    """Read a dataset from a `.csv` of mappings (`read_csv`), or a `.toml` with an AnchorTask in `task`.
+    """Read a dataset from a `.csv` file of mappings (`read_csv`), or a `.toml` file with the table `task`.
 
     Raises:
         ValueError: If the suffix is not .csv or .toml, the file is not a dataset, or a TOML file has further
@@ -70,14 +70,14 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping, where the anchors in order, applied to the key, give the target. The column of the
-    target may also have the name `label`, `answer` or `y`. All values are integers that serve only as labels.
-    Values may be negative or large, and an anchor and a key may have the same number. `violates` (0 or 1) is
-    the known truth, which is used only for scoring. Columns may be in any order, separated by commas,
-    semicolons or tabs. Repeated rows count once. Mappings that are not in the file are not trained or
-    evaluated.
+    Every row is a mapping. The anchors of the row, applied to the key in order, give the target. The column
+    of the target may also have the name `label`, `answer` or `y`. All values are integers that serve only as
+    labels. Values may be negative or large, and an anchor and a key may have the same number. The column
+    `violates` (0 or 1) marks known violations of the rule, which are used only for scoring. Columns may be in
+    any order, separated by commas, semicolons or tabs. Repeated rows count once. Mappings that are not in the
+    file are not trained or evaluated.
 
-    The function presents the mappings as the papers' sequences. The key is at one of 7 positions, the anchors
+    The function presents the mappings as sequences of tokens. The key is at one of 7 positions, the anchors
     follow the key, and random keys fill the other positions. The function does not support chains of
     different lengths, sequences of another shape, or mappings of different frequencies.
 

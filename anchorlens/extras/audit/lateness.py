@@ -29,7 +29,7 @@ def fit_steps(
     evaluation_steps: Sequence[int],
     threshold: float = FIT,
 ) -> Float[np.ndarray, "*run mapping"]:
-    """Return the step from which on each mapping is correct at every evaluation.
+    """Return the first evaluation step from which each mapping stays correct.
 
     Args:
         right: the probability of the correct answer, 0..1. NaN counts as wrong.
@@ -37,7 +37,7 @@ def fit_steps(
         threshold: the probability from which a mapping counts as correct, 0..1.
 
     Returns:
-        The fit steps, which are infinite (`NEVER`) if the last answer is wrong.
+        The fit steps, which are infinite (`NEVER`) for mappings that are wrong at the last evaluation.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -76,15 +76,16 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
     The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. A
     mapping that is fit after the fence, or never, takes longer than the spread of the fit steps explains. The
     fence does not depend on the truth, and is valid if fewer than a quarter of the mappings are late. The
-    exact step of a fit is unknown between two evaluations, so Q1 is at most the evaluation before Q3.
+    exact step of a fit is unknown between two evaluations, so Q1 is set to at most the last evaluation step
+    before Q3.
 
     Args:
         steps: the fit steps of one run, which are infinite for mappings that are never fit.
         evaluation_steps: the steps of the run's evaluations, ascending.
 
     Returns:
-        The step of the fence. `None` means that at least about a quarter of the mappings are never fit, so
-        that the third quartile is infinite.
+        The step of the fence. `None` means that about a quarter of the mappings or more are never fit, so the
+        third quartile is infinite.
 
     Source: the outer fences of Tukey (Exploratory Data Analysis, 1977).
     """

@@ -25,9 +25,9 @@ MOST_CELLS = 5_000_000
 @documented
 @dataclass(frozen=True, eq=False)
 class Mappings:
-    """The mappings of a dataset from a chain of anchors and a key to a target.
+    """The mappings of a dataset, each from a chain of anchors and a key to a target.
 
-    A mapping holds for every position of the key and for all noise.
+    A mapping holds for every position of the key and for all noise tokens.
 
     `mappings_of` makes the mappings from an AnchorTask, and `read_csv` reads them from a file.
     """
@@ -130,8 +130,8 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
 
     Args:
         task: the task, whose trained pairs are combined with every key that has a trained position. A mapping
-            violates the rule if an override or an exception sets a target other than the composition f(x;
-            a1, ...). Overrides of the task and of the regime count.
+            violates the rule if an override or an exception sets a target other than the composition f(x; a1,
+            ...). The overrides can come from the task or from its regime.
         name: the name of the dataset.
 
     Raises:

@@ -78,7 +78,7 @@ class Audit:
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The step from which on each mapping is correct at every evaluation, or infinity.
+        """The first evaluation step from which each mapping stays correct, or infinity.
 
         An infinite value is censored, which means that fitting the mapping takes longer than the run.
         """
@@ -99,7 +99,7 @@ class Audit:
 
     @cached_property
     def tied(self) -> Int[np.ndarray, " mapping"]:
-        """The number of mappings with the same lateness, including the mapping itself."""
+        """The number of mappings that share each mapping's lateness, including the mapping itself."""
         _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
         return counts[place]
 
@@ -107,7 +107,8 @@ class Audit:
     def end_loss(self) -> Float[np.ndarray, " mapping"]:
         """The cross-entropy of the trained target at the last step, in nats, averaged over the models.
 
-        The largest possible value is 87, because of the smallest normal number of float32.
+        The largest possible value is 87 nats, because probabilities are at least float32's smallest normal
+        number.
         """
         smallest = float(np.finfo(np.float32).tiny)
         return -np.log(np.fmax(self.right[:, -1], smallest, dtype=float)).mean(axis=0)
@@ -124,14 +125,14 @@ class Audit:
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """The fences beyond the last step of models that have not fit all mappings at that step."""
+        """The fences that lie beyond the last step, for models with unfit mappings at that step."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
         return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
 
     @property
     def too_few_steps(self) -> bool:
-        """Whether a model never fits at least a fifth of the mappings, or a fence cannot be reached.
+        """Whether at least a fifth of the mappings is never fit by some model, or `late_fences` has a fence.
 
         If training is too short, late mappings may only be slow to learn.
         """
@@ -157,7 +158,7 @@ class Audit:
     def too_few_to_tell(self) -> bool:
         """Whether the AUC of planted wrong mappings is below 0.75 (chance 0.5).
 
-        Below 0.75, missing flags are not evidence of a clean dataset.
+        At an AUC below 0.75, an audit without flags is not evidence of a clean dataset.
         """
         return self.power is not None and self.power.auc is not None and self.power.auc < POWER
 
@@ -170,8 +171,8 @@ class Audit:
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
         """Whether the mapping with the same key and the anchors in reverse order is flagged.
 
-        Models give both orders the same answer at first, so one exception makes two mappings late. If the
-        mappings of both orders are flagged, often only one mapping violates the rule.
+        Models give both orders of a pair the same answer at first, so one exception makes two mappings late.
+        If the mappings of both orders are flagged, often only one mapping violates the rule.
         """
         mirror = self.mappings.mirror
         return (mirror >= 0) & self.flagged[mirror]
@@ -232,7 +233,7 @@ class Audit:
 
         - `a1`, `a2`, ..., `key` and `target`
         - `lateness`, `tied` and `end_loss`
-        - `fit_step <seed>` for each model, which is `None` if the mapping is never fit
+        - `fit_step 0` and so on, one for each model's seed, or `None` if the model never fits the mapping
         - `never_fit`, `flagged` and `mirror_flagged`
         - `violates`, which is `None` if the truth is unknown
         """

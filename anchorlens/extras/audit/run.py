@@ -62,27 +62,28 @@ def audit(
     With small initial weights, a model learns compositional mappings first and exceptions late. A mapping
     goes from a chain of anchors and a key to a target. The function evaluates every mapping at evenly spaced
     steps of training, at trained positions with fresh noise. The fit step of a mapping is the first
-    evaluation from which on the mean probability of the trained target is at least `fit`. Mappings that are
-    never fit are censored and rank last. Lateness is the rank by fit step, averaged over the models. A
+    evaluation step from which the mean probability of the trained target stays at least `fit`. Mappings that
+    are never fit are censored and rank last. Lateness is the rank by fit step, averaged over the models. A
     mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the models. The
-    flags do not depend on the truth, and a dataset without exceptions has no flags.
+    flags do not depend on the truth. A dataset without exceptions has no flags.
 
     The function trains one more model on the same data with wrong targets planted in some mappings
-    (`Audit.power`). If this model does not rank the planted mappings later than the others, the dataset is
-    too small for an audit.
+    (`Audit.power`). If this model does not rank the planted mappings later than other mappings, the dataset
+    is too small for an audit.
 
     Args:
         dataset: a task, mappings from `mappings_of` or `read_csv`, or a file for `open_dataset`. In a task,
             mappings that an override changes violate the rule.
-        model_config: the shape and initialisation. Default: the `quick` preset with gamma 0.8, fitted to the
-            task.
-        train_config: the recipe. Default: the `quick` preset with 1,000 steps. The function ignores the
-            recipe's seed, checkpoints and evaluations.
+        model_config: the shape and initialisation of the models. Default: the `quick` preset with gamma 0.8,
+            fitted to the task.
+        train_config: the training recipe. Default: the `quick` preset with 1,000 steps. The function ignores
+            the recipe's seed, checkpoints and evaluations.
         seeds: the seed of each model.
         n_evaluations: the number of evaluations, which are evenly spaced up to the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
         fit: the probability of the trained target from which a mapping counts as fit, above 0 and at most 1.
-            A chain whose mappings all break the rule ranks later at 0.2 than at 0.5 (docs/audit.md).
+            A chain whose mappings all violate the rule ranks later if `fit` is 0.2 than if it is 0.5
+            (docs/audit.md).
         out: the folder for `audit.json`, `mappings.csv` and `audit.html`, which is made if it does not exist.
         workers: the number of processes on the CPU. Default: one per core.
         progress: the display of progress, as for `train`.
@@ -115,7 +116,7 @@ def audit(
     mappings = _as_mappings(dataset)
     if n_draws * len(mappings) > MOST_ASKED:
         raise ValueError(
-            f"n_draws times mappings must be at most {MOST_ASKED:,}, got {n_draws:,} times "
+            f"n_draws times the number of mappings must be at most {MOST_ASKED:,}, got {n_draws:,} times "
             f"{len(mappings):,}. Use fewer draws"
         )
     model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
@@ -130,8 +131,9 @@ def audit(
     evaluation_steps = tuple(sorted(steps))
     if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"models times evaluations times mappings must be at most {MOST_ANSWERS:,}, got {n_answers:,}: "
-            f"{len(seeds) + 1} times {len(evaluation_steps)} times {len(mappings):,}. Use fewer evaluations"
+            f"the product of models, evaluations and mappings must be at most {MOST_ANSWERS:,}, got "
+            f"{n_answers:,}: {len(seeds) + 1} times {len(evaluation_steps)} times {len(mappings):,}. Use "
+            "fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -39,8 +39,8 @@ def watch(
     """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
 
     The seed of a run determines its initial weights, training sequences, their order, and the evaluation
-    sequences. All evaluations use the same sequences. On CUDA, the runs form one stack. On the CPU, each run
-    has a separate process.
+    sequences. All evaluations of a run use the same sequences. On CUDA, the runs form one stack. On the CPU,
+    each run has a separate process.
 
     Args:
         runs: the model and recipe of each run. The function takes the tasks from `data`.

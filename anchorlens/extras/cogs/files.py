@@ -129,7 +129,7 @@ def _fetched(url: str) -> Path:
         except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(
-                "COGS must be in a folder (--data DIR) or downloaded, got an error of the download of "
+                "COGS must be in a folder (--data DIR) or downloadable, got an error in the download of "
                 f"{name}: {safe_repr(why)}. Put the files {', '.join(FILES)} from the folder data of "
                 "github.com/najoungkim/COGS into a folder, and give this folder"
             ) from None

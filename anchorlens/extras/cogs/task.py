@@ -52,10 +52,10 @@ METRICS = (
 class CogsTask(WordTask):
     """The COGS task, in which a model predicts the logical form of a sentence word by word.
 
-    The task reads the published files from a folder, or downloads the files once. No example is cut, and the
-    longest example (in gen) has 543 tokens. In gen, 1,634 of the 21,000 logical forms hold a word that no
-    training file has. Most of these words are numbers above 18 in the recursion cases. With a vocabulary of
-    words, the OOD accuracy is therefore at most 92.2%.
+    The task reads the published files from a folder, or downloads the files once. No example is truncated.
+    The longest example has 543 tokens. In the OOD file gen.tsv, 1,634 of the 21,000 logical forms contain a
+    word that no training file contains. Most of these words are numbers above 18 in the recursion cases. With
+    a vocabulary of words, the OOD accuracy is therefore at most 92.2%.
 
     Raises:
         ValueError: If a value is invalid, or if a needed file is missing or is not the published file.
@@ -98,11 +98,11 @@ class CogsTask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest example, known without the files."""
+        """The number of tokens that a model reads from the longest example in the files."""
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the evaluated sequences as an equivalent number of longest sequences, without the files."""
+        """Return the number of longest sequences that have as many tokens as the evaluated sequences."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
@@ -127,7 +127,7 @@ class CogsTask(WordTask):
 
     @cached_property
     def cases(self) -> tuple[str, ...]:
-        """The case of each example of `ood`."""
+        """The generalisation case of each example in `ood`."""
         return tuple(line.kind for line in self._files["gen"])
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:

@@ -30,7 +30,8 @@ PUBLISHED_STEPS = 500
 class Schedule:
     """The schedule of noise over the steps of diffusion.
 
-    With fewer steps than the published 500, each step adds more noise, so that the sum stays about the same.
+    With fewer steps than the published 500, each step adds more noise, so that the total noise stays about
+    the same.
 
     Example:
         >>> schedule = Schedule(500)
@@ -49,7 +50,7 @@ class Schedule:
 
     @cached_property
     def betas(self) -> Float[np.ndarray, " n_steps+1"]:
-        """The variance of the noise that each step 0..T adds, where a network predicts only steps 1..T."""
+        """The variance of the noise that each step adds, for the steps 0..T."""
         betas = np.linspace(self.first, self.last, self.n_steps + 1) * (PUBLISHED_STEPS / self.n_steps)
         return np.minimum(betas, 0.999)
 
@@ -64,7 +65,7 @@ class Schedule:
         steps: Int[np.ndarray, " image"],
         noise: Float[Tensor, "image channel y x"],
     ) -> Float[Tensor, "image channel y x"]:
-        """Return sqrt(alpha_bar) pixels + sqrt(1 - alpha_bar) noise, the images after the given steps."""
+        """Return noisy images after the given steps: sqrt(alpha_bar) pixels + sqrt(1 - alpha_bar) noise."""
         import torch
 
         kept = torch.as_tensor(self.signal[steps], dtype=pixels.dtype, device="cpu").view(-1, 1, 1, 1)
@@ -80,7 +81,7 @@ class Schedule:
         """Draw images from noise by ancestral sampling through every step.
 
         Args:
-            noise_in: the function that predicts the noise in images from the images after step t, and t.
+            noise_in: the function that predicts the noise in images, from the images after step t and from t.
             start: noise of variance 1, which stands for the images after step T.
             draws: noise of the shape of `start`, for each step except the last.
         """

@@ -92,7 +92,7 @@ def in_words(name: str) -> str:
 
 
 def marked(name: str) -> str:
-    """Describe a tuple in words, with a star if it is never trained.
+    """Describe a tuple of concepts in words, with a star if the tuple is never trained.
 
     >>> marked("010"), marked("000")
     ('small red circle *', 'large red circle')
@@ -127,7 +127,7 @@ def checked(name: str) -> str:
 
 
 def nominal(name: str) -> Float[np.ndarray, " 6"]:
-    """Return the conditions of a tuple, without jitter.
+    """Return the conditions of a tuple of concepts, without jitter.
 
     Raises:
         ValueError: If the tuple is unknown.
@@ -137,7 +137,7 @@ def nominal(name: str) -> Float[np.ndarray, " 6"]:
 
 
 def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: float = 0.0) -> Images:
-    """Draw an image of each tuple, with a random colour, size and position.
+    """Draw an image of each tuple, with random jitter of the colour, size and position.
 
     Args:
         tuples: the tuples to draw, in the paper's order of concepts.

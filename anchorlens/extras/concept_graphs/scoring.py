@@ -194,8 +194,8 @@ def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"
 
     The area is about 1 for a small shape and about 4 for a large shape.
 
-    Each pixel is weighted by its ink relative to full colour, and pixels near the background's ink do not
-    count. A faint shape therefore covers little. A linear classifier assigns a class to any image. An area
+    Each pixel is weighted by its darkness relative to full colour, and pixels close to the background do not
+    count. A faint shape therefore has a small area. A linear classifier assigns a class to any image. An area
     far from 1 and 4 shows that the image does not contain a small or large shape.
 
     >>> from anchorlens.randomness import generator
@@ -219,8 +219,8 @@ def scored(
 ) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
     """Compute all metrics and the pictures of samples, by a classifier and by the rule on masks.
 
-    A sample without a shape counts as wrong, even if a rule assigns the right class. Only `failure` uses the
-    class alone, as in the paper.
+    A sample without a shape counts as wrong, even if a rule assigns the right class. Only the metric
+    `failure` uses the class alone, as in the paper.
 
     Args:
         drawn: a map from every tuple to its samples, with equally many samples of each tuple.

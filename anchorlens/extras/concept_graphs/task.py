@@ -39,7 +39,7 @@ _WHITE = 1.0
 @documented
 @dataclass(frozen=True)
 class ConceptGraphsTask(TaskConfig):
-    """Concept Graphs: a diffusion model draws a circle or a triangle, large or small, red or blue.
+    """The Concept Graphs task, in which a diffusion model draws a shape of a given size and colour.
 
     The digits of a tuple have the paper's order: shape (0 circle, 1 triangle), size (0 large, 1 small),
     colour (0 red, 1 blue). The tuples 000, 100, 001 and 111 are trained, and 010, 011, 101 and 110 are
@@ -177,7 +177,7 @@ class ConceptGraphsTask(TaskConfig):
     # -- sampling --------------------------------------------------------------------------------------
 
     def ready(self, model: Any, seed: int = 0) -> Any:
-        """Prepare a network for sampling, by setting BatchNorm's statistics on noisy trained images.
+        """Prepare a network for sampling: set BatchNorm's statistics on noisy images of trained tuples.
 
         Args:
             model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm statistics
@@ -201,7 +201,7 @@ class ConceptGraphsTask(TaskConfig):
             seed: the seed of the noise, which is the same for every tuple.
 
         Returns:
-            A map from each tuple to its images, 0..1.
+            A map from each tuple to its images, with values from 0 to 1.
 
         Raises:
             ValueError: If a tuple is unknown, or `n` is less than 1.
@@ -256,9 +256,10 @@ class ConceptGraphsTask(TaskConfig):
     ) -> Evaluation:
         """Measure the drawn shapes, sizes and colours by a linear classifier and by a rule on masks.
 
-        A classifier assigns a class to any image. Two further metrics are therefore fractions of the samples
-        of small circles. `present` counts samples whose covered area is large enough for a shape. `circles`
-        counts present samples that both rules classify as circles.
+        A classifier assigns a class to any image. Two further metrics therefore check samples of small
+        circles for a shape. `present` is the fraction of these samples whose covered area is large enough for
+        a shape. `circles` is the fraction of these samples that are present and that both rules classify as
+        circles.
 
         Args:
             model: the model, as for `ready`.
@@ -287,7 +288,7 @@ class ConceptGraphsTask(TaskConfig):
         return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of images that pass through the network, where a sample counts at every step."""
+        """Return the number of images that pass through the network, counting a sample at every step."""
         n_bn_batches = _BN_BATCHES * _BN_BATCH
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 

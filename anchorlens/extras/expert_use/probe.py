@@ -69,7 +69,7 @@ class ExpertUse(ProbeResult):
     """The seed of keys, positions and noise."""
 
     def headline(self) -> str:
-        """State the distances between the kinds' shares, and the accuracy lost without one expert."""
+        """State each kind's distance from the rules in routing, and the accuracy lost without one expert."""
         apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
         apart |= {"unseen": self.unseen_apart}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]

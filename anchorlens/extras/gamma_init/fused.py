@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class FusedRows(NamedTuple):
-    """The rows of a fused matrix, along the axis of its outputs."""
+    """The layout of the rows of a matrix that fuses queries, keys and values, along its axis of outputs."""
 
     groups: int
     """The number of groups of queries, keys and values: 1, or the number of (key and value) heads."""
@@ -53,7 +53,7 @@ _N_TOKENS = 4
 
 
 def is_known(attention: nn.Module | None) -> bool:
-    """Return whether an attention is from Hugging Face and has a fused matrix of a known layout."""
+    """Return whether an attention module is from Hugging Face and has a fused matrix of a known layout."""
     return _class_of(attention) is not None
 
 
@@ -63,11 +63,11 @@ def _class_of(attention: nn.Module | None) -> str | None:
 
 
 def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int) -> FusedRows | None:
-    """Return the layout of a fused matrix in an attention, or `None` without a known layout.
+    """Return the layout of a fused matrix in an attention module, or `None` if the layout is unknown.
 
     Args:
         attention: the module that contains the matrix's Linear, or the matrix itself.
-        name: the name of the Linear or the matrix in the attention.
+        name: the name of the Linear or the matrix in the attention module.
         weight: the matrix.
         axis: the axis of its outputs.
     """
@@ -120,7 +120,7 @@ def _differ(output: Any) -> bool:
 
 
 def values_in(weight: Tensor, axis: int, layout: FusedRows) -> tuple[Tensor, Tensor]:
-    """Return the queries and keys of a fused matrix, and its values, as views."""
+    """Return views of the queries and keys, and of the values, of a fused matrix."""
     rows = weight.shape[axis] // layout.groups
     if layout.groups > 1:
         weight, axis = weight.unflatten(axis, (layout.groups, rows)), axis + 1

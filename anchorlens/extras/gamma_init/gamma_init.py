@@ -51,9 +51,10 @@ def gamma_init_(
     that `fan_in` maps to `None`. Initialisation settings in the model's own configuration are ignored.
 
     A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
-    with this gamma and seed. The weights are equal bit for bit (rounded in half precision). Random values are
-    drawn on the CPU, so every device and every process gets the same values. The global random state is not
-    read and not changed. Device, dtype, `requires_grad`, training mode and weight tying do not change.
+    with this gamma and seed. The weights are equal bit for bit, after rounding if the model has half
+    precision. Random values are drawn on the CPU, so every device and every process gets the same values. The
+    global random state is not read and not changed. Device, dtype, `requires_grad`, training mode and weight
+    tying do not change.
 
     Args:
         model: a HookedTransformer or a torch module, which may be compiled or in a DataParallel.
@@ -67,7 +68,7 @@ def gamma_init_(
         gamma_experts: the gamma of each expert in a HookedTransformer's mixture. Default: `gamma_mlp`.
         distribution: normal for N(0, std = fan_in^-gamma), or uniform for U(-fan_in^-gamma, fan_in^-gamma).
         scale_residual_writers: whether to divide the matrices that write to the residual stream by sqrt(2
-            n_layers), as GPT-2 does. These matrices are W_O and W_out, or both c_proj of GPT-2.
+            n_layers), as GPT-2 does. These matrices are W_O and W_out, or both c_proj matrices of GPT-2.
         fan_in: a map from the name or pattern of a parameter to its fan-in, for parameters without a known
             fan-in. `None` keeps the parameter unchanged, as in `{"pos_emb": 128, "*.router.weight": None}`.
         seed: the seed of the weights, an integer >= 0.
@@ -78,8 +79,8 @@ def gamma_init_(
     Raises:
         ValueError: If an argument is invalid, or if the model is not a torch module or is a
             TransformerBridge. Weights must not be quantised, sharded, or without memory (meta device). The
-            fan-in of each parameter must be certain, and its part must be known if parts differ. After an
-            error, no weight has been drawn.
+            fan-in of each parameter must be certain. Its part must be known if the parts have different
+            gammas. After an error, no weight has been drawn.
 
     Example:
         >>> from torch import nn
@@ -142,7 +143,7 @@ class GammaRow(Record):
     std is 0 or the fan-in is 1."""
 
     def texts(self) -> tuple[str, ...]:
-        """Return the text in each of `GammaTable.columns`."""
+        """Return the text for each column of `GammaTable.columns`."""
         stds = ("none" if std is None else f"{std:.3g}" for std in (self.std, self.measured_std))
         gamma = "none" if self.measured_gamma is None else f"{self.measured_gamma:.3f}"
         shape = " x ".join(map(str, self.shape))
@@ -152,7 +153,7 @@ class GammaRow(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaTable(Record):
-    """The initialisation of a model by `gamma_init_` and its present weights, which `print` tabulates."""
+    """A table of a model's initialisation by `gamma_init_` and of its present weights."""
 
     columns: ClassVar[tuple[str, ...]] = ("name", "shape", "part", "fan-in", "std", "measured", "gamma")
     """The columns of the table; the last is the gamma of the measured std."""
@@ -196,7 +197,7 @@ class GammaTable(Record):
         return "\n".join([*map(str.rstrip, lines), self.others()])
 
     def others(self) -> str:
-        """Count the other parameters that start at 0, start at 1, and are kept unchanged."""
+        """Count the other parameters, which start at 0, start at 1, or are kept unchanged."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
         return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
 
@@ -227,16 +228,16 @@ def gamma_table(
     Args:
         model: the model, as for `gamma_init_`.
         gamma: the initialisation rate, -10..10. Default: measure only.
-        gamma_embedding: the gamma of the embeddings, as for `gamma_init_`, like the gammas that follow.
+        gamma_embedding: the gamma of the embeddings. The gammas of parts have the defaults of `gamma_init_`.
         gamma_qk: the gamma of queries and keys.
         gamma_vo: the gamma of W_V and W_O.
         gamma_mlp: the gamma of the MLPs.
         gamma_experts: the gamma of each expert of a mixture.
         distribution: normal or uniform. The measured gamma of a uniform distribution uses its half-width,
             which is sqrt(3) times its std.
-        scale_residual_writers: whether the measured gamma of the matrices that write to the residual stream
-            is the gamma before the division.
-        fan_in: the fan-ins that the module does not define.
+        scale_residual_writers: whether the measured gamma of matrices that write to the residual stream
+            ignores their division by sqrt(2 n_layers).
+        fan_in: a map of fan-ins that the modules do not define, as for `gamma_init_`.
 
     Returns:
         A row for each weight matrix, and the names of the parameters that start at 0, start at 1, or stay

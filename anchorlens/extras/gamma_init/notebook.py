@@ -18,7 +18,7 @@ MOST_ROWS = 60
 
 @html.register
 def gamma_table_html(table: GammaTable) -> str:
-    """Render a row for each weight matrix."""
+    """Render the table as HTML, with a row for each weight matrix."""
     rows = [
         (TableCell(short(name, 80), code=True), *others)
         for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])

@@ -52,7 +52,7 @@ _WRITERS = ("c_proj", "o_proj", "out_proj", "fc2", "linear2", "down_proj", "dens
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A weight matrix, or the queries and keys or the values of a fused matrix."""
+    """A weight matrix, or a part of a fused matrix: the queries and keys, or the values."""
 
     names: tuple[str, ...]
     """The names of its parameter; several if it is tied."""
@@ -103,7 +103,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     """Classify every parameter of a model.
 
     Args:
-        model: a HookedTransformer or any torch module, also compiled or in a DataParallel.
+        model: a HookedTransformer or any torch module, which may be compiled or in a DataParallel.
         fan_in: a map from names or patterns (`*.sinks`) of parameters to their fan-in, or to `None` for
             parameters to keep.
 

@@ -159,14 +159,16 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
 
     The probe evaluates the model on every pair, and decomposes the logits at the last position. For
     multiplication and division modulo a prime, the probe replaces each number by its discrete logarithm. The
-    logits are centred over pairs and over answers, because softmax ignores a constant of a pair.
+    logits are centred over pairs and over answers, because softmax ignores a constant that is added to all
+    logits of a pair.
 
-    A low loss of many frequencies is weak evidence. Even a table of 30% of the pairs, restricted to all its
-    frequencies, seems to generalise. The number of key frequencies is therefore always five. Pizza and clock
-    are the two circuits of arXiv 2306.17844. A pizza has a distance irrelevance near 0 and a gradient
-    symmetry near 1. A clock has a distance irrelevance near 1 and a gradient symmetry near 0. Readings
-    between 0.3 and 0.7 do not identify a circuit. A memorising model also has a distance irrelevance near 1,
-    so these two readings identify a circuit only if `explained` is high.
+    A low loss with many frequencies is weak evidence of generalisation. Even a lookup table of 30% of the
+    pairs seems to generalise if it is restricted to all its frequencies. The number of key frequencies is
+    therefore always five. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has a
+    distance irrelevance near 0 and a gradient symmetry near 1. The clock circuit has a distance irrelevance
+    near 1 and a gradient symmetry near 0. Readings between 0.3 and 0.7 do not identify a circuit. A
+    memorising model also has a distance irrelevance near 1, so these two readings identify a circuit only if
+    `explained` is high.
 
     Limitations: The probe does not show which pairs were trained. The probe does not detect frequencies of an
     operation that is not an addition of exponents. For an operation of this type, only `answer_share` and

@@ -74,7 +74,7 @@ def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*p
 
 
 def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
-    """Compute the fraction of the centred logits' variance between classes of pairs with equal answers.
+    """Compute the fraction of the centred logits' variance between groups of pairs with equal answers.
 
     The fraction is 1 if a pair's logits depend only on its answer, and NaN if the logits do not vary. The
     measure does not require a group or frequencies.
@@ -96,7 +96,7 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
     The frequency k goes from 1 to n // 2.
 
     The kernel is the mean logit of an answer by its distance d from the correct answer. The cosine
-    coefficients of the kernel give the fractions without a further copy of the cube. The fractions refer to
+    coefficients of the kernel give the fractions without a further copy of the logits. The fractions refer to
     the variance of all centred logits, and sum to at most 1. The fractions are NaN if the logits do not vary.
     """
     n = len(cube)
@@ -110,7 +110,7 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
 
 def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
-    """Return the five frequencies with the largest shares, or all of at most five, ascending."""
+    """Return the five frequencies with the largest shares, ascending, or all if there are fewer."""
     return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
 
 
@@ -137,11 +137,11 @@ class Losses(NamedTuple):
 
 
 def losses(cube: Float[np.ndarray, "first second answer"], keys: Int[np.ndarray, " key"]) -> Losses:
-    """Compute the mean cross-entropies of all, restricted and excluded logits over all pairs.
+    """Compute the mean cross-entropies of the full, restricted and excluded logits over all pairs.
 
     The function projects each answer's logits onto cos(w_k (i + j)) and sin(w_k (i + j)) for the key
-    frequencies k. The restricted logits are the answer's mean over pairs plus the projections. The
-    excluded logits are all logits minus the projections.
+    frequencies k. The restricted logits are each answer's mean over pairs plus the projections. The excluded
+    logits are the full logits minus the projections.
     """
     n = len(cube)
     mean = cube.mean(axis=(0, 1))

@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
     @property
     def is_modular(self) -> bool:
-        """Whether the model reads two to four tokens, and a mark identifies modular arithmetic."""
+        """Whether the model reads two to four tokens, and the file indicates modular arithmetic."""
         return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
             self.along
             or "train_indices" in self.content
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The step of the last weights, which is in the file or follows from its losses or entries."""
+        """The step of the last weights, which the file states or which follows from the losses or entries."""
         last = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
         losses = self.content.get("train_losses")
         if last is None and isinstance(losses, list) and losses:
@@ -80,7 +80,7 @@ class Run(NamedTuple):
     def log(self) -> tuple[Mapping[str, Any], ...]:
         """The losses and accuracies as lines of a log.
 
-        A shorter list than the others has a value at every k-th step.
+        A list that is shorter than the longest list has a value at every k-th step.
         """
         lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}
         n_steps = max(map(len, lists.values()), default=0)
@@ -140,7 +140,7 @@ def modulus_field(config: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def is_transposed(weights: Mapping[str, Tensor]) -> bool:
-    """Check whether matrices are stored [out, in] with merged heads, as by Nanda, ARENA and Zhong."""
+    """Check whether matrices are stored as [out, in] with merged heads (Nanda, ARENA and Zhong)."""
     output = weights.get("blocks.0.attn.W_O")
     return output is not None and output.ndim == 2
 

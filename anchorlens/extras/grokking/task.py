@@ -90,7 +90,7 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class ModularTask(TaskConfig):
-    """A binary operation modulo p or by a table, where a random fraction of all pairs is trained.
+    """A binary operation, modulo p or given by a table, where a random fraction of all pairs is trained.
 
     A pair (a, b) has the index a p + b. After the last token, a model predicts one of p numbers. If the
     training set of a model is given, every other pair is held out, even if `trained_share` differs.
@@ -171,10 +171,10 @@ class ModularTask(TaskConfig):
 
     @property
     def d_vocab(self) -> int:
-        """The number of tokens, which are numbers, `=` and the operator.
+        """The number of tokens in the vocabulary, which are numbers, `=` and the operator.
 
-        The numbers are 0..p-1, and twice as many with `B`. `=` and the operator count only if the model reads
-        them.
+        The numbers are 0..p-1, or 0..2p-1 in a layout with `B`. `=` and the operator count only if the model
+        reads them.
         """
         return self._n_numbers + len({"=", "op"} & {*self.tokens.split()})
 

@@ -51,7 +51,7 @@ _WEIGHTS = {"parent": 1.0, "property": 0.3, "negated": 0.7}
 
 
 class Node(NamedTuple):
-    """A concept of a chain, with its property, whose parent is the next concept in the chain."""
+    """A concept with a property, in a chain where the parent of each concept is the next concept."""
 
     concept: str
     property: str = ""
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A question with facts and rules, a statement that is true or false, and the deduction of its answer."""
+    """A question, which has rules, a fact and a statement to judge, with its answer and number of steps."""
 
     prompt: str
     """The rules, the entity, and `true or false : ...`; lower case, every mark is a separate word."""
@@ -72,7 +72,7 @@ class Item(NamedTuple):
 
 
 def most_words(ontology: str, *, with_deduction: bool) -> int:
-    """Return the number of words of an ontology's longest prompt, with its longest deduction if wanted."""
+    """Return the number of words of an ontology's longest prompt, optionally with its longest deduction."""
     return LONGEST_PROMPT + (_LONGEST_FACT + _LONGEST_STEP * MOST_HOPS[ontology]) * with_deduction
 
 

@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    """Convert a published question to this task's lower-case format with marks as separate words."""
+    """Convert a published question to this task's lower-case format, with punctuation as separate words."""
     return " ".join(re.findall(r"[a-z]+|[.:?]", text.lower()))
 
 
@@ -51,7 +51,7 @@ def read_question(prompt: str) -> Question:
 
 
 def deduction(prompt: str) -> str:
-    """Write the chain of thought of an answer, with the entity's concept, and rules and conclusions in turns.
+    """Write the chain of thought of an answer: the entity's concept, then rules and conclusions in turn.
 
     Rules are written as in the prompt. On samples of the official generator, the result equals the
     `chain_of_thought` of the sample.
@@ -147,7 +147,7 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """Apply the shortcut that trusts the rule about the property whose subject is in more rules."""
+    """Apply the shortcut that trusts the rule about the property whose subject occurs in the most rules."""
     question = read_question(prompt)
     spoken_of = Counter(word for rule in question.rules for word in (rule.subject, rule.predicate))
     about = [rule for rule in question.rules if rule.predicate == question.query.predicate]

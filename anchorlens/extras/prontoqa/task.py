@@ -59,9 +59,9 @@ METRICS = (
 class PrOntoQATask(WordTask):
     """The PrOntoQA task, in which rules in the prompt determine whether a statement is true.
 
-    A shortcut answers questions of the official generator at any number of steps. Of the two rules about the
-    property, the rule whose subject is in more rules is correct. High accuracy on official questions is
-    therefore not evidence of deduction. The shortcut fails on `balanced` ontologies. The task reports the
+    A shortcut answers questions of the official generator at any number of steps. Two rules are about the
+    property, and the rule whose subject occurs in more rules is correct. High accuracy on official questions
+    is therefore not evidence of deduction. The shortcut fails on `balanced` ontologies. The task reports the
     accuracies of shortcuts and of a solver next to the model's accuracy.
 
     Raises:
@@ -112,12 +112,12 @@ class PrOntoQATask(WordTask):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The 74 words after the special tokens."""
+        """The vocabulary of the special tokens and 74 words."""
         return Vocabulary(WORDS, self.bos)
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest question with its answer."""
+        """The number of tokens that a model reads from the longest question with its answer."""
         return most_words(self.ontology, with_deduction=self.says == "deduction") + 2 + self.bos
 
     @property
@@ -132,12 +132,12 @@ class PrOntoQATask(WordTask):
 
     @property
     def trained_hops(self) -> Sequence[int]:
-        """The numbers of steps that are trained."""
+        """The numbers of deduction steps in training questions."""
         return range(self.least_hops, self.most_hops + 1)
 
     @property
     def longer_hops(self) -> Sequence[int]:
-        """The numbers of steps in OOD."""
+        """The numbers of deduction steps in OOD questions."""
         return range(self.most_hops + 1, MOST_HOPS[self.ontology] + 1)
 
     @cached_property
@@ -161,7 +161,7 @@ class PrOntoQATask(WordTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id`, `ood`, `train` (a sample of training) and `other` (the other ontology)."""
+        """The examples of `id`, `ood`, `train` (only a sample) and `other` (the other ontology)."""
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:
@@ -174,7 +174,7 @@ class PrOntoQATask(WordTask):
         return 10**12
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` different training questions that are in no test."""
+        """Draw `n` different training questions that are not in a test."""
         choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
@@ -203,14 +203,14 @@ class PrOntoQATask(WordTask):
         return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
-        """Return training sequences with only the answer scored."""
+        """Return training sequences in which only the answer is scored."""
         from torch import from_numpy
 
         answered = np.logical_or.accumulate(batch.tokens.numpy() == SEP, axis=1)
         return TokenBatch(batch.tokens, batch.targets.masked_fill(from_numpy(~answered), IGNORE))
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Compute the accuracy of the shortcuts and of the solver on the same questions."""
+        """Compute the accuracy of the shortcuts and of the solver on the ID questions."""
         truth = np.mean([item.answer == "true" for item in self._tests["id"]])
         measures = {name: Accuracy.of_some(right) for name, right in self._by_shortcut["id"].items()}
         return {**measures, "majority": Accuracy.of_share(float(max(truth, 1 - truth)), self.n_test)}

@@ -33,7 +33,7 @@ MOST_STORED = 1_000_000
 @documented
 @dataclass(frozen=True)
 class LookedUp:
-    """The fraction of inputs that are looked up, 0..1, by kind, or `None` for a kind without inputs."""
+    """The fraction of each kind of input that is looked up, 0..1, or `None` for a kind without inputs."""
 
     rules: float | None
     """The fraction for trained pairs at held-out (key, position), without exceptions."""
@@ -87,7 +87,7 @@ class RetrievingModel:
         return np.concatenate(parts)
 
     def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
-        """Measure the fraction of inputs that are looked up, by kind, with each input once.
+        """Measure the fraction of inputs that are looked up, by kind, counting each input once.
 
         Args:
             seed: the seed of the noise, and of the choice of inputs if a kind has more than `max_trials`.
@@ -164,10 +164,10 @@ def with_retrieval(
         model: a model of the task, which does not change.
         task: an AnchorTask.
         training_set: the training data of the model, as for `evaluate`.
-        layer: the layer of the activations, negative from the end. Default: the best layer.
+        layer: the layer of the activations, counted from the last layer if negative. Default: the best layer.
         hook: one of `HOOKS`. Default: the best hook of the model. The attention output holds information from
             the key and the anchors, without the embedding of the last token. The MLP has not yet turned this
-            information into an answer, which may be the same for a rule and an exception.
+            information into an answer. A rule and an exception may have the same answer.
         max_stored: the largest number of stored sequences, >= 8. A larger training set is sampled at random.
         seed: the seed of the sample and of the folds.
 
@@ -206,8 +206,8 @@ def with_retrieval(
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
             f"training_set must hold at least 8 sequences with at least 2 pairs, got {len(pairs):,} "
-            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences, since the excluded pairs "
-            "define the unseen ones"
+            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences, because excluded pairs "
+            "serve as unseen inputs"
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)

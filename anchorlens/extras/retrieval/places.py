@@ -64,8 +64,8 @@ def folds(
 ) -> list[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]]:
     """Choose the training sequences that each fold tests as seen and as unseen.
 
-    One fold excludes each pair, with all of its sequences, and tests these sequences as unseen. A random
-    quarter of the sequences of the other pairs is tested as seen. A fold stores all other sequences.
+    Each pair, with all its sequences, is excluded in one fold, which tests these sequences as unseen. A
+    random quarter of the sequences of the other pairs is tested as seen. A fold stores all other sequences.
 
     Args:
         pairs: the index of the pair of each sequence.

@@ -94,17 +94,17 @@ class ScanTask(WordTask):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The 13 words of commands and the 6 actions, after the special tokens."""
+        """The vocabulary of the special tokens, the 13 words of commands and the 6 actions."""
         return Vocabulary((*COMMAND_WORDS, *ACTIONS), self.bos)
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads of the longest example, without its end mark."""
+        """The number of tokens that a model reads from the longest example, without its end mark."""
         return LONGEST + 1 + self.bos
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id`, `ood` and `train`, each command once, without extra copies."""
+        """The examples of `id`, `ood` and `train`, with each command once and without extra copies."""
         commands = np.array(list(all_commands()))
         if self.split == "simple":
             left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)

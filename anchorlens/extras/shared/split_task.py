@@ -32,7 +32,7 @@ Right = Mapping[str, "Bool[np.ndarray, ' example']"]
 class SplitTask(TaskConfig):
     """A task with examples in splits, where an answer is correct only if all its tokens are correct.
 
-    The splits are `train`, `id` and optionally others, for example `ood`.
+    The splits are `train`, `id` and optionally further splits, for example `ood`.
 
     A subclass defines `splits`, `sequences`, `prompt_end` and `training_set`. The examples of a split must
     have a length, and support an array of rows as an index.

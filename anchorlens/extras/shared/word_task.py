@@ -44,7 +44,7 @@ def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> 
 class WordTask(SplitTask):
     """A task with prompts and answers in words, scored by exact match of answer and end mark.
 
-    A subclass defines `vocabulary`, `splits`, `seq_len` and `drawn`.
+    A subclass defines `vocabulary`, `splits`, `seq_len` and `training_examples`.
     """
 
     most_asked: ClassVar[int] = 2_000

@@ -56,9 +56,9 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
 
     The page is an upright A4 page in vector graphics with selectable text. The page shows the verdicts, their
     explanations, the accuracy of each pair, and pictures of probes. The pictures show information flow, t-SNE
-    without the key, V similarity, condensation of W_Q, and PCA of the embedding. Equal verdicts give equal
-    bytes. The page reuses probe results that a report has measured. If a probe fails, the page gives the
-    reason instead of the picture.
+    without the key, V similarity, condensation of W_Q, and PCA of the embedding. Equal verdicts give pages
+    with equal bytes. The page reuses probe results that a report has measured. If a probe fails, the page
+    gives the reason instead of the picture.
 
     Args:
         verdicts: one or more verdicts.
@@ -68,7 +68,7 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
     Raises:
         ValueError: If `verdicts` or `path` is invalid, or matplotlib (the extra `export`) is not installed.
             Each verdict needs its model, and several verdicts need a .pdf file. The path must be an ordinary
-            file in an existing folder, and must not be a classified file.
+            file in an existing folder, and must not be the file of a classified model.
         OSError: If the write fails; an existing file is then unchanged.
 
     Example:

@@ -104,7 +104,7 @@ def information_flow(axes: Axes, result: InformationFlow) -> None:
 
 
 def v_similarity(axes: Axes, result: VSimilarity) -> None:
-    """Draw centred cosines of the first pair of anchors, with boxes around cells of equal g(x; a)."""
+    """Draw the centred V cosines of the first pair of anchors, and box the cells with equal g(x; a)."""
     if not len(result.pairs):
         axes.set_axis_off()
         return
@@ -117,14 +117,14 @@ def v_similarity(axes: Axes, result: VSimilarity) -> None:
 
 
 def q_condensation(axes: Axes, result: QCondensation) -> None:
-    """Draw the matrix of cosines in grouped order."""
+    """Draw the cosines between neurons of W_Q, with the neurons of each group next to each other."""
     _matrix(axes, result.cosines[np.ix_(result.order, result.order)], COSINE)
     axes.set(xlabel=f"neuron of W_Q, layer {result.layer}, grouped", ylabel="neuron")
     _bar(axes, COSINE, "cosine")
 
 
 def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
-    """Draw tokens along the first two axes, with arrows for the two smallest steps."""
+    """Draw token embeddings along the first two principal axes, with arrows for the two smallest steps."""
     points = result.coordinates / np.sqrt(result.spectrum.sum())
     for step, colour in zip(result.steps, ARROWS, strict=False):
         ends = points[step:] - points[:-step]

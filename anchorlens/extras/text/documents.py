@@ -93,7 +93,7 @@ def absolute(data: str) -> str:
     """Make the paths absolute, so that a run can be resumed from any folder.
 
     Raises:
-        ValueError: If the text holds invalid paths.
+        ValueError: If `data` holds invalid paths.
     """
     try:
         return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
@@ -136,7 +136,8 @@ def named_files(data: str) -> dict[str, Path]:
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
             raise ValueError(
                 f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
-                f"entries, got more with {safe_repr(text)}. Put the files into a separate folder"
+                f"entries, got more files or entries with {safe_repr(text)}. Put the files into a separate "
+                "folder"
             )
     if not files:
         raise ValueError(
@@ -149,7 +150,7 @@ def distinct_files(data: str) -> dict[str, Path]:
     """Return the named files without repeated content, so that no text is in both splits.
 
     Raises:
-        ValueError: As for `named_files`.
+        ValueError: For the same reasons as `named_files`.
     """
     by_content: dict[str, tuple[str, Path]] = {}
     for name, path in named_files(data).items():
@@ -158,7 +159,7 @@ def distinct_files(data: str) -> dict[str, Path]:
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """Identify the content of `files` by their number, bytes, and a SHA-256 of names and contents.
+    """Identify the files by their number, their bytes, and a SHA-256 of their names and contents.
 
     Args:
         data: the paths of the files, separated as in PATH.
@@ -209,7 +210,7 @@ def text_of(path: Path) -> Iterator[bytes]:
         except UnicodeDecodeError as error:
             at = n_bytes + max(error.start, 0)
             raise ValueError(
-                f"{safe_repr(str(path))} must be text in UTF-8, got other bytes near byte {at}. Save the "
+                f"{safe_repr(str(path))} must be text in UTF-8, got invalid bytes near byte {at}. Save the "
                 "file as UTF-8"
             ) from None
         n_bytes += len(piece)

@@ -258,7 +258,7 @@ class TextTask(TaskConfig):
         return training_set
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly`."""
+        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly` is true."""
         most = QUICKLY if quickly else MOST_ASKED
         return most + min(most, n_train)
 

@@ -17,7 +17,7 @@ def accuracy_bars(
     accuracies: Mapping[str, tuple[str, Float[np.ndarray, " group"]]],
     axis: str,
 ) -> go.Figure:
-    """Draw bars side by side for each group.
+    """Draw the accuracies of each group as bars side by side.
 
     Args:
         title: the title of the figure.

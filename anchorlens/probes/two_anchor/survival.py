@@ -109,18 +109,18 @@ def survival(
     """Measure whether trained pairs come back when a disturbed model relearns the other pairs alone.
 
     The probe adds Gaussian noise as large as the weights to every weight matrix of copies of the model. AdamW
-    (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs, {a, b} in the
+    (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs: {a, b} in the
     trained orders. Training ends when the accuracy on the other pairs is 0.9 again, or after 400 updates.
-    This training restores the weights that all pairs share, and thereby restores the group. Weights that only
-    the group uses are not restored. If the copies need fewer than 120 updates on average, the noise was too
-    small, and the probe begins again with more noise. The noise levels are 1, 1.5 and 2.25 times the root
-    mean square of each matrix.
+    This training restores the weights that all pairs share, and thereby restores a group that uses these
+    weights. Weights that only the group uses are not restored. If the copies need fewer than 120 updates on
+    average, the noise was too small, and the probe begins again with more noise. The noise levels are 1, 1.5
+    and 2.25 times the root mean square of each matrix.
 
     The probe does not use unseen pairs. The model does not change, because the probe trains copies of its
     weights. For a model of `quick` size, the probe takes about half a minute on one core.
 
-    Limitations: The probe does not show the rule by which the model answers a pair. In any model, a group
-    that few other pairs support recovers less.
+    Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
+    pairs support recovers less in any model.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.

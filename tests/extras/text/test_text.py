@@ -284,7 +284,7 @@ class TestSplits:
 
     def test_nothing_is_left_of_a_text_that_cannot_be_put_together(self, folder, cache):
         (folder / "zz.txt").write_bytes(b"\xff")
-        with pytest.raises(ValueError, match="must be text in UTF-8, got other bytes near byte 0"):
+        with pytest.raises(ValueError, match="must be text in UTF-8, got invalid bytes near byte 0"):
             _ = TextTask(data=str(folder)).text
         assert not list((cache / "text").iterdir())
 

@@ -53,7 +53,7 @@ class UNetConfig(Config):
 
     @classmethod
     def for_task(cls, task: Any, **fields: object) -> UNetConfig:
-        """Make a config for the images of `task`, unless `fields` gives other values."""
+        """Make a config for the images of `task`, with the values in `fields`."""
         return cls.from_dict({"input_side": task.image_side, **fields})
 
     def check_task(self, task: Any) -> None:
@@ -90,7 +90,7 @@ class UNetConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that all networks of a stack must share, which are all except the initialisation."""
+        """The fields that all networks of a stack must share: all fields except the initialisation."""
         return {name: value for name, value in self.to_dict().items() if not name.startswith("gamma")}
 
     @property
@@ -102,7 +102,7 @@ class UNetConfig(Config):
     def input_operations(self) -> float:
         """The approximate number of operations in one image's forward pass.
 
-        For n_feat 256 and 64 pixels, we counted 5.7e10 operations.
+        For n_feat 256 and images of 64 x 64 pixels, we counted 5.7e10 operations.
         """
         return 220.0 * (self.n_feat * self.input_side) ** 2
 

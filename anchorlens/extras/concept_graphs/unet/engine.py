@@ -25,7 +25,7 @@ PYTORCHS = 0.5
 
 
 class UNetArchitecture(FlatLayout):
-    """The parameters of a U-Net in the memory of a stack, and its forward pass.
+    """The layout of a U-Net's parameters in the memory of a stack of networks, and its forward pass.
 
     BatchNorm's running statistics are not parameters. Training uses the statistics of the batch. Before an
     evaluation, `UNet.updated_bn` computes the statistics on training images. A checkpoint therefore contains
@@ -53,7 +53,7 @@ class UNetArchitecture(FlatLayout):
         return weights
 
     def function(self, config: UNetConfig, parameters: Parameters) -> UNetFunction:
-        """Return one member as a function from noisy images, times and conditions to the noise."""
+        """Return one network of a stack as a function from noisy images, times and conditions to noise."""
         return UNetFunction(config, {name: value[0] for name, value in parameters.items()})
 
     def build(self, config: UNetConfig, weights: Mapping[str, Tensor], device: str | torch.device) -> UNet:

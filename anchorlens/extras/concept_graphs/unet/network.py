@@ -113,9 +113,10 @@ class UNet(nn.Module):
     def weight_matrices(self) -> dict[str, Float[Tensor, "row column"]]:
         """Return a map from parameter names to matrices of all convolutions and linear layers.
 
-        The rows of a matrix are inputs. A matrix describes one application of the kernel. A convolution is
-        [channels in * kernel, channels out], and a transposed convolution is [channels in, channels out *
-        kernel]. The method omits layers with one input or one output, because their rank is always 1.
+        The rows of a matrix are inputs. A matrix describes one application of the kernel. The matrix of a
+        convolution is [channels in * kernel, channels out]. The matrix of a transposed convolution is
+        [channels in, channels out * kernel]. The method omits layers with one input or one output, because
+        their rank is always 1.
         """
         matrices = {}
         for name, module in self.named_modules():

@@ -51,7 +51,7 @@ METRICS = phase_metrics(
 class AdditionTask(SplitTask):
     """The addition of two numbers, with a square or a random fraction of all pairs held out of training.
 
-    An answer is correct if all of its tokens are correct, including an end mark.
+    An answer is correct if all of its tokens are correct, including any end mark.
 
     Raises:
         ValueError: If a value is invalid. The message states the rule, the value and the remedy.
@@ -63,7 +63,8 @@ class AdditionTask(SplitTask):
         >>> {split: len(task.sums(split)) for split in ("train", "id", "ood")}
         {'train': 9159, 'id': 400, 'ood': 441}
 
-    Source: arXiv 2501.08537, figure 7C; arXiv 2402.17709 (the square, and the random split as a control).
+    Source: arXiv 2501.08537, figure 7C. The square, and the random split as a control, are from arXiv
+    2402.17709.
     """
 
     kind: ClassVar[str] = "addition"
@@ -285,7 +286,7 @@ class AdditionTask(SplitTask):
         return f"both operands in {self.square_min}..{self.square_max}"
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out sums."""
+        """Describe the trained and the held-out sums in words."""
         n = {split: f"{len(sums):,}" for split, sums in self.splits.items()}
         example = self.in_words(self.splits["train"][-1:])[0]
         asked = {"number": "the answer is one token", "digits": "a token for each digit, then an end mark"}

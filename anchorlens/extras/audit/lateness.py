@@ -71,10 +71,10 @@ def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " map
 
 
 def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
-    """Compute Tukey's outer fence, which is the step after which a fit is an outlier in a run.
+    """Compute Tukey's outer fence: the step after which a mapping's fit step is an outlier in a run.
 
     The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. A
-    mapping that is fit after the fence, or never, takes longer than the spread of the fit steps explains. The
+    mapping whose fit step is after the fence takes longer than the spread of the fit steps explains. The
     fence does not depend on the truth, and is valid if fewer than a quarter of the mappings are late. The
     exact step of a fit is unknown between two evaluations, so Q1 is set to at most the last evaluation step
     before Q3.

@@ -115,9 +115,9 @@ class Audit:
 
     @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """The step of each model after which a fit is an outlier.
+        """The fence of each model: the step after which a mapping's fit step is an outlier.
 
-        The step is `None` for a model that has not fit its data.
+        The fence is `None` for a model that has not fit its data.
 
         A fence beyond the last step does not flag mappings.
         """

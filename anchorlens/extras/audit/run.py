@@ -105,7 +105,8 @@ def audit(
         >>> audit(AnchorTask(), model_config=tiny, train_config=recipe, seeds=[0], n_evaluations=2)
         Audit(task: no result, the models have not fit their data)
 
-    Source: small initialisation to find noise, from the closing remarks of arXiv 2405.05409 and 2501.08537.
+    Source: The use of small initialisation to find noise is from the closing remarks of arXiv 2405.05409 and
+    2501.08537.
     """
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
     check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)

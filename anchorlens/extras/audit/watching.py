@@ -39,12 +39,12 @@ def watch(
     """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
 
     The seed of a run determines its initial weights, training sequences, their order, and the evaluation
-    sequences. All evaluations of a run use the same sequences. On CUDA, the runs form one stack. On the CPU,
-    each run has a separate process.
+    sequences. All evaluations of a run use the same sequences. On CUDA, the runs train together as one stack.
+    On the CPU, each run has a separate process.
 
     Args:
         runs: the model and recipe of each run. The function takes the tasks from `data`.
-        data: the mappings on which each run is trained and evaluated. All mappings must be of one dataset.
+        data: the mappings on which each run is trained and evaluated. All mappings must be from one dataset.
         evaluation_steps: the steps of the evaluations, ascending. Training ends after the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
         workers: the number of processes on the CPU. Default: one per core.

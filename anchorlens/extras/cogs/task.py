@@ -102,7 +102,7 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of longest sequences that have as many tokens as the evaluated sequences."""
+        """Return the number of maximum-length sequences with as many tokens as the evaluated sequences."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
@@ -166,7 +166,7 @@ class CogsTask(WordTask):
         return super().further_measures(whole, but_the_end) | measures
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Draw exact match by case, and by length."""
+        """Draw exact match by generalisation case and by length."""
         cases = np.array(self.cases)
         ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
         bars = Bars(
@@ -179,7 +179,7 @@ class CogsTask(WordTask):
         return (bars, *super().charts(whole))
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out sentences."""
+        """Describe the trained and the held-out sentences in words."""
         return (
             "COGS: the logical form of a sentence, such as `A rose was helped .` -> `rose ( x _ 1 ) AND "
             "...`, word by word.\n"

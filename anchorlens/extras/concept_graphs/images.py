@@ -78,7 +78,7 @@ class Images:
 
 
 def in_words(name: str) -> str:
-    """Describe a tuple in words.
+    """Describe a tuple of concepts in words.
 
     Raises:
         ValueError: If the tuple is unknown.
@@ -113,7 +113,7 @@ def released_order(name: str) -> str:
 
 
 def checked(name: str) -> str:
-    """Check that a tuple exists, and return it.
+    """Check that a tuple of concepts is valid, and return the tuple.
 
     Raises:
         ValueError: If the tuple is unknown.

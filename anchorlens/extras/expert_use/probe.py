@@ -96,8 +96,8 @@ def expert_use(
 
     Limitations: The probe does not show what an expert computes. The probe does not detect the use of an
     expert at other positions if the answer does not need the expert. After the ablation, experts get inputs
-    and weights that never occurred in training. The lost accuracy is therefore the loss of this model, not of
-    a model trained without the expert.
+    and routing weights that never occurred in training. The lost accuracy is therefore the loss of this
+    model, not of a model trained without the expert.
 
     Args:
         model: the HookedTransformer with `num_experts`, which the probe does not change.
@@ -120,8 +120,8 @@ def expert_use(
         >>> expert_use(build_model(ModelConfig(gamma=0.5, num_experts=2)), AnchorTask()).shares.shape
         (2, 2, 2)
 
-    Source: The probe is ours. Routing weights by kind of input are as in Switch Transformers (Fedus et al.,
-    arXiv 2101.03961) and Mixtral (Jiang et al., arXiv 2401.04088).
+    Source: The probe is ours. The measurement of routing weights by kind of input follows Switch Transformers
+    (Fedus et al., arXiv 2101.03961) and Mixtral (Jiang et al., arXiv 2401.04088).
     """
     check_inputs(model, task)
     check_mixture(model)

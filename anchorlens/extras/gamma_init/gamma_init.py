@@ -79,8 +79,8 @@ def gamma_init_(
     Raises:
         ValueError: If an argument is invalid, or if the model is not a torch module or is a
             TransformerBridge. Weights must not be quantised, sharded, or without memory (meta device). The
-            fan-in of each parameter must be certain. Its part must be known if the parts have different
-            gammas. After an error, no weight has been drawn.
+            fan-in of each parameter must be certain. The part of each parameter must be known if the parts
+            have different gammas. An error leaves all weights unchanged.
 
     Example:
         >>> from torch import nn
@@ -89,8 +89,8 @@ def gamma_init_(
         >>> round(mlp[0].weight.std().item() * 64**0.5, 1), round(mlp[2].weight.std().item() * 256**0.5, 1)
         (1.0, 1.0)
 
-    Source: The initialisation rate of arXiv 2405.05409 and 2501.08537. The rates per part are as in
-    2501.08537's code.
+    Source: The initialisation rate is from arXiv 2405.05409 and 2501.08537. The rates per part are as in the
+    code of arXiv 2501.08537.
     """
     gamma = exactly(gamma, float)
     check_number("gamma", gamma, **GAMMA_RANGE)
@@ -255,7 +255,7 @@ def gamma_table(
         1.weight  256 x 64  none       64      0.125  0.126     0.498
         other parameters at 0: 1; at 1: 0; left as they are: 0
 
-    Source: The initialisation rate of arXiv 2405.05409 and 2501.08537.
+    Source: The initialisation rate is from arXiv 2405.05409 and 2501.08537.
     """
     parameters = parameters_of(model, fan_in)
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}

@@ -108,8 +108,8 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
             parameters to keep.
 
     Raises:
-        ValueError: If the model is unknown, weights are quantised or sharded, a name has no match, or the
-            fan-in of a parameter is not certain.
+        ValueError: If the type of the model is unknown, weights are quantised or sharded, a name has no
+            match, or the fan-in of a parameter is not certain.
     """
     from anchorlens.models.library import HookedTransformer
 
@@ -370,7 +370,7 @@ def _agreeing(roles: list[Matrix]) -> Matrix:
     first = next((role for role in roles if role.part == "embedding"), roles[0])
     if other := [role for role in roles if role.fan_in != first.fan_in]:
         raise ValueError(
-            f"tied matrices must have one fan-in, got {first.fan_in} and {other[0].fan_in} of "
+            f"tied matrices must have one fan-in, got {first.fan_in} and {other[0].fan_in} for "
             f"{' and '.join(first.names)}. Choose one fan-in, for example fan_in={{{first.names[0]!r}: "
             f"{first.fan_in}}}"
         )

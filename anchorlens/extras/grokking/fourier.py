@@ -193,9 +193,9 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
         >>> round(fourier(start, ModularTask()).explained, 3)
         0.0
 
-    Source: the restricted and excluded loss of arXiv 2301.05217, and the distance irrelevance and gradient
-    symmetry of arXiv 2306.17844. The fraction of the total variance that five frequencies explain is our own
-    measure.
+    Source: The restricted and excluded losses are from arXiv 2301.05217. The distance irrelevance and the
+    gradient symmetry are from arXiv 2306.17844. The fraction of the total variance that five frequencies
+    explain is our own measure.
     """
     check_model(model)
     check_capacity(model, task)

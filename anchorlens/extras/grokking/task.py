@@ -206,7 +206,7 @@ class ModularTask(TaskConfig):
             pairs: the indices a p + b of pairs with an answer.
 
         Returns:
-            The tokens, [some, 2..4], and the targets, [some].
+            The tokens, [pair, 2..4], and the targets, [pair].
         """
         import torch
 

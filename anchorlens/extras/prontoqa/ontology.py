@@ -107,7 +107,7 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
 
 
 def balanced(hops: int, rng: random.Random) -> Item:
-    """Draw a question whose answer only reachability from the entity determines.
+    """Draw a question whose answer depends only on reachability from the entity.
 
     The ontology has two chains of five concepts. The property in the query is at the same height in both
     chains, with opposite polarity. The rules are in random order, because a fixed order would distinguish the

@@ -43,7 +43,7 @@ def read_question(prompt: str) -> Question:
     """Parse a prompt.
 
     Raises:
-        ValueError: If a sentence has another form.
+        ValueError: If a sentence of the prompt has an invalid form.
     """
     statements, asked = _read(prompt)
     rules, facts = (tuple(s for _, s in statements if s.of_all == of_all) for of_all in (True, False))
@@ -60,7 +60,8 @@ def deduction(prompt: str) -> str:
         prompt: a prompt in which the query or its opposite follows from the rules.
 
     Raises:
-        ValueError: If neither the query nor its opposite follows, or a sentence has another form.
+        ValueError: If neither the query nor its opposite follows, or a sentence of the prompt has an invalid
+            form.
 
     >>> deduction("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     'rex is a wumpus . each wumpus is shy . rex is shy .'

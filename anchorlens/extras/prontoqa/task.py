@@ -74,7 +74,7 @@ class PrOntoQATask(WordTask):
         >>> task.examples("id").prompts[0].split(" . ")[-2:]
         ['wren is a zumpus', 'true or false : wren is happy .']
 
-    Source: arXiv 2501.08537, figure 7E; arXiv 2210.01240 (the generator).
+    Source: arXiv 2501.08537, figure 7E. The generator is from arXiv 2210.01240.
     """
 
     kind: ClassVar[str] = "prontoqa"
@@ -249,7 +249,7 @@ class PrOntoQATask(WordTask):
         return (lines,)
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out questions."""
+        """Describe the trained and the held-out questions in words."""
         kinds = {
             "official": "a chain of concepts, and one more that misleads (a shortcut answers it)",
             "balanced": "two chains that say the opposite at the same height",

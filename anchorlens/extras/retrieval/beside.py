@@ -146,7 +146,7 @@ def with_retrieval(
     max_stored: int = 20_000,
     seed: int = 0,
 ) -> RetrievingModel:
-    """Add a memory to a model, which looks up answers to inputs that resemble training sequences.
+    """Extend a model with a memory that looks up answers to inputs that resemble training sequences.
 
     The memory stores the model's activations at the last position of its training sequences, with their
     answers. For each input, the memory finds the nearest stored activation (Euclidean distance). If the

@@ -122,7 +122,7 @@ class ScanTask(WordTask):
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples, of which a tenth are copies of the primitive (if a split has one).
+        """Draw `n` training examples, of which a tenth are copies of the primitive (if the split has one).
 
         The other examples are different commands in random order, repeated if `n` exceeds their number.
         """
@@ -136,7 +136,7 @@ class ScanTask(WordTask):
         return train[rng.permutation(np.concatenate([rows, copies]))]
 
     def describe(self) -> str:
-        """Describe in words the trained and the held-out commands."""
+        """Describe the trained and the held-out commands in words."""
         n = {name: f"{len(examples):,}" for name, examples in self.splits.items()}
         left_out = f"every command that holds `{self.primitive}` but the bare one"
         copies = f", a tenth of the examples `{self.primitive}`"

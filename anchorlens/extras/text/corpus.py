@@ -142,8 +142,8 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
 def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str]:
     """Choose held-out sources in random order until the sources make up `share` of the bytes.
 
-    Sources that would bring the total above twice the share are skipped. If the chosen sources make up less
-    than half of the share, the result is empty, and the end of the largest source is held out.
+    Sources that would bring the total above twice the share are skipped. The result is empty if the chosen
+    sources make up less than half of the share. The end of the largest source is then held out.
 
     >>> sorted(held_out({"a": 10, "b": 10, "c": 980}, 0.01, seed=1))
     ['b']

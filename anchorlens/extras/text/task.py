@@ -75,7 +75,7 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class TextTask(TaskConfig):
-    """A text as a sequence of bytes. The model predicts the next byte after each byte.
+    """The text task, in which a model predicts the next byte after each byte of a text.
 
     Sequences follow one another without gaps or padding, across file boundaries, with a NUL byte between
     files. Whole files are held out if possible. If no choice of files comes near the wanted fraction, the end
@@ -273,7 +273,7 @@ class TextTask(TaskConfig):
         return f"{share}, in whole files chosen by seed, or the end of the largest file"
 
     def describe(self) -> str:
-        """Describe in words the text and its held-out part."""
+        """Describe the text and its held-out part in words."""
         what = {
             "code": "the standard library of Python without its folders test and tests",
             "text": "docstrings and help topics of the standard library of Python",

@@ -41,7 +41,7 @@ class Restoration(NamedTuple):
 
 
 def groups_to_leave_out(task: AnchorTask, most: int) -> dict[Pair, list[Pair]]:
-    """Return groups of anchors with every trained order of these anchors, best supported groups first.
+    """Return groups of anchors with every trained order of these anchors, the best supported groups first.
 
     The support of a pair is the number of other trained pairs with its rarest anchor at the same position.
     The support of a group is the smallest support of its pairs. Pairs of equal anchors, pairs trained on
@@ -82,7 +82,7 @@ def restored_without(
     Args:
         model: the model to copy. All parameters of the copies are trained, including frozen parameters.
         task: the task that gives the sequences and their trained targets.
-        groups: the trained pairs that each copy's training leaves out. No group holds all trained pairs.
+        groups: the trained pairs that are held out of each copy's training. No group holds all trained pairs.
         noise: the standard deviation of the noise on each weight matrix, in units of the matrix's root mean
             square.
         batch_size: the number of fresh sequences in an update.

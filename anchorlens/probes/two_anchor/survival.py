@@ -31,7 +31,7 @@ FEWEST_UPDATES = 120
 
 @probe_result
 class Survival(ProbeResult):
-    """The accuracy of left-out groups of trained pairs, and of the other pairs, in restored copies."""
+    """The accuracy of trained pairs held out of relearning, and of the other pairs, in restored copies."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
@@ -71,7 +71,7 @@ class Survival(ProbeResult):
     """The seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """State the accuracy on the left-out pairs when the other pairs are restored."""
+        """State the accuracy on the pairs held out of relearning when the other pairs are restored."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = (
@@ -82,7 +82,7 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Plot the accuracy of each group and of the other pairs as two bars, mean over copies."""
+        """Plot the accuracy of each group and of the other pairs as two bars, averaged over copies."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
         bars = {

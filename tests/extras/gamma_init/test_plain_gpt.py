@@ -388,7 +388,7 @@ REFUSED = {
     "tied, two fan-ins": (
         tied_with_two_fan_ins,
         {},
-        "tied matrices must have one fan-in, got 8 and 20 of 0.weight and 1.weight. Choose one",
+        "tied matrices must have one fan-in, got 8 and 20 for 0.weight and 1.weight. Choose one",
     ),
     "one memory, two fan-ins": (
         tied_to_its_transpose,

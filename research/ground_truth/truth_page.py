@@ -114,11 +114,12 @@ def count(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> tuple[i
 def misses(group: str, found: Mapping[str, Any], kinds: Iterable[str]) -> list[str]:
     """The readings that are not what was expected, in words."""
     return [
-        f"`{row['probe']}` reports `{row['name']}` {numerals.number(value)} for `{name}`."
+        f"`{row['probe']}` reports `{row['name']}` {numerals.number(value)} for `{name}` "
+        f"(expected: {WORDS.get(str(asked), asked)})."
         for row, read in rows(group, found)
         if row["kind"] in kinds
         for name, value in read.items()
-        if as_expected(expected_of(group, row, name), value) is False
+        if as_expected(asked := expected_of(group, row, name), value) is False
     ]
 
 

@@ -25,11 +25,12 @@ class AucInterval(NamedTuple):
 def auc_with_interval(
     values: Float[np.ndarray, " model"], is_yes: Bool[np.ndarray, " model"], tasks: Sequence[str]
 ) -> AucInterval:
-    """Compute the probability that a yes-model has a larger value than a no-model, where ties count half.
+    """Compute the AUC of a reading on a question with the answers yes and no.
 
-    The interval is a cluster bootstrap. Tasks are drawn with replacement, each with all its models, because
-    models of one task are not independent. The bootstrap omits draws that lack yes-models or no-models. The
-    seed is fixed.
+    The AUC is the probability that a model with the answer yes has a larger value than a model with the
+    answer no. Ties count half. The interval is a cluster bootstrap. Tasks are drawn with replacement, each
+    with all its models, because models of one task are not independent. The bootstrap omits draws in which
+    every model has the same answer. The seed is fixed.
 
     Args:
         values: the finite value of the reading for each model.
@@ -37,9 +38,9 @@ def auc_with_interval(
         tasks: the name of the task of each model.
 
     Returns:
-        The AUC and its interval. An AUC of 0.5 is chance level, and below 0.5 the yes-models have the smaller
-        values. The AUC is `None` if a side is empty, and the interval is `None` if a side has models of fewer
-        than three tasks.
+        The AUC and its interval. An AUC of 0.5 is chance level. Below 0.5, models with the answer yes have
+        the smaller values. The AUC is `None` if all models have the same answer. The interval is `None` if
+        the models of one answer belong to fewer than three tasks.
 
     >>> tasks = ["a", "b", "c", "a", "b", "c"]
     >>> auc_with_interval(np.array([0.1, 0.2, 0.3, 0.3, 0.8, 0.9]), np.arange(6) > 2, tasks).auc

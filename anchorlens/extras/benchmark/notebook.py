@@ -20,7 +20,7 @@ ALPHA = "weightwatcher_alpha"
 
 @html.register
 def benchmark_html(result: Benchmark) -> str:
-    """Render the AUC of every reading next to our best readings, without a script."""
+    """Render the AUC of every reading and of anchorlens's best readings, without JavaScript."""
     ours = reference()
     if ours is not None:
         best = sorted(ours.readings, key=lambda reading: -reading.telling)

@@ -20,7 +20,7 @@ MOST_READINGS = 30
 
 @views.figure.register(Benchmark)
 def benchmark_figure(result: Benchmark) -> go.Figure:
-    """Draw the scored readings in blue and, if known, our readings in grey, with their intervals."""
+    """Draw the AUCs of the probe's readings in blue and, if known, of anchorlens's readings in grey."""
     ours = reference()
     own = {reading.name for reading in result.readings}
     others = [] if ours is None else [reading for reading in ours.readings if reading.name not in own]

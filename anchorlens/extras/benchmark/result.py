@@ -58,20 +58,20 @@ class QuestionScore(Record):
     """The score of a reading on one question."""
 
     auc: Share | None
-    """The probability that a yes-model has a larger value than a no-model, where ties count half and 0.5 is
-    chance level. Below 0.5, the yes-models have the smaller values (1 - AUC is not taken). `None` if a side
-    has no model with a value."""
+    """The probability that a model with the answer yes has a larger value than a model with the answer no.
+    Ties count half, and 0.5 is chance level. Below 0.5, models with the answer yes have the smaller values.
+    `None` if an answer has no model with a value."""
     low: Share | None
-    """The lower end of the 95% interval, from 2,000 draws of tasks. `None` if a side has fewer than three
-    tasks."""
+    """The lower end of the 95% interval, from 2,000 draws of tasks. `None` if the models of one answer belong
+    to fewer than three tasks."""
     high: Share | None
     """The upper end of the interval."""
     n_no: Count
-    """The number of no-models with a value."""
+    """The number of models with the answer no and a value."""
     n_yes: Count
-    """The number of yes-models with a value."""
+    """The number of models with the answer yes and a value."""
     n_missing: Count
-    """The number of models of either side without a value."""
+    """The number of models with an answer but without a value."""
 
     @property
     def in_words(self) -> str:
@@ -100,7 +100,7 @@ class ReadingScore(Record):
 
     @property
     def telling(self) -> float:
-        """The mean distance of the AUCs from 0.5 (0..0.5), which sorts tables."""
+        """The mean distance of the AUCs from 0.5 (0..0.5), by which tables are sorted."""
         distances = [abs(score.auc - 0.5) for score in self.scores.values() if score.auc is not None]
         return sum(distances) / len(distances) if distances else 0.0
 

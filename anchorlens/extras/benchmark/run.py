@@ -34,9 +34,9 @@ def benchmark(
 ) -> Benchmark:
     """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
-    No part of anchorlens was fit on the runs of these models. The models are in Phase 1, 2 or 3. If the
-    training data conflict with the rules, a model composes for unseen pairs or does not. Each kind has about
-    the same number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
+    No part of anchorlens was fit on the runs of these models. The models are in Phase 1, 2 or 3. Models whose
+    training data conflict with the rules have the inferential solution or another solution. Each kind has
+    about the same number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
 
     Args:
         probe: a function with the parameters `model` and `task`, or one of them, or the name of a shipped
@@ -47,13 +47,13 @@ def benchmark(
         device: the device of the models.
 
     Returns:
-        The AUC (0..1) of every reading on every question, with a 95% interval that draws tasks, not models.
-        The result also has the raw values, and the models on which the probe failed. The result is
-        deterministic if the probe is deterministic.
+        The AUC (0..1) of every reading on every question, with a 95% bootstrap interval over tasks. The
+        result also has the raw values, and the models on which the probe failed. The result is deterministic
+        if the probe is deterministic.
 
     Raises:
-        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. The
-            message then has the probe's first error.
+        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. In the
+            last case, the message contains the probe's first error.
 
     Example:
         >>> from anchorlens import benchmark
@@ -106,8 +106,8 @@ def score_models(
             found.setdefault(reading, {})[about.name] = value
         if len(found) > MOST_READINGS:
             raise ValueError(
-                f"{name} must return the same readings for every model, at most {MOST_READINGS}, got more "
-                f"with {safe_text(about.name)}. Return fewer readings"
+                f"{name} must return the same readings for every model, at most {MOST_READINGS}, got "
+                f"{len(found)} readings after {safe_text(about.name)}. Return fewer readings"
             )
     if len(failures) == len(models):
         raise ValueError(

@@ -85,8 +85,8 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
         models: the description and checkpoint of at least one model, in order and with different names.
 
     Raises:
-        ValueError: If the suffix is not .zip, no models are given, two models have one name, or weights do
-            not fit their config.
+        ValueError: If the suffix is not .zip, no models are given, two models have the same name, or weights
+            do not fit their configuration.
         OSError: If writing fails; an existing file is then unchanged.
     """
     path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
@@ -114,7 +114,7 @@ def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def reference() -> Benchmark | None:
-    """Return the scores of our readings, and of WeightWatcher's alpha, on all models of the benchmark.
+    """Return the scores of anchorlens's readings and of WeightWatcher's alpha on all models of the benchmark.
 
     Returns:
         The AUCs and values, or `None` if `research/benchmark_checkpoints.py` has not measured them.

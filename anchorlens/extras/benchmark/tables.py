@@ -48,7 +48,7 @@ def _row(reading: ReadingScore) -> tuple[TableCell | str, ...]:
 
 
 def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str]:
-    """Yield the meaning and the number of models of each question, the failures, and the sources of rows."""
+    """Yield each question with its numbers of models, the probe's failures, and the source of the rows."""
     for name, question in QUESTIONS.items():
         answers = [question.answer(model.ending, model.outcome) for model in result.models]
         yield f"{name}: {question.asks} {answers.count(True)} against {answers.count(False)} models."

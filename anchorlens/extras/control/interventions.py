@@ -66,8 +66,8 @@ class Intervention:
         """Return the run of the attempt: `run` with this intervention.
 
         Args:
-            run: the task, model and recipe of the original run. The attempt omits the interventions and the
-                start of the original run, and does not stop early.
+            run: the task, model and recipe of the original run. The attempt omits the interventions, the
+                start checkpoint and the early stopping of the original run.
             start: the checkpoint from which an attempt continues, unless the attempt retrains from scratch.
 
         Raises:

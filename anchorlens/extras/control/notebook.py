@@ -14,7 +14,7 @@ TEMPLATE = Path(__file__).parent / "templates/control.html"
 
 @html.register
 def control_html(control: Control) -> str:
-    """Render every attempt and the original run, or the plan of attempts, without a script."""
+    """Render every attempt and the original run, or the plan of attempts, without JavaScript."""
     outcomes = {one.outcome for one in control.attempts}
     is_plan = "planned" in outcomes and outcomes <= {"planned", "skipped"}
     return view(

@@ -39,14 +39,14 @@ class PhaseAnswers(Record):
 
     @property
     def stage(self) -> int:
-        """The phase, 1 to 3, or 0 for an unknown phase; without OOD, 3 stands for `generalises`."""
+        """The phase, 1 to 3, or 0 for an unknown phase. The stage 3 also means `generalises`."""
         if self.phase.solution in LEARNT:
             return LEARNT.index(self.phase.solution) + 1
         return self.phase.number or 0
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The sort key (larger is better), by phase and then by the accuracy for the next phase."""
+        """The sort key (larger is better): the phase, then the accuracy that decides the next phase."""
         id, ood = self.id or 0.0, self.ood or 0.0
         return (self.stage, ood, id) if self.stage > 1 else (self.stage, id, ood)
 
@@ -114,12 +114,12 @@ class Control(Record):
 
     @property
     def goal(self) -> int:
-        """The earliest stage that counts as help, which is 2 for a run in Phase 1 and 3 otherwise."""
+        """The earliest stage that counts as an improvement: 2 for a run in Phase 1, and 3 otherwise."""
         return 2 if self.before.phase.number == 1 else 3
 
     @property
     def goal_in_words(self) -> str:
-        """The label of `goal`, which is `Phase 2 or 3`, `Phase 3` or, without OOD, `generalises`."""
+        """The label of `goal`: `Phase 2 or 3`, `Phase 3` or, for a task without OOD data, `generalises`."""
         if self.before.phase.solution in LEARNT:
             return LEARNT[-1]
         return "Phase 2 or 3" if self.goal == 2 else "Phase 3"
@@ -140,18 +140,18 @@ class Control(Record):
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The first attempt with the highest rank on the selection inputs, or `None` without attempts."""
+        """The first attempt with the highest `rank` on the selection inputs, or `None` if none has ended."""
         return max(self.tried, key=lambda one: one.chosen_by.rank if one.chosen_by else (), default=None)
 
     @property
     def best(self) -> str | None:
-        """The folder of the best attempt's run, or `None` if no attempt helped."""
+        """The folder of the best attempt's run, or `None` if no attempt reached `goal`."""
         best = self.best_attempt
         return best.out if best is not None and self.has_helped(best) else None
 
     @property
     def reached(self) -> int | None:
-        """The stage of the best attempt on the report inputs, or `None` if no attempt helped."""
+        """The stage of the best attempt on the report inputs, or `None` if no attempt reached `goal`."""
         best = self.best_attempt
         if best is None or best.answers is None or not self.has_helped(best):
             return None

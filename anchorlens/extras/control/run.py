@@ -50,15 +50,15 @@ def control(
 ) -> Control:
     """Try interventions on a run that ended in Phase 1 or 2, from its checkpoint or its start.
 
-    For a task without OOD, the goal is that a run generalises, instead of Phase 3.
+    For a task without OOD data, the goal is the label `generalises` instead of Phase 3.
 
     `control` tries interventions in the order of the list until an attempt reaches Phase 3. On the CPU, one
-    attempt runs on each core. `control` does not begin an attempt that is not expected to end within
-    `minutes`. The time of an update comes from the run's log, and after the first attempt from the attempts.
-    The folder `out` stores finished attempts. The same call skips finished attempts and continues interrupted
-    attempts.
+    attempt runs on each core. `control` skips an attempt that would take longer than the rest of `minutes`.
+    `control` estimates the time of an update from the run's log, and after the first attempt from the
+    attempts. The folder `out` stores finished attempts. A repeated call skips finished attempts and continues
+    interrupted attempts.
 
-    If the task supports halves, `control` selects the best attempt on one half of the OOD test inputs (for
+    If the task can split the OOD test inputs into halves, `control` selects the best attempt on one half (for
     two anchors, even keys). The report uses the other half (odd keys), so the selection does not bias the
     report. Both halves use the same unseen pairs, so the result does not show whether the model composes
     other pairs.
@@ -69,8 +69,8 @@ def control(
             empty or from an earlier call for the same checkpoint. A dry run needs no folder.
         task: the task of the run with the paths of its files (`data`), if the task has files. Default: the
             task in the checkpoint.
-        minutes: the total time budget, > 0. At the end of this time, running attempts stop, except with one
-            worker.
+        minutes: the total time budget, > 0. With several workers, running attempts stop at the end of this
+            time.
         every: whether to try all attempts that time allows, even if an attempt reaches Phase 3.
         interventions: the interventions to try, in order.
         seed: the seed of the noise in the evaluations.
@@ -165,7 +165,7 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
-            f"{safe_text(path)}: the checkpoint must contain its training, got a {opened.kind} checkpoint "
+            f"{safe_text(path)}: the checkpoint must record its training, got a {opened.kind} checkpoint "
             "without data and recipe. Give a run or checkpoint of anchorlens train"
         )
     if not has_labels(checkpoint.task.metrics):

@@ -64,7 +64,7 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
                 content = read_json(read_bytes(path))
                 if not isinstance(content, dict):
                     raise ValueError(
-                        "the file must hold a JSON object, got another value. Choose another folder"
+                        f"the file must hold a JSON object, got {safe_repr(content)}. Choose another folder"
                     )
                 check_format(path, content, FORMAT, VERSION)
             if content.get("sha256") != sha256:
@@ -144,7 +144,7 @@ class Tries:
         return replace(self.found, attempts=tuple(self.attempts), minutes=minutes)
 
     def carry_out(self, workers: int, show: Show) -> None:
-        """Read finished attempts, and try others within the time until an attempt reaches Phase 3."""
+        """Read finished attempts, and begin further attempts until one reaches Phase 3 or the time is up."""
         self._write()
         order = [place for place, run in enumerate(self.runs) if run is not None]
         waiting = deque(sorted(order, key=lambda place: not has_ended(self._folder(place))))

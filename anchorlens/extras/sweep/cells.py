@@ -133,7 +133,7 @@ class Cell:
 
     @cached_property
     def phase(self) -> Phase | None:
-        """The phase by behaviour or the reason for its absence, or None without a trained model."""
+        """The behavioural phase, which may be undecided, or None without a trained model."""
         return self.verdict and self.verdict.phase
 
     @cached_property
@@ -143,15 +143,16 @@ class Cell:
         The keys are:
 
         - `step`, `seconds`, and `loss` (of the last batch, in nats)
-        - `train_passed_at`, `id_passed_at` and `ood_passed_at`: the step from which on the accuracy passes
-          the threshold of its phase, or None
+        - `train_passed_at`, `id_passed_at` and `ood_passed_at`: the first step from which every evaluation of
+          the accuracy passes the threshold of its phase, or None
         - the task's metrics by name, or None for an undefined metric, and their standard errors
           `<name>_error`
         - the behavioural verdict: `phase` (1, 2, 3 or None), `commutative` and `label`
         - the probe verdict: `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and
           `probability <label>`
         - the decoding verdict: `by_decoding_label`
-        - the `solution` of unseen pairs, or None if it is undefined, and `agreement`
+        - the `solution` for unseen pairs, or None if the solution is undefined, and the `agreement` of the
+          verdicts
         - every reading of the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`
         - every reading of the probe verdict as `reading <name>`
         """

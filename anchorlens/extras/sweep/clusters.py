@@ -83,7 +83,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
         except RuntimeError as error:
             raise NotStarted(
                 f"the processes of the engine 'local' must start, got an error: {error}. If a process was "
-                "killed, give the same command to continue, or use the engine 'serial'. The processes "
+                "killed, run the same command again to continue, or use the engine 'serial'. The processes "
                 "import the calling script, so put the call under `if __name__ == '__main__':`."
             ) from error
         if one_each:
@@ -126,8 +126,8 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
         workers: the number of jobs.
         folder: the folder for the certificate's files while the jobs run, unless
             `jobqueue.slurm.shared-temp-directory` sets another folder. Every job must see the folder. Only
-            this user may read the files. If Dask's configuration has TLS files, the cluster uses these TLS
-            files.
+            the current user can read the certificate's files. If Dask's configuration has TLS files, the
+            cluster uses these TLS files.
 
     Raises:
         NotStarted: If the folder's name cannot be passed to a job.
@@ -140,7 +140,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
         folder = Path(os.path.expandvars(shared)).expanduser()
     if shlex.quote(str(folder)) != str(folder):
         raise NotStarted(
-            "the folder of a Slurm job must have a name without spaces and special characters, got "
+            "the folder of a Slurm job must have a name without spaces or special characters, got "
             f"{folder}. Rename the folder."
         )
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
@@ -186,7 +186,7 @@ def check_encryption(address: str) -> None:
         address: the address of a running scheduler.
 
     Raises:
-        ValueError: If a file is missing or unusable. The message gives the keys of Dask's configuration.
+        ValueError: If a TLS file is missing or unusable. The message gives the keys of Dask's configuration.
     """
     if config.get("distributed.client.security-loader", None) is not None:
         return

@@ -89,7 +89,7 @@ class SweepEngine:
             check_encryption(name if self._address else _address_in(name))
 
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
-        """Open an executor for these runs, and drop unfinished runs when the block ends.
+        """Open an executor for these runs, and drop unfinished runs when the `with` block ends.
 
         Args:
             runs: the runs to train.
@@ -140,8 +140,8 @@ def _address_in(path: str) -> str:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
-            f"{path} must be a scheduler file in JSON with the field address, got another file. Name another "
-            "file."
+            f"{path} must be a scheduler file in JSON with the field address, got a file without a readable "
+            "address. Name another file."
         ) from None
 
 

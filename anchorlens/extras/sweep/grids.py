@@ -104,7 +104,7 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
         axis = axis.tolist()
     if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
         raise ValueError(
-            f"the axis {name} must have at most {MOST_CELLS:,} values, got more. Use a larger step."
+            f"the axis {name} must have at most {MOST_CELLS:,} values, got {axis}. Use a larger step."
         )
     values = list(axis) if isinstance(axis, Sequence | range) else [axis]
     if len(values) > MOST_CELLS:
@@ -162,8 +162,8 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
         raise ValueError(
-            f"the range {safe_repr(text)} of {name} must have at most {MOST_CELLS:,} values, got more. Use a "
-            "larger step."
+            f"a range of {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}. Use a larger "
+            "step."
         )
     return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 
@@ -181,11 +181,11 @@ def _decimal(text: str) -> Decimal:
         raise ValueError("not a number") from None
     if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
         raise ValueError(
-            f"the number must be finite and have at most {_MOST_DIGITS} digits, got another number"
+            f"the number must be finite and have at most {_MOST_DIGITS} digits, got {safe_repr(text)}"
         )
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise ValueError(
-            f"the exponent of the number must be at most {_LARGEST_EXPONENT} in size, got a larger exponent"
+            f"the exponent of the number must be at most {_LARGEST_EXPONENT} in size, got {number.adjusted()}"
         )
     return number if number else Decimal(0)
 

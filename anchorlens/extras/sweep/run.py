@@ -129,7 +129,7 @@ class _Driver:
                     why = str(broken) or type(broken).__name__
                     raise EngineError(
                         f"the engine {self.engine.name!r} must run to the end of the sweep, got {n_breaks} "
-                        f"failures in a row: {why}. Finished runs are kept. Give the same command to "
+                        f"failures in a row: {why}. Finished runs are kept. Run the same command again to "
                         "continue."
                     ) from broken
                 time.sleep(PAUSE_SECONDS)
@@ -173,7 +173,7 @@ class _Driver:
                 return [[cell] for cell in job]
             if self.engine.name == "local" and killed_for_memory() > self.killed_before:
                 raise MemoryError(
-                    f"the processes for cell {job[0][0]} must have enough memory, got processes that the "
+                    f"the processes for the run {job[0][0]} must have enough memory, got processes that the "
                     "system killed because memory ran out. Use fewer workers, or a smaller model or batch"
                 ) from error
             self.folder.fail(job[0][0], "every process that trained it was killed", str(error))

@@ -122,7 +122,8 @@ class SweepFolder:
 
         Args:
             without_places: whether to omit the paths of the tasks' files (`read_stored_task`), and to refuse
-                a link to sweep.json. Use this option for the sweep of another person.
+                a sweep.json that is a link out of the folder. Use this option for the sweep of another
+                person.
 
         Raises:
             CheckpointError: If sweep.json is missing or invalid.
@@ -170,7 +171,7 @@ class SweepFolder:
 
         Args:
             cells: the runs with their ids.
-            any_size: whether to read files of any total size, and files behind links out of the folder. Use
+            any_size: whether to read files of any total size, and to follow links out of the folder. Use
                 `any_size` only for your own sweep.
 
         Raises:
@@ -210,7 +211,7 @@ class SweepFolder:
             )
 
     def size(self, path: Path) -> int:
-        """Return the size of a file in this folder in bytes, or 0 for a missing file or a link out of it."""
+        """Return the size of a file in bytes, or 0 for a missing file or a link out of the sweep's folder."""
         try:
             check_inside(self.out, path)
             return path.stat().st_size
@@ -301,7 +302,7 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
     runs, tasks, n_targets = [], {}, 0
     for cell in cells:
         if not isinstance(cell, dict):
-            raise ValueError(f"a cell must be a table, got {safe_repr(cell)}")
+            raise ValueError(f"an entry of cells must be a table, got {safe_repr(cell)}")
         key = same_value(cell.get("task"))
         if key not in tasks:
             task = tasks[key] = read_stored_task(cell.get("task", {}), without_places=without_places)
@@ -309,7 +310,7 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
         if n_targets > _MOST_TARGETS:
             raise ValueError(
                 f"the {len(tasks):,} tasks of the sweep must have at most {_MOST_TARGETS:,} targets "
-                "together, got more. Give fewer values of the fields of the task."
+                f"together, got {n_targets:,}. Give fewer values of the fields of the task."
             )
         runs.append(RunConfig.from_dict(cell, tasks[key]))
     return runs
@@ -370,6 +371,6 @@ def _read_as(
 def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
-        raise ValueError("the file must be a JSON object, got another value")
+        raise ValueError(f"the file must be a JSON object, got {safe_repr(content)}")
     check_format(path, content, name, VERSION)
     return content

@@ -31,7 +31,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
-    """Print the runs, the number of runs in the folder, and the cost of the other runs here."""
+    """Print the runs, the number of runs in the folder, and the time that the missing runs would take."""
     from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
     from anchorlens.training.plan import plan
 

@@ -177,7 +177,7 @@ class TestErrors:
         ("make", "says"),
         [
             (lambda _: shipped("phase3"), "must be in an earlier phase, got a run that is in Phase 3"),
-            (lambda path: _changed(path, train_config=None), "must contain its training, .* train$"),
+            (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
             (
                 lambda path: _changed(path, weights=_zero),
                 "must have a phase, got none: underfit: .*train --from",

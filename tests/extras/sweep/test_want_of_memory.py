@@ -49,7 +49,8 @@ def test_a_cell_that_the_memory_does_not_hold(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert (
-        found["error"].startswith("the memory must be large enough for cell") and "allocate" in found["error"]
+        found["error"].startswith("the memory must be large enough for the run")
+        and "allocate" in found["error"]
     )
     assert found["stopped"] == {"finished": 1, "missing": 1} and found["continued"] == {"finished": 2}
 
@@ -71,7 +72,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
         assert taking._take_in(cells, future) == []
     else:
         with pytest.raises(
-            MemoryError, match=f"cell {cells[0][0]} must have enough memory, .* because memory ran out"
+            MemoryError, match=f"the run {cells[0][0]} must have enough memory, .* because memory ran out"
         ):
             taking._take_in(cells, future)
     assert SweepFolder(tmp_path).failure(cells[0][0]).exists() == recorded

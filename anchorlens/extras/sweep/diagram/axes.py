@@ -88,7 +88,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
         numeric field.
 
     Raises:
-        ValueError: If a field is unknown, is given twice, or is the seed, which divides each square.
+        ValueError: If a field is unknown, is given twice, or is the seed.
     """
     asked = {direction: _field(direction, name) for direction, name in (("x", x), ("y", y)) if name}
     if len(set(asked.values())) < len(asked):
@@ -138,8 +138,8 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
         y: the vertical field, or None for a map of one row.
 
     Returns:
-        The slices, one for each combination of values. The largest slice is first, and the others are in
-        ascending order.
+        The slices, one for each combination of values. The largest slice is first. The other slices are in
+        ascending order of their values.
     """
     varying = axes_of(cells)
     axes: list[Axis] = []

@@ -18,7 +18,7 @@ FILLED = 0.92
 
 
 class Band(NamedTuple):
-    """The part of a square for one run, where the distance of neighbouring squares is 1."""
+    """The part of a square for one run, where the distance between neighbouring squares is 1."""
 
     cell: Cell
     """The run."""

@@ -87,8 +87,8 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
         y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each run, seeds in order, coloured by phase. A square shows the symbol of
-        the phase and the number of seeds. If the seeds differ, the square shows each seed's symbol.
+        A figure with one band for each run, in the order of the seeds, coloured by phase. A square shows the
+        symbol of the phase and the number of seeds. If the seeds differ, the square shows each seed's symbol.
 
     Raises:
         ValueError: If there are no runs, or the runs differ in another field.
@@ -107,7 +107,7 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
         y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each run, seeds in order.
+        A figure with one band for each run, in the order of the seeds.
 
     Raises:
         ValueError: If there are no runs, or the runs differ in another field.
@@ -127,10 +127,10 @@ def number_map(
         y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one band for each run, seeds in order. The colour goes from white for the metric's
-        lowest value to dark blue for its highest value. For an accuracy, these values are 0 and 1. A square
-        shows the mean over the seeds that have a value. If some seeds lack a value, the square also shows the
-        number of seeds with a value. Bands of underfit or failed runs are hatched.
+        A figure with one band for each run, in the order of the seeds. The colour goes from white for the
+        metric's lowest value to dark blue for its highest value. For an accuracy, these values are 0 and 1. A
+        square shows the mean over the seeds that have a value. If some seeds lack a value, the square also
+        shows the number of seeds with a value. Bands of underfit or failed runs are hatched.
 
     Raises:
         ValueError: If there are no runs, the runs differ in another field, the metric is unknown, or all runs
@@ -156,9 +156,9 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
         y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one bubble for each run, seeds side by side. The size shows the behavioural phase, and a
-        cross means underfit. The colour shows the stable rank, which is at least 1. At 1, all neurons share
-        one direction. A square shows its mean stable rank.
+        A figure with one bubble for each run, seeds side by side. A bubble's size shows the behavioural
+        phase, and a cross marks an underfit run. The colour shows the stable rank, which is at least 1. At a
+        stable rank of 1, all neurons share one direction. A square shows its mean stable rank.
 
     Raises:
         ValueError: If there are no runs, the runs differ in another field, or all runs lack a stable rank.

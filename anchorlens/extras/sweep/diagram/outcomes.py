@@ -109,10 +109,10 @@ def course(cell: Cell) -> Category:
 
     Courses are for tasks without OOD inputs.
 
-    In comprehension, held-out accuracy passes 0.90 for good less than 1,000 steps after train accuracy. In
-    grokking, held-out accuracy passes later than in comprehension. In memorisation, only train accuracy
-    passes, and in confusion, train accuracy does not pass. If a final accuracy is at least 0.90 but its step
-    is missing, the run counts as a run without a log.
+    The course is comprehension if held-out accuracy passes 0.90 for good less than 1,000 steps after train
+    accuracy. The course is grokking if held-out accuracy passes 0.90 later. The course is memorisation if
+    only train accuracy passes 0.90, and confusion if train accuracy does not pass 0.90. If a final accuracy
+    is at least 0.90 but its step is missing, the run counts as a run without a log.
     """
     problem, numbers = trouble(cell), cell.numbers
     if problem in (FAILED, MISSING):

@@ -43,7 +43,7 @@ SIGNS = (
 
 @dataclass(frozen=True, eq=False)
 class PageSlice:
-    """One slice on the page."""
+    """A slice of the sweep, with its maps on the page."""
 
     label: str
     """The values that the runs share, or an empty text for a single slice."""

@@ -139,8 +139,8 @@ class Checkpoint:
                 names, because somebody else may have written the recipe.
 
         Raises:
-            ValueError: If the checkpoint has no train config and so no seed, if the run started from a
-                checkpoint and `start` is omitted, or if `start` is another file.
+            ValueError: If the checkpoint has no train config, if `start` is missing for a run that started
+                from a checkpoint, or if `start` is the wrong file.
         """
         if self.train_config is None:
             raise ValueError(
@@ -222,7 +222,7 @@ class Checkpoint:
 
     @property
     def overview(self) -> str:
-        """A summary in one line."""
+        """A summary of the checkpoint in one line."""
         return " · ".join(
             [self.model_config.overview, *origin(self.model_config.gamma, self.train_config, self.step)]
         )
@@ -340,8 +340,8 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         The checkpoint, with its weights on the CPU. `.build_model()` makes the HookedTransformer.
 
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged, too new, foreign, unsafe or too costly.
-            The message is one line with the file and the cause.
+        CheckpointError: If the file is missing, truncated, damaged, too new, in another format, unsafe or too
+            costly. The message is one line with the file and the cause.
     """
     path = as_path("path", path)
     with reading(path):

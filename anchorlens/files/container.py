@@ -78,7 +78,7 @@ def is_ours(content: Mapping[str, Any]) -> bool:
 def unpack(
     path: str | os.PathLike[str], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Take the header and the tensors from the contents of a file of `write`, and verify the checksum.
+    """Split the contents of a file that `write` wrote into header and tensors, and verify the checksum.
 
     Raises:
         CheckpointError: If the file is in another format, or its content does not match its checksum.
@@ -106,7 +106,7 @@ def unpack(
     try:
         if len(text) > LARGEST_HEADER:
             raise ValueError(
-                f"the header must have at most {LARGEST_HEADER:,} bytes, got more. Use another file"
+                f"the header must have at most {LARGEST_HEADER:,} bytes, got {len(text):,}. Use another file"
             )
         header = read_json(text, most_values=MOST_VALUES_OF_HEADER)
     except ValueError as error:

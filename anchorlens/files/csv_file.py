@@ -159,8 +159,8 @@ class CsvFile:
             for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
                 if len(text) > _BLOCK:
                     raise ValueError(
-                        f"line {line}: the row must have at most {_BLOCK:,} characters, got more. Shorten "
-                        "the row"
+                        f"line {line}: the row must have at most {_BLOCK:,} characters, got {len(text):,}. "
+                        "Shorten the row"
                     )
                 if not text.strip():
                     continue

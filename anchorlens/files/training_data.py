@@ -125,7 +125,7 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
         raise ValueError(
             f"training data must be at most {_MOST_NUMBERS:,} numbers in {_MOST_SEQUENCES:,} sequences, got "
-            f"{numbers:,} numbers in {sequences:,}. Give a part of the data"
+            f"{numbers:,} numbers in {sequences:,} sequences. Give a part of the data"
         )
     return _BYTES * numbers
 
@@ -184,7 +184,7 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
             "not training data: the file must be a .pt, .safetensors or .npz file or rows of 2 to "
-            f"{_MOST_COLUMNS:,} integers, got {n:,} in the first row. Give another file"
+            f"{_MOST_COLUMNS:,} integers, got {n:,} values in the first row. Give another file"
         )
     _check_count((file.n_lines, n))
     order = _order(file) if file.names else list(range(n))
@@ -213,9 +213,9 @@ def _without_default_header(rows: np.ndarray) -> np.ndarray:
         alike = alike[alike[:, place].astype(np.int64) - alike[:, 0] == place]
     if len(rows) <= _ENOUGH or len(alike):
         raise ValueError(
-            f"the first row must be clearly names or a sequence, got {rows[0, 0]} to {rows[0, -1]}, which "
-            "may be either. Omit names with to_csv(..., header=False, index=False). If the row is a "
-            "sequence, put another row first"
+            f"the first row must clearly be column names or a sequence, got the values {rows[0, 0]} to "
+            f"{rows[0, -1]}, which may be either. Omit names with to_csv(..., header=False, index=False). If "
+            "the row is a sequence, put another row first"
         )
     return rows[1:]
 

@@ -23,7 +23,7 @@ def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[s
     """Return the path if its suffix is in `suffixes`.
 
     Raises:
-        ValueError: If the suffix is another one.
+        ValueError: If the suffix is not in `suffixes`.
     """
     path = as_path(called, path)
     if path.suffix not in suffixes:

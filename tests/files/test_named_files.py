@@ -257,10 +257,13 @@ class TestLinksOutOfAFolder:
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(elsewhere / name)
         done = call("evaluate", run, code=3)
-        assert f"must be in its folder, got {name!r}, which a link leads out of the folder" in done.stderr
+        assert (
+            f"must be in its folder, got {name!r}, which leads out of the folder through a link"
+            in done.stderr
+        )
         if name != "config.json":
             done = call("probe", "stable_rank", run, "--along", code=3)
-            assert "which a link leads out of the folder" in done.stderr
+            assert "which leads out of the folder through a link" in done.stderr
 
     def test_of_its_log(self, run, elsewhere):
         stored(run / "ckpt.pt")
@@ -287,7 +290,7 @@ class TestLinksOutOfAFolder:
         done = call("status", out, code=3 if what == "sweep.json" else 0, columns=500)
         assert "98765432" not in done.stdout.replace(",", "") and "in training" not in done.stdout
         if what != "unfinished":
-            assert "which a link leads out of the folder" in done.output
+            assert "which leads out of the folder through a link" in done.output
         if what not in ("unfinished", "sweep.json"):
             assert open_sweep(out).counts == {"damaged": 1, "missing": 1}
 
@@ -308,5 +311,5 @@ class TestLinksOutOfAFolder:
         shutil.move(blobs, tmp_path / "others")
         (snapshot / "config.json").unlink()
         (snapshot / "config.json").symlink_to("../../others/config.json")
-        with pytest.raises(CheckpointError, match="which a link leads out of the folder"):
+        with pytest.raises(CheckpointError, match="which leads out of the folder through a link"):
             open_checkpoint(snapshot)

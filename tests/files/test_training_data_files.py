@@ -137,9 +137,12 @@ ASKED = {
     ),
     "rows that count up too": (
         COUNTING.to_csv(index=False, header=False),
-        "must be clearly names or a sequence, got 0 to 3",
+        "must clearly be column names or a sequence, got the values 0 to 3",
     ),
-    "few rows": (frame()[:5].to_csv(index=False), "must be clearly names or a sequence, got 0 to 9"),
+    "few rows": (
+        frame()[:5].to_csv(index=False),
+        "must clearly be column names or a sequence, got the values 0 to 9",
+    ),
     "a split": (frame(*X, "target", split="test").to_csv(index=False), "'x2', ...), got 'split'"),
     "a column before": (
         frame("id", *X[:8], "y").to_csv(index=False),
@@ -261,7 +264,7 @@ REFUSED = {
     "many numbers of a byte": (npz(tokens=np.zeros((2**22, 9), np.int8)), "at most 33,554,432 numbers"),
     "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305. Give"),
     "many numbers in a .pt": (pt(NAMED | {"tokens": torch.zeros(2**25, dtype=torch.int8)}), "got 33,554,4"),
-    "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305. Give a part of the data"),
+    "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305 sequences. Give a part of the data"),
     "a huge shape": (npy_that_claims((10**12, 9)), "must have the size of its shape (1000000000000, 9)"),
     "a negative shape": (npy_that_claims((-5, -2)), "must have the size of its shape (-5, -2)"),
     "true for a length": (npy_that_claims((True,)), "must have the size of its shape (True,)"),

@@ -38,7 +38,8 @@ def gpt2_weights(
     """Convert the weights into a HookedTransformer's parameters.
 
     Args:
-        tensors: the state dict. In a model of Linears, all biases may be missing. Missing biases are zeros.
+        tensors: the state dict. In a model of `Linear` layers, all biases may be missing. Missing biases are
+            zeros.
         config: the configuration with the sizes of the model.
         tied: True if the unembedding must be the token embedding, False if the unembedding must be in
             `tensors`, and None if both are allowed.

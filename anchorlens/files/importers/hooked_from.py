@@ -32,13 +32,14 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
 
     Returns:
         A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of the weights. The copy
-        is in float64 if the weights are, and otherwise in float32. Both models give the same logits on 4
-        random sequences at the last position. `hooked_from` chooses the activation function with the closest
-        logits.
+        is in float64 if the weights are in float64, and otherwise in float32. Both models give the same
+        logits on 4 random sequences at the last position. `hooked_from` chooses the activation function with
+        the closest logits.
 
     Raises:
         ValueError: If `gpt` has unknown parameters, or its logits differ from those of every supported model.
-            Causes are another order in the blocks, other positions or another norm.
+            Possible causes are another order of layers in the blocks, other position embeddings or another
+            norm.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel

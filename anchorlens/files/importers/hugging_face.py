@@ -73,7 +73,7 @@ def read(source: Source) -> Imported | ImportedModel:
 
     Raises:
         CheckpointError: If config.json is missing or names a feature that ModelConfig lacks.
-        ValueError: If the weights do not fit that configuration.
+        ValueError: If the weights do not fit config.json.
     """
     theirs = Settings.beside(source.file, source.file.parent)
     _check_type(theirs)

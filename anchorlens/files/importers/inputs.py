@@ -109,8 +109,8 @@ def resolve(
 
     Args:
         given: a model, or an object or path that holds a model.
-        task: the task that the model was trained on. A checkpoint names its own task. An equal task with
-            other paths of its files (`data`) replaces the task of the checkpoint. For bare weights, `task` is
+        task: the task that the model was trained on. A checkpoint names its own task. An equal task whose
+            files have other paths (`data`) replaces the task of the checkpoint. For bare weights, `task` is
             the default.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
         device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps. A model in memory is not
@@ -121,8 +121,8 @@ def resolve(
         needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds one.
 
     Raises:
-        ValueError: If `given` holds no model or several models, `task` is not a task or differs from the
-            checkpoint's task, `config` is given without a path, or the device is not available.
+        ValueError: If `given` does not hold one model, `task` is invalid or not the checkpoint's task,
+            `config` is given without a path, or the device is not available.
         CheckpointError: If a file cannot be read safely and completely.
     """
     if isinstance(given, Input) and config is None:
@@ -194,7 +194,7 @@ class _OfSeveral(Protocol[P, R]):
 
 
 def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
-    """Let a function of a model also take a list of models, with a list of names, and return a list."""
+    """Let a function of one model also take lists of models and names, and return a list of results."""
 
     @functools.wraps(function)
     def each(model: object, *args: Any, **options: Any) -> Any:

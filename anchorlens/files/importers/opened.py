@@ -84,10 +84,10 @@ def open_checkpoint(
     """Open a checkpoint of any supported format without running code from the file.
 
     Args:
-        path: the path of a checkpoint. The path may be a checkpoint or run of anchorlens, a folder or model
-            file of the papers' released code, a folder or weights file of a Hugging Face GPT-2, the `ckpt.pt`
-            of a nanoGPT, or the state dict of a HookedTransformer. A state dict may be under a key of a dict,
-            such as `model`, and its names may have the prefix of a wrapper.
+        path: the path of a checkpoint. The path may be a checkpoint or run of anchorlens, or a folder or
+            model file of the papers' released code. The path may also be a folder or weights file of a
+            Hugging Face GPT-2, a nanoGPT's `ckpt.pt`, or a HookedTransformer's state dict. A state dict may
+            be under a key of a dict, such as `model`, and its names may have the prefix of a wrapper.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
             `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
             HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table task.

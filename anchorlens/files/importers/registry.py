@@ -40,7 +40,7 @@ IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, nano
 
 @functools.cache
 def installed_importers() -> tuple[Importer, ...]:
-    """Load the importers of installed packages, which read the unchanged file before our importers.
+    """Load the importers of installed packages, which read the unchanged file before the core's importers.
 
     A package names a module with the members of `Importer` by an entry point of the group
     `anchorlens.importers`.

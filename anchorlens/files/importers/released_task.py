@@ -28,7 +28,7 @@ _MODE = re.compile(r"([1-9])([1-9]).*(xel|xm0)")
 
 
 class Trained(NamedTuple):
-    """The training of a run."""
+    """The task and training data of a run, as its config.json describes them."""
 
     task: Task
     """The task, whose unseen pairs are those without a trained group."""

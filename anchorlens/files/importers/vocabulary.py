@@ -33,8 +33,8 @@ _NAMES = {
 def words_in(content: object) -> Any:
     """Return a map of words to tokens from the content of a vocabulary file.
 
-    The content is a table of words, a list of words in order, a `tokenizer.json`, a table with `stoi` or
-    `itos`, or a table that maps tokens to words.
+    The content is a table of words, a list of words in order, or a `tokenizer.json`. The content may also be
+    a table with `stoi` or `itos`, or a table that maps tokens to words.
 
     >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
     {'walk': 1, '<eos>': 2}
@@ -64,7 +64,7 @@ def words_in(content: object) -> Any:
 
 
 def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Find the tokens of words, also under spellings with the mark of a space or under other names.
+    """Find the tokens of words, including marked words (`Ġwalk`) and other special tokens (`[SEP]`).
 
     Args:
         words: the words of the task, including the words of `SPECIAL`.
@@ -117,7 +117,7 @@ def _alike(word: str, token_of: Mapping[str, Any]) -> list[str]:
 def in_order_of(
     task: Task, weights: Mapping[str, Tensor], token_of: Mapping[str, Any]
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """Reorder the tokens of the weights: first the task's tokens in its order, then all others.
+    """Reorder the tokens of the weights: first the task's tokens in the task's order, then all other tokens.
 
     Args:
         task: the task whose vocabulary sets the order.
@@ -132,8 +132,8 @@ def in_order_of(
         predicted.
 
     Raises:
-        ValueError: If the model's answers have a separate vocabulary, the task is not in words, or a word has
-            no token, a token out of range, or another word's token.
+        ValueError: If the model's answers have a separate vocabulary, the task is not in words, or the token
+            of a word is missing, out of range or shared.
     """
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:

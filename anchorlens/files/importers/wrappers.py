@@ -33,7 +33,7 @@ _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_c
 def unwrapped(
     content: Mapping[str, Any], recognises: Callable[[Mapping[str, Any]], bool]
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Put the weights of a file under `state_dict`, with the names in their model.
+    """Put the weights of a file under `state_dict`, with the names that the model uses.
 
     Args:
         content: the content of the file from the safe reader.

@@ -70,8 +70,8 @@ def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *
     allowed = (os.path.realpath(os.path.join(folder, other)) for other in (".", *also))
     if not any(os.path.commonpath([file, place]) == place for place in allowed):
         raise ValueError(
-            f"the file must be in its folder, got {safe_repr(str(Path(*below)))}, which a link leads out of "
-            "the folder. Copy the file into the folder"
+            f"the file must be in its folder, got {safe_repr(str(Path(*below)))}, which leads out of the "
+            "folder through a link. Copy the file into the folder"
         )
 
 

@@ -127,7 +127,7 @@ def instead(wanted: str, start: bytes) -> str:
     r"""Explain why a reader cannot read a file, by the format of its first bytes, and give advice.
 
     Args:
-        wanted: the statement that the file has another format, such as "it is no CSV file".
+        wanted: the statement that the file has another format, such as "it is not a CSV file".
         start: the first bytes of the file.
 
     >>> instead("it is no CSV file", b"\x1f\x8b\x08")

@@ -43,8 +43,8 @@ def check_at_most(most: int, n: int, what: str, unit: str) -> None:
     """
     if n > most:
         raise ValueError(
-            f"unsafe: {what} must have at most {most:,} {unit}, got more. anchorlens refused the file. Use "
-            "another copy of the file"
+            f"unsafe: {what} must have at most {most:,} {unit}, got at least {n:,}. anchorlens refused the "
+            "file. Use another copy of the file"
         )
 
 

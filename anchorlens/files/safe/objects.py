@@ -95,8 +95,8 @@ class Objects:
             read(target, state)
         elif type(target) is not dict:
             raise ValueError(
-                "unsafe: the pickle must not set the state of an object, got a pickle that does. Nothing "
-                "ran. Save the weights alone"
+                "unsafe: the pickle must not set the state of an object, got a state for "
+                f"{type(target).__name__}. Nothing ran. Save the weights alone"
             )
 
     def _awaiting(self, target: Any, read: Callable[[Any, Any], None]) -> Any:
@@ -117,8 +117,8 @@ class Objects:
 def _fill(record: dict[str, Any], state: Any) -> None:
     if type(state) is not dict or not all(type(name) is str for name in state):
         raise ValueError(
-            "unsafe: the pickle must set only the fields of an object, got another state. Nothing ran. Save "
-            "the weights alone"
+            "unsafe: the pickle must set only the fields of an object, got a state that is not a table of "
+            "fields. Nothing ran. Save the weights alone"
         )
     record.update(state)
 

@@ -239,8 +239,8 @@ class _Machine:
         self.budget -= n_bytes
         if self.budget < 0:
             raise ValueError(
-                "unsafe: the pickle must build no more than its bytes can describe, got far more. Nothing "
-                "ran. Save the weights alone"
+                "unsafe: the pickle must build no more than its bytes can describe, got values of far more "
+                "bytes. Nothing ran. Save the weights alone"
             )
 
     def _spend_on(self, values: Iterable[Any]) -> None:

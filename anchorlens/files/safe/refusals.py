@@ -39,7 +39,7 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
             refusals.
 
     Raises:
-        CheckpointError: If one of these errors occurs.
+        CheckpointError: If the code in the `with` block raises an error that counts as a refusal.
     """
     refused = _SENSELESS if problem else (ValueError,)
     try:

@@ -81,7 +81,7 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
 def read_torch_zip(data: bytes) -> Any:
     """Read the dicts, lists, plain values and tensors of a file of `torch.save`, on the CPU.
 
-    Tensors that shared a storage when they were saved share its memory again.
+    Tensors that shared memory when they were saved also share memory after reading.
 
     Args:
         data: the bytes of the whole file.
@@ -110,8 +110,8 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     for entry in entries:
         if entry.header_offset < end:
             raise ValueError(
-                "unsafe: the entries of the zip must not overlap, got overlapping entries. Nothing ran. "
-                "Save the file again with torch.save"
+                "unsafe: the entries of the zip must not overlap, got two entries that share bytes. Nothing "
+                "ran. Save the file again with torch.save"
             )
         end = entry.header_offset + _LOCAL_HEADER + len(entry.filename) + entry.file_size
     names = [entry.filename for entry in entries]
@@ -148,8 +148,8 @@ class _Reader:
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
             raise ValueError(
-                "damaged: data.pkl must be in the folder of the other entries, got another folder. Copy or "
-                "download the file again"
+                "damaged: data.pkl must be in the folder of the other entries, got no data.pkl there. Copy "
+                "or download the file again"
             )
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
@@ -264,7 +264,7 @@ def _size(size: object = ()) -> tuple[int, ...]:
 def _ordered_dict(pairs: tuple[object, ...] = ()) -> dict[Any, Any]:
     if len(pairs):
         raise ValueError(
-            "unsafe: the pickle must build a dict as torch.save does, got another way. Nothing ran. Save "
-            "the weights alone"
+            "unsafe: the pickle must create an OrderedDict without arguments, got arguments. Nothing ran. "
+            "Save the weights alone"
         )
     return {}

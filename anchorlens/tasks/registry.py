@@ -57,7 +57,7 @@ def register_task(task: T) -> T:
     replaces the former class.
 
     Args:
-        task: a frozen dataclass on `anchorlens.tasks.TaskConfig`.
+        task: a frozen dataclass that inherits from `anchorlens.tasks.TaskConfig`.
 
     Returns:
         The same class, so that you can use the function as a decorator.

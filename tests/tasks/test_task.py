@@ -280,7 +280,7 @@ class TestDescription:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"anchors": {1: 5}}, "anchors must be at least 2 anchors, got 1"),
+        ({"anchors": {1: 5}}, "anchors must hold at least 2 anchors, got 1"),
         ({"anchors": {1: 5, 30: 1}}, "an anchor must be outside the key range 20..99, got 30"),
         ({"anchors": {1: 5, -2: 1}}, "an anchor must be a token id in 0..1000000, got -2"),
         ({"anchors": {1: 5, 10**13: 1}}, "an anchor must be a token id in 0..1000000, got 10000000000000"),

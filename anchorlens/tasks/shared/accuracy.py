@@ -38,9 +38,9 @@ class Accuracy(Record):
 
         Args:
             right: whether each answer is correct.
-            whole: whether these are all possible inputs. If true, the standard error covers only the draws
-                within each input, and is 0 for a single draw (a task without noise). For a random choice of
-                inputs, the standard error of the inputs' means covers the choice and the draws.
+            whole: whether the test inputs are all possible inputs. If true, the standard error covers only
+                the draws within each input, and is 0 for a single draw (a task without noise). For a random
+                choice of inputs, the standard error of the inputs' means covers the choice and the draws.
         """
         share = right.mean(axis=1)
         n_draws = right.shape[1]
@@ -69,7 +69,7 @@ class Accuracy(Record):
     def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
         """Return a proportion of `n` sequences with its binomial standard error; `of_some` explains `of`.
 
-        The standard error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share n, times
+        The standard error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share * n, times
         sqrt(1 - n / of).
 
         >>> Accuracy.of_share(1.0, 1).standard_error, Accuracy.of_share(1.0, 100, of=100).standard_error

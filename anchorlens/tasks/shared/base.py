@@ -191,8 +191,8 @@ class TaskConfig(Config):
         """Return the largest number of sequences that `evaluate` uses, or `measure` if `quickly` is true.
 
         The default assumes equal numbers of held-out and training sequences. For `measure`, the default
-        assumes at most 1,024 of each. A task with sequences far shorter than `seq_len` returns the total
-        number of tokens divided by `seq_len`.
+        assumes at most 1,024 held-out and 1,024 training sequences. A task with sequences far shorter than
+        `seq_len` returns the total number of tokens divided by `seq_len`.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 

@@ -29,7 +29,7 @@ def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
 def on_device(value: object, device: torch.device) -> Any:
     """Move a tensor, or all tensors of a dataclass, to a device, and return any other value unchanged.
 
-    The host does not wait for a copy from its memory to CUDA.
+    The CPU does not wait for a copy from its memory to a CUDA device.
     """
     import torch
 
@@ -67,7 +67,7 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """The number of positions up to the last scored position, or of all positions without one."""
+        """The number of positions up to the last scored position, or of all positions if none is scored."""
         n, n_pos = self.tokens.shape
         if self.targets.dim() == 1:
             return self.targets.new_full((n,), n_pos)

@@ -30,7 +30,7 @@ def token_batch(
         seq_len: the required number of tokens per sequence, or None for any number.
         d_vocab: the size of the vocabulary, an upper bound of every token and target, or None for any size.
         every_position: whether targets are [batch, pos], with `IGNORE` (-100) at positions that are not
-            scored. False: targets are [batch]. None: both shapes are allowed.
+            scored. False: targets are [batch]. With None, both shapes are allowed.
 
     Returns:
         The tokens [batch, pos] and the targets on the CPU, in the narrowest integer types that hold their

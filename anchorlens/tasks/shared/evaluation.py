@@ -111,7 +111,7 @@ class Evaluation(Record):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """The caveats of the phase, one line each: notes, the assumption, and a few wrong labels."""
+        """The caveats of the phase, one line each: notes, the assumption, and the number of wrong labels."""
         other = self.other_targets
         few = [other.in_words()] if other and other.n_other and not other.of_another_task else []
         return (*self.notes, *filter(None, [self.assumption]), *few)

@@ -34,7 +34,7 @@ class OtherTargets(Record):
 
     @property
     def of_another_task(self) -> bool:
-        """Whether more than a tenth of the targets differ, too many for a few wrong labels."""
+        """Whether more than a tenth of the targets differ, which is too many for occasional wrong labels."""
         return self.n_other > MOST_OTHER * self.n_sequences
 
     def in_words(self) -> str:

@@ -219,13 +219,13 @@ def phase_by_definition(
             (1 - chance) t`. With two labels, the thresholds are 0.95, 0.95 and 0.75.
 
     Returns:
-        The phase is Phase 1 if ID is below 0.90. It is Phase 2 if ID is at least 0.90 and OOD at most 0.50,
-        with commutativity if commutativity is at least 0.70. It is Phase 3 if ID is at least 0.90 and OOD
-        above 0.50. The result is undecided if train is below 0.90 (underfit, or unknown training data), or if
-        ID is below 0.90 and OOD above 0.50 (inconsistent). The result is also undecided without unseen pairs
-        and for numbers that are not finite. With `standard_errors`, the result is undecided if a deciding
-        accuracy is too close to its threshold (borderline). If only commutativity is too close, the phase is
-        Phase 2 and `commutative` is None.
+        The phase is Phase 1 if ID is below 0.90. The phase is Phase 2 if ID is at least 0.90 and OOD at most
+        0.50, with commutativity if commutativity is at least 0.70. The phase is Phase 3 if ID is at least
+        0.90 and OOD above 0.50. The result is undecided if train is below 0.90 (underfit, or unknown training
+        data), or if ID is below 0.90 and OOD above 0.50 (inconsistent). The result is also undecided without
+        unseen pairs and for numbers that are not finite. With `standard_errors`, the result is undecided if a
+        deciding accuracy is too close to its threshold (borderline). If only commutativity is too close, the
+        phase is Phase 2 and `commutative` is None.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -277,11 +277,11 @@ def learnt_by_definition(
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        The label is `generalises` if ID is at least 0.90. It is `knows that the order does not matter` if ID
-        is below 0.90 and `mirrored` is at least 0.90. It is `memorises` if both are below 0.90. The result is
-        undecided if train is below 0.90 (underfit, or unknown training data), if a number is not finite, or
-        if the task holds out nothing. With `standard_errors`, the result is also undecided if a deciding
-        accuracy is too close to 0.90 (borderline).
+        The label is `generalises` if ID is at least 0.90. The label is `knows that the order does not matter`
+        if ID is below 0.90 and `mirrored` is at least 0.90. The label is `memorises` if ID and `mirrored` are
+        below 0.90. The result is undecided if train is below 0.90 (underfit, or unknown training data), if a
+        number is not finite, or if the task holds out nothing. With `standard_errors`, the result is also
+        undecided if a deciding accuracy is too close to 0.90 (borderline).
 
     >>> learnt_by_definition(1.0, 0.43, 0.98).label
     'knows that the order does not matter'

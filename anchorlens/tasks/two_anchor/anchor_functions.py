@@ -75,7 +75,7 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
         )
     ordered = dict(sorted((token(anchor, "an anchor"), function) for anchor, function in anchors.items()))
     if len(ordered) < 2:
-        raise ValueError(f"anchors must be at least 2 anchors, got {len(ordered)}. Add an anchor")
+        raise ValueError(f"anchors must hold at least 2 anchors, got {len(ordered)}. Add an anchor")
     for anchor in ordered:
         if key_min <= anchor <= key_max:
             raise ValueError(

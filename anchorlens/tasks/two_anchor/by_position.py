@@ -109,7 +109,8 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Return the field and the lowest and highest answers of each accuracy that differs notably by position.
+    """Yield each accuracy that differs notably by position, with the positions of its lowest and highest
+    value.
 
     The difference must exceed 0.10 by more than two of its standard errors.
     """

@@ -47,7 +47,7 @@ class AnchorEvaluation(Evaluation):
       symmetry answers (`by_symmetry`). `ood` is None if every pair is trained, or symmetry answers all test
       inputs.
     - `symmetric` is the accuracy on unseen pairs against the trained target of the reversed pair. `symmetric`
-      is None unless this target differs.
+      is None unless this target differs from the inferential target.
     - `commutativity` is the proportion of (key, position, noise) for which a pair gets the same answer in
       both orders, over the pairs with an unseen order. `commutativity` is None without such pairs.
 
@@ -104,8 +104,8 @@ class AnchorEvaluation(Evaluation):
     def at_chance(self) -> str | None:
         """The reason why the answers are not evidence of training on the task, or None if they are evidence.
 
-        The answers are not evidence if neither train accuracy (on fresh noise or on given training data)
-        exceeds the accuracy of the best constant answer by more than two standard errors.
+        The answers are evidence if train accuracy exceeds the accuracy of the best constant answer by more
+        than two standard errors. Train accuracy on fresh noise or on given training data suffices.
         """
         constant = self.best_constant
         for train in (self.train_fresh, self.train or self.train_fresh):

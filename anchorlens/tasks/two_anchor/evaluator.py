@@ -67,7 +67,8 @@ class Questions(Evaluator[CompositeFunction]):
         return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Return at most `max_trials` exceptions at trained positions, and whether they are all of them."""
+        """Return at most `max_trials` exceptions at trained positions, and whether no exception is
+        omitted."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True
@@ -115,7 +116,7 @@ class Questions(Evaluator[CompositeFunction]):
     def ask_batch(
         self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
-        """Return the accuracy on a batch, or on `limit` random sequences of it, overall and by position.
+        """Return the accuracy on at most `limit` random sequences of a batch, overall and by position.
 
         Identical sequences count once. A task without noise has few sequences. With noise, the batch is a
         sample of very many sequences.

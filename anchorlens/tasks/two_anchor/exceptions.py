@@ -31,8 +31,8 @@ def put_exceptions(
     """Give each of `n` (key, pair) a random answer, uniform among the other trained answers.
 
     Every (key, pair) has a fixed position in one order and a random answer. The exceptions are the first `n`
-    of this order. So a larger `n` keeps the exceptions of a smaller `n`, with the same answers. The order and
-    the answers depend only on the trained data, not on the seed of a run.
+    of this order. A larger `n` therefore keeps the exceptions of a smaller `n`, with the same answers. The
+    order and the answers depend only on the trained data, not on the seed of a run.
 
     Args:
         targets: the targets of the task, changed in place.

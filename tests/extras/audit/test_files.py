@@ -165,7 +165,7 @@ HEADER = "key,a1,a2,target\n"
         (HEADER.encode() + b"1,2,3,\xff\n", "must be UTF-8 text, got byte 0xff"),
         (HEADER.encode() + b"1,2,3,\x00\n", "line 2: "),
         ("key a1 a2 target\n1 2 3 4\n", "got no column 'key'"),
-        (HEADER + "1,2,2,4\n", "anchors must be at least 2 anchors"),
+        (HEADER + "1,2,2,4\n", "anchors must hold at least 2 anchors"),
         (HEADER + "\n".join(f"{k},{k},{k + 1},0" for k in range(200)), "keys must be at most 2,000,000"),
     ],
 )  # fmt: skip

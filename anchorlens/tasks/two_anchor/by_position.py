@@ -109,8 +109,7 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Yield each accuracy that differs notably by position, with the positions of its lowest and highest
-    value.
+    """Yield each accuracy that differs notably by position, with its lowest and highest position.
 
     The difference must exceed 0.10 by more than two of its standard errors.
     """

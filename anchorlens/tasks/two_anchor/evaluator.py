@@ -67,8 +67,7 @@ class Questions(Evaluator[CompositeFunction]):
         return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Return at most `max_trials` exceptions at trained positions, and whether no exception is
-        omitted."""
+        """Return at most `max_trials` exceptions at trained positions, and whether none is omitted."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True

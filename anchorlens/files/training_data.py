@@ -134,8 +134,8 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
-            "unsafe: the file must be compressed as numpy.savez_compressed does it, got another "
-            "compression. Save the file again"
+            "unsafe: the file must be compressed as numpy.savez_compressed does it, got compression method "
+            f"{entry.compress_type}. Save the file again"
         )
     with archive.open(entry) as packed:
         file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
@@ -156,7 +156,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
         raise ValueError(
             f"truncated or damaged: {safe_repr(entry.filename)} must have the size of its shape "
-            f"{safe_repr(shape)}, got another size. Copy or download the file again"
+            f"{safe_repr(shape)}, got {entry.file_size - file.tell():,} bytes. Copy the file again"
         )
     return shape
 

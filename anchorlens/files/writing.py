@@ -92,8 +92,8 @@ def check_summary(
     path = check_can_write(path, called, SUMMARIES, inputs)
     if n_models > 1 and path.suffix != ".pdf":
         raise ValueError(
-            f"{called} must end in .pdf for several models, a page for each, got {safe_repr(path.name)} for "
-            f"{n_models} models. Give a .pdf file, or one model"
+            f"{called} must end in .pdf for several models, got {safe_repr(path.name)} for {n_models} "
+            "models. Give a .pdf file, or one model"
         )
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError(

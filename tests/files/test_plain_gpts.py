@@ -121,7 +121,8 @@ def test_other_logits_are_an_error():
     gpt = nano()
     gpt.transformer["h"] = nn.ModuleList(Parallel(block) for block in gpt.transformer["h"])
     with pytest.raises(
-        ValueError, match=r"logits differ from those of a GPT-2 with its weights by .* evaluate\(gpt, task\)"
+        ValueError,
+        match=r"logits differ from the logits of a GPT-2 with the same weights by .* evaluate\(gpt, task\)",
     ):
         hooked_from(gpt)
 

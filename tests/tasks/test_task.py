@@ -316,12 +316,15 @@ class TestDescription:
         ({"split_modulus": 1}, "split_modulus must be an integer >= 2, got 1"),
         ({"split_modulus": 500}, "leave a key and a position in the id split"),
         ({"key_max": 10**12}, "key_max must be an integer >= 20 and <= 10000000, got 1000000000000"),
-        ({"key_max": 10**6}, "at most 100,000 number tokens, got 999,981"),
-        ({"key_max": 100_000, "seq_len": 100_000}, "times positions must be at most 10,000,000"),
+        ({"key_max": 10**6}, "at most 100,000 keys, got 999,981"),
+        (
+            {"key_max": 100_000, "seq_len": 100_000},
+            "the product of keys and positions must be at most 10,000,000",
+        ),
         ({"key_max": 300, "seq_len": 30_000}, "must be at most 20,000,000"),
         (
             {"key_min": 0, "key_max": 50_000, "anchors": dict.fromkeys(range(60_000, 60_007), 0)},
-            "chains times keys",
+            "the product of chains and keys",
         ),
         ({"chain_length": 10**30}, "chain_length must be an integer >= 2 and <= 1000, got 1000000000000000"),
         ({"seq_len": 10**30}, "seq_len must be an integer >= 3 and <= 100000, got 1000000000000000"),

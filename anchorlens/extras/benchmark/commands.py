@@ -52,7 +52,7 @@ def benchmark_command(
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
     if name is not None and not is_file:
         raise ValueError(
-            "--probe must name a probe of a Python file, got no file. Omit --probe, or give the file"
+            f"--probe must come with a Python file, got {safe_text(probe)}. Omit --probe, or give the file"
         )
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference

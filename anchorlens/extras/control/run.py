@@ -192,8 +192,8 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     if before.stage == 3:
         state = "generalises" if phase.solution else "is in Phase 3"
         raise ValueError(
-            f"{name}: the run must be in an earlier phase, got a run that {state}: {phase.reason}. Give "
-            "another run"
+            f"{name}: the run must be in a phase before the last phase, got a run that {state}: "
+            f"{phase.reason}. Give another run"
         )
     if before.stage == 0:
         advice = "Give a run in Phase 1 or 2, or without OOD a run that memorises"

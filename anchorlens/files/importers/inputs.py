@@ -134,8 +134,8 @@ def resolve(
         if isinstance(opened, OpenedModel):
             if task is not None and opened.task not in (None, task):
                 raise ValueError(
-                    "task must be the task of config or None, got another task. Omit task or the task of "
-                    "config"
+                    f"task must be the task of config or None, got {safe_repr(task)}. Omit task or the task "
+                    "of config"
                 )
             model = opened.model.to(str(where), print_details=False)
             called = name or safe_text(titles([given])[0])
@@ -150,7 +150,7 @@ def resolve(
         notes = () if opened is None else opened.notes
         if task is not None and task != checkpoint.task:
             raise ValueError(
-                "task must be the task of the checkpoint or None, got another task. Omit task, or give "
+                f"task must be the task of the checkpoint or None, got {safe_repr(task)}. Omit task, or give "
                 "checkpoint.build_model() with your task"
             )
         checkpoint = checkpoint if task is None else replace(checkpoint, task=task)

@@ -107,7 +107,7 @@ def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
     text = decoded(text)
     if sum(map(text.count, ",[{")) > most_values:
         raise ValueError(
-            f"the content must have at most {most_values:,} values, got more. Use a smaller file"
+            f"the content must have at most {most_values:,} values, got more values. Use a smaller file"
         )
     with _refusing():
         content = json.loads(text)

@@ -89,8 +89,8 @@ def _check_start(start: bytes, size: int) -> None:
         raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
     if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
         raise ValueError(
-            f"too large: the free memory must be at least {_COPIES * size / 1e9:,.1f} GB to read this file "
-            f"of {size / 1e9:,.1f} GB, got {free / 1e9:,.1f} GB. Free some memory"
+            f"too large: the free memory must be at least {_COPIES * size / 1e9:,.1f} gigabytes to read this "
+            f"file of {size / 1e9:,.1f} gigabytes, got {free / 1e9:,.1f}. Free some memory"
         )
 
 

@@ -154,8 +154,8 @@ class _Reader:
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
             raise ValueError(
-                "the numbers in the file must be little-endian, got another byte order. Save the file again "
-                "on another machine"
+                "the numbers in the file must be little-endian, got "
+                f"{safe_repr(self._bytes('byteorder')[:20])}. Save the file again on another machine"
             )
         objects = Objects()
         functions = {
@@ -208,14 +208,14 @@ class _Reader:
             or type(n) is not int
         ):
             raise ValueError(
-                "damaged: the pickle must refer to valid storages, got an invalid storage. Copy or download "
-                "the file again"
+                "damaged: the pickle must refer to valid storages, got a reference in another form. Copy or "
+                "download the file again"
             )
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
             raise ValueError(
-                f"truncated or damaged: storage {key!r} must have its declared size, got another size. Copy "
-                "or download the file again"
+                f"truncated or damaged: storage {key!r} must have its declared size, got "
+                f"{entry.file_size if entry else 0:,} bytes. Copy or download the file again"
             )
         if key not in self.storages:
             data = bytearray(self._bytes(f"data/{key}"))
@@ -236,8 +236,8 @@ class _Reader:
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
             raise ValueError(
-                "damaged: the pickle must describe valid tensors, got an invalid tensor. Copy or download "
-                "the file again"
+                "damaged: the pickle must describe valid tensors, got one without a valid storage, size and "
+                "stride. Copy or download the file again"
             )
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))

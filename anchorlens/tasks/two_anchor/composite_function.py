@@ -396,11 +396,11 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
     n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
     if n_keys > _MOST_KEYS:
         raise ValueError(
-            f"the task must have at most {_MOST_KEYS:,} number tokens, got {n_keys:,}. Narrow the key range"
+            f"the task must have at most {_MOST_KEYS:,} keys, got {n_keys:,}. Narrow the key range"
         )
     if n_keys * seq_len > _MOST_PLACES:
         raise ValueError(
-            f"number tokens times positions must be at most {_MOST_PLACES:,}, got {n_keys:,} times "
+            f"the product of keys and positions must be at most {_MOST_PLACES:,}, got {n_keys:,} times "
             f"{seq_len:,}. Narrow the key range, or shorten the sequence"
         )
     if n_chains > MOST_PAIRS:
@@ -410,12 +410,12 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
         )
     if n_chains * n_keys > _MOST_TARGETS:
         raise ValueError(
-            f"chains times keys must be at most {_MOST_TARGETS:,}, got {n_chains:,} times {n_keys:,}. Use "
-            "fewer anchors, fewer keys or shorter chains"
+            f"the product of chains and keys must be at most {_MOST_TARGETS:,}, got {n_chains:,} times "
+            f"{n_keys:,}. Use fewer anchors, fewer keys or shorter chains"
         )
     if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
         raise ValueError(
-            f"chains times keys times positions must be at most {_MOST_TRIALS:,}, got {n_trials:,}: "
+            f"the product of chains, keys and positions must be at most {_MOST_TRIALS:,}, got {n_trials:,}: "
             f"{n_chains:,} times {n_keys:,} times {n_positions:,}. Use fewer anchors or keys, or shorter "
             "chains or sequences"
         )

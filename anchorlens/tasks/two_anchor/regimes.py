@@ -43,7 +43,7 @@ def unseen_and_overrides(
         if regime != "reasoning" or not is_papers:
             raise ValueError(
                 "complexity must be None unless the task has the papers' four anchors, pairs and regime "
-                "'reasoning', got another task. Give overrides and unseen_pairs instead"
+                f"'reasoning', got {complexity}. Give overrides and unseen_pairs instead"
             )
         broken = COMPLEXITY_SHIFTS[:complexity]
         return [], {pair: shift for (a, b), shift in broken for pair in ((a, b), (b, a))}

@@ -176,7 +176,10 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("make", "says"),
         [
-            (lambda _: shipped("phase3"), "must be in an earlier phase, got a run that is in Phase 3"),
+            (
+                lambda _: shipped("phase3"),
+                "must be in a phase before the last phase, got a run that is in Phase 3",
+            ),
             (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
             (
                 lambda path: _changed(path, weights=_zero),

@@ -193,8 +193,8 @@ def _compared(layout: Layout) -> dict[str, Any]:
     """Draw the map of agreement, if two verdicts of a cell can be compared."""
     if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
         raise ValueError(
-            "the probes and the behaviour must both assign a phase to at least one run, got no run with two "
-            "phases. Train the runs for longer"
+            "the probe verdict and the behavioural verdict must both assign a phase to at least one run, got "
+            "none. Train the runs for longer"
         )
     return _agreements(layout)
 

@@ -100,7 +100,7 @@ MISUSES = {
     "classify(MODEL.state_dict())": "model must be .* got OrderedDict. Load the state dict into its model",
     "classify(TASK)": "model must be .* got AnchorTask. Give the model before the task",
     "classify(MODEL, SMALL)": "task must be a task such .* got ModelConfig",
-    "classify(CHECKPOINT, AdditionTask())": "task must be the task of the checkpoint or None, got another",
+    "classify(CHECKPOINT, AdditionTask())": "task must be the task of the checkpoint or None, got Addition",
     "classify(CHECKPOINT, config=SMALL)": "config must be given only for a file of bare weights, got a Che",
     "classify(MODEL, devise='cpu')": "classify must get a known argument, got 'devise'. Did you "
     "mean 'device'?",

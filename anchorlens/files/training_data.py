@@ -184,7 +184,7 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
             "not training data: the file must be a .pt, .safetensors or .npz file or rows of 2 to "
-            f"{_MOST_COLUMNS:,} integers, got {n:,} values in the first row. Give another file"
+            f"{_MOST_COLUMNS:,} integers, got a first row of length {n:,}. Give another file"
         )
     _check_count((file.n_lines, n))
     order = _order(file) if file.names else list(range(n))

@@ -139,8 +139,8 @@ class Checkpoint:
                 names, because somebody else may have written the recipe.
 
         Raises:
-            ValueError: If the checkpoint has no train config, if `start` is missing for a run that started
-                from a checkpoint, or if `start` is the wrong file.
+            ValueError: If the checkpoint has no train config, or `start` is missing or wrong for a run that
+                started from a checkpoint.
         """
         if self.train_config is None:
             raise ValueError(

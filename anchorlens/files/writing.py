@@ -47,8 +47,8 @@ def check_can_write(
         inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: If the suffix is not allowed, the folder is missing or not writable, or the path is not an
-            ordinary file or is one of the inputs.
+        ValueError: If the suffix is not allowed, the folder cannot be written to, or the path is an input or
+            not an ordinary file.
     """
     path = check_suffix(path, called, suffixes)
     try:

@@ -64,7 +64,7 @@ def register_task(task: T) -> T:
 
     Raises:
         ValueError: If the class is not a task, or another task has the same kind. Training raises an error if
-            a field has the name of a field of the model or the training, or of an option of a command.
+            a field shares its name with a field of the model or the training, or with a command's option.
 
     Example:
         >>> register_task(dict)
@@ -180,9 +180,8 @@ def read_task(values: Mapping[str, Any]) -> Task:
         if others := [task for task in tasks() if name in task_fields(task)]:
             kinds = " or ".join(task.kind for task in others)
             raise ValueError(
-                f"the fields of a task must belong to this task, {owner.kind}, got {name} of the task "
-                f"{kinds}. Remove the field, or set the task: kind = {others[0].kind!r} (--task "
-                f"{others[0].kind})."
+                f"every field must belong to the task {owner.kind}, got {name} of the task {kinds}. Remove "
+                f"the field, or set the task: kind = {others[0].kind!r} (--task {others[0].kind})."
             )
     return owner.from_dict(own)
 

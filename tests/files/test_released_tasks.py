@@ -90,7 +90,7 @@ def test_what_the_file_leaves_out_is_assumed_aloud_and_may_be_given(tmp_path):
     assert note in " ".join(assumed.notes)
     told = open_checkpoint(written.path, task=AnchorTask(unseen_pairs=[(1, 2)]))
     assert told.checkpoint.task.ood_pairs == ((1, 2),)
-    with pytest.raises(CheckpointError, match="the task must have key_max 99, got 80"):
+    with pytest.raises(CheckpointError, match="key_max of the task must be 99, got 80"):
         open_checkpoint(written.path, task=AnchorTask(key_max=80))
     names_alone = groups(without((4, 3)))
     for name in ("data_mode", "data_percent"):

@@ -14,7 +14,7 @@ MOST_FAILURES = 3
 
 
 def overview(result: Benchmark) -> str:
-    """Describe which models were measured, and how to read an AUC."""
+    """Describe which models were measured, and how to interpret an AUC."""
     n_tasks = len({model.task for model in result.models})
     return (
         f"{safe_text(result.probe)}: {len(result.models):,} models of {n_tasks:,} tasks. AUC with a 95% "

@@ -211,7 +211,7 @@ def _trial(origin: _Origin, one: Intervention) -> Trial:
         changes, steps = _in_words(one, run), run.train_config.total_steps
         check_runs([run], starts=False)
         if identity(run) == identity(origin.run):
-            raise ValueError("the intervention must change the run, got the same run. Change another field")
+            raise ValueError("the intervention must change the run, got no change. Change another field")
     except ValueError as error:
         run, note = None, f"cannot be tried: {safe_text(error, 600)}"
     outcome = "skipped" if run is None else "planned"

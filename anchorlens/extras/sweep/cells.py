@@ -263,8 +263,8 @@ class SweepResult:
             **options: the options `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
-            ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does
-                not exist, or the path is not an ordinary file.
+            ValueError: If the sweep is empty, a field is unknown, or `path` is not an .html file in an
+                existing folder.
             OSError: If writing fails, which leaves an existing file unchanged.
         """
         diagram(self, path, **options)
@@ -276,8 +276,7 @@ class SweepResult:
             path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
         Raises:
-            ValueError: If the suffix is not .csv or .parquet, the folder does not exist, the sweep is empty,
-                or the path is not an ordinary file.
+            ValueError: If the sweep is empty, or `path` is not a .csv or .parquet file in an existing folder.
             OSError: If writing fails, which leaves an existing file unchanged.
         """
         from anchorlens.extras.sweep import write_table

@@ -17,8 +17,7 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
         path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
 
     Raises:
-        ValueError: If the suffix is not .csv or .parquet, the folder does not exist, there are no runs, or
-            the path is not an ordinary file.
+        ValueError: If there are no runs, or `path` is not a .csv or .parquet file in an existing folder.
         OSError: If writing fails, which leaves an existing file unchanged.
 
     Example:

@@ -64,8 +64,8 @@ def sweep(
         The runs in order, each finished or failed.
 
     Raises:
-        ValueError: If runs or options are invalid, two runs differ only in execution or logging, the folder
-            does not belong to a sweep, or another process trains the sweep.
+        ValueError: If runs or options are invalid, or two runs differ only in execution or logging. The
+            folder must belong to a sweep that no other process trains.
         OSError: If writing fails, for example on a full disk. Finished runs are kept, and the same call
             continues the sweep.
         MemoryError: If a run does not fit in memory. The same call continues the sweep.

@@ -121,8 +121,8 @@ def resolve(
         needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds one.
 
     Raises:
-        ValueError: If `given` does not hold one model, `task` is invalid or not the checkpoint's task,
-            `config` is given without a path, or the device is not available.
+        ValueError: If `given` does not hold one model, `task` is invalid or not the checkpoint's task, or
+            another argument cannot be used.
         CheckpointError: If a file cannot be read safely and completely.
     """
     if isinstance(given, Input) and config is None:

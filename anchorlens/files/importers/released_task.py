@@ -69,7 +69,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         for name in ("seq_len", "key_min", "key_max"):
             if getattr(task, name, None) != sizes[name]:
                 raise ValueError(
-                    f"the task must have {name} {sizes[name]}, got {getattr(task, name, None)}. Give the "
+                    f"{name} of the task must be {sizes[name]}, got {getattr(task, name, None)}. Give the "
                     "task of this model"
                 )
         note = f"its training pairs (data_mode, data_train) are not given; assumed: {assumed}"

@@ -132,8 +132,8 @@ def in_order_of(
         predicted.
 
     Raises:
-        ValueError: If the model's answers have a separate vocabulary, the task is not in words, or the token
-            of a word is missing, out of range or shared.
+        ValueError: If the answers have a separate vocabulary, the task is not in words, or a word's token is
+            missing, out of range or shared.
     """
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:

@@ -130,7 +130,7 @@ def _models(
 
 
 def unknown(content: Mapping[str, Any]) -> str:
-    """Describe a content without a recognised model, and give advice."""
+    """Describe the content of a file without a recognised model, and give advice."""
     tables = [table for _, table in _tables(content, set())]
     names = list(max(tables, key=len, default=content))
     shown = ", ".join(safe_repr(name)[:60] for name in names[:_SHOWN]) or "nothing"

@@ -53,7 +53,7 @@ def ordinary_file(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]
 
 
 def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *also: str) -> None:
-    """Refuse a file that a link leads out of its folder. The file may be missing.
+    """Refuse a file whose path leads out of its folder through a link. The file may be missing.
 
     Args:
         folder: the folder that the user named, which may itself be a link.

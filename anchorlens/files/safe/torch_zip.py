@@ -246,7 +246,7 @@ class _Reader:
         if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
             raise ValueError(
                 f"unsafe: the values of a tensor must be in the file, got a tensor of shape {list(size)} "
-                "with other values. Nothing ran. Save the weights as plain tensors"
+                "with more values. Nothing ran. Save the weights as plain tensors"
             )
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
 

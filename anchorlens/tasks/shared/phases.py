@@ -279,8 +279,8 @@ def learnt_by_definition(
     Returns:
         The label is `generalises` if ID is at least 0.90. The label is `knows that the order does not matter`
         if ID is below 0.90 and `mirrored` is at least 0.90. The label is `memorises` if ID and `mirrored` are
-        below 0.90. The result is undecided if train is below 0.90 (underfit, or unknown training data), if a
-        number is not finite, or if the task holds out nothing. With `standard_errors`, the result is also
+        below 0.90. The result is undecided if train is below 0.90 (underfit, or unknown training data), a
+        number is not finite, or the task holds out nothing. With `standard_errors`, the result is also
         undecided if a deciding accuracy is too close to 0.90 (borderline).
 
     >>> learnt_by_definition(1.0, 0.43, 0.98).label

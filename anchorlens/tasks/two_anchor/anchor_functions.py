@@ -66,8 +66,8 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
     """Return the anchors of a task in ascending order, so that equal tasks draw the same sequences.
 
     Raises:
-        ValueError: If `anchors` is not a mapping, has fewer than two anchors, or has an anchor that is not a
-            token or lies in the key range.
+        ValueError: If `anchors` is not a mapping, has fewer than two anchors, or has an anchor that is in the
+            key range or not a token.
     """
     if not isinstance(anchors, Mapping):
         raise ValueError(

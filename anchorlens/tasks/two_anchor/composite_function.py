@@ -276,9 +276,8 @@ class CompositeFunction(TaskConfig):
     def trials(self, split: Split) -> Trials:
         """Return every (pair, key, position) of a split, each once, in a fixed order.
 
-        A trained pair with key x at position i is in the split `train` if x mod m differs from i mod m, and
-        otherwise in `id`. The split `ood` has the unseen pairs, with every key at every position. No two
-        splits share a trial.
+        A trained pair is in the split `train` if key x and position i differ modulo m, and otherwise in `id`.
+        The split `ood` has the unseen pairs, with every key at every position. No two splits share a trial.
 
         Raises:
             ValueError: If the split is unknown.

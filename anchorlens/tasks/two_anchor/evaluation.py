@@ -48,8 +48,8 @@ class AnchorEvaluation(Evaluation):
       inputs.
     - `symmetric` is the accuracy on unseen pairs against the trained target of the reversed pair. `symmetric`
       is None unless this target differs from the inferential target.
-    - `commutativity` is the proportion of (key, position, noise) for which a pair gets the same answer in
-      both orders, over the pairs with an unseen order. `commutativity` is None without such pairs.
+    - `commutativity` is the proportion of (key, position, noise) with the same answer in both orders, over
+      the pairs with an unseen order. `commutativity` is None without such pairs.
 
     A task with exceptions has three more measures:
 
@@ -167,7 +167,7 @@ class AnchorEvaluation(Evaluation):
         return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:
-        """Describe the most frequent deviations of a split: `+0 in 75%, -4 in 25%`."""
+        """Describe the most frequent deviations from the targets of a split: `+0 in 75%, -4 in 25%`."""
         ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])

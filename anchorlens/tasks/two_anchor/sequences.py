@@ -99,7 +99,7 @@ def choose(
     allowed: Bool[np.ndarray, "value column"],
     columns: np.ndarray,
 ) -> np.ndarray:
-    """Choose a uniform value among the values allowed in each entry of `columns`."""
+    """Draw a value for each entry of `columns`, uniformly among the values that its column allows."""
     counts = allowed.sum(axis=0)
     order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
     return values[order[rng.integers(0, counts[columns]), columns]]

@@ -23,8 +23,8 @@ SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 class Splits:
     """The splits of the pairs, keys x and positions i into training, ID test and OOD test.
 
-    A trained pair with key x at position i is in the training split if x mod m differs from i mod m, and
-    otherwise in the ID test. The OOD test has the unseen pairs.
+    A trained pair is in the training split if key x and position i differ modulo m, and otherwise in the ID
+    test. The OOD test has the unseen pairs.
 
     Raises:
         ValueError: If the training split or the ID test is empty.

@@ -228,11 +228,11 @@ class TestBadInput:
 
     def test_a_field_of_another_task(self):
         with pytest.raises(
-            ValueError, match="must belong to this task, two_anchor, got mode of the task addition"
+            ValueError, match="must belong to the task two_anchor, got mode of the task addition"
         ):
             read_task({"mode": "digits"})
         with pytest.raises(
-            ValueError, match="must belong to this task, addition, got regime of the task two_anchor"
+            ValueError, match="must belong to the task addition, got regime of the task two_anchor"
         ):
             read_task({"kind": "addition", "regime": "conflict"})
 

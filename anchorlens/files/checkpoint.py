@@ -171,7 +171,7 @@ class Checkpoint:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
         The logits equal those of a HookedTransformer at the last position. The function is faster than a
-        HookedTransformer and does not import the class.
+        HookedTransformer and does not import this class.
 
         Args:
             device: the device of the computation.
@@ -182,7 +182,7 @@ class Checkpoint:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
         The logits equal those of a HookedTransformer. The function is faster than a HookedTransformer and
-        does not import the class.
+        does not import this class.
 
         Args:
             device: the device of the computation.

@@ -71,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor
 
 
 def is_ours(content: Mapping[str, Any]) -> bool:
-    """Check whether these contents, from `read_tensors`, come from a file that `write` wrote."""
+    """Check whether the contents that `read_tensors` returned come from a file that `write` wrote."""
     return isinstance(content.get(HEADER), str)
 
 
@@ -120,7 +120,7 @@ def unpack(
 
 
 def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: str, version: int) -> None:
-    """Check that a header has this format, in a version that this library reads.
+    """Check that a header names the expected format, in a version that anchorlens reads.
 
     Raises:
         CheckpointError: If the header has another format or a later version.

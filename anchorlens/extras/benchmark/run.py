@@ -35,13 +35,13 @@ def benchmark(
     """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
     No part of anchorlens was fit on the runs of these models. The models are in Phase 1, 2 or 3. Models whose
-    training data conflict with the rules have the inferential solution or another solution. Each kind has
-    about the same number of models, from as many tasks as possible. `QUESTIONS` holds the questions.
+    training data conflict with the rules have the inferential solution or another solution. The benchmark has
+    about equally many models of each kind, from as many tasks as possible. `QUESTIONS` holds the questions.
 
     Args:
-        probe: a function with the parameters `model` and `task`, or one of them, or the name of a shipped
-            probe. The function returns a ProbeResult with `readings`, a number, or a mapping from names to
-            numbers. `None` and NaN count as missing values.
+        probe: a function with the parameter `model`, `task` or both, or the name of a shipped probe. The
+            function returns a ProbeResult with `readings`, a number, or a mapping from names to numbers.
+            `None` and NaN count as missing values.
         first: the number of models to use, balanced over the kinds of model. With few models, intervals are
             wide or missing. Default: all models.
         device: the device of the models.
@@ -52,8 +52,8 @@ def benchmark(
         if the probe is deterministic.
 
     Raises:
-        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. In the
-            last case, the message contains the probe's first error.
+        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. If
+            every model fails, the message contains the probe's first error.
 
     Example:
         >>> from anchorlens import benchmark

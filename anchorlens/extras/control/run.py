@@ -54,8 +54,8 @@ def control(
 
     `control` tries interventions in the order of the list until an attempt reaches Phase 3. On the CPU, one
     attempt runs on each core. `control` skips an attempt that would take longer than the rest of `minutes`.
-    `control` estimates the time of an update from the run's log, and after the first attempt from the
-    attempts. The folder `out` stores finished attempts. A repeated call skips finished attempts and continues
+    `control` estimates the time of an update from the run's log, and later from the attempts that have ended.
+    The folder `out` stores finished attempts. A repeated call skips finished attempts and continues
     interrupted attempts.
 
     If the task can split the OOD test inputs into halves, `control` selects the best attempt on one half (for

@@ -48,8 +48,8 @@ def sweep(
     or log lines, is therefore not trained again. The folder of a run appears atomically after the run is
     trained and measured. If the sweep is killed, only the steps after the last saved states are lost. If a
     run ends in an error, `sweep` records the error and continues with the other runs. Every run uses one
-    thread unless its configuration sets more. All engines therefore give bit-equal results on CPUs of the
-    same model.
+    thread unless its configuration sets more threads. All engines therefore give bit-equal results on CPUs of
+    the same model.
 
     Args:
         runs: the runs, for example from `grid`. Other runs in the folder are kept.

@@ -40,8 +40,8 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
 
     Raises:
         OSError: If reading or writing fails. This error is not recorded as the run's error.
-        MemoryError: If a run does not fit in memory even alone. This error is not recorded as the run's
-            error.
+        MemoryError: If a run does not fit in memory even if the run is trained alone. This error is not
+            recorded as the run's error.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:

@@ -37,9 +37,9 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
         the closest logits.
 
     Raises:
-        ValueError: If `gpt` has unknown parameters, or its logits differ from those of every supported model.
-            Possible causes are another order of layers in the blocks, other position embeddings or another
-            norm.
+        ValueError: If `gpt` has unknown parameters, or its logits differ from the logits of every supported
+            model. Possible causes are another order of layers in the blocks, other position embeddings or
+            another norm.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel

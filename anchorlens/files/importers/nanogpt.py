@@ -39,14 +39,14 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are those of a GPT-2 and the matrices have the layout of Linears."""
+    """Check whether the parameter names are those of a GPT-2 of `Linear` layers, which store [out, in]."""
     return is_of_linears(state_dict(content)) is True
 
 
 def read(source: Source) -> Imported | ImportedModel:
     """Read a nanoGPT.
 
-    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table model.
+    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table `model`.
 
     Raises:
         CheckpointError: If the configuration is invalid.

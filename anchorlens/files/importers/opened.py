@@ -90,8 +90,9 @@ def open_checkpoint(
             be under a key of a dict, such as `model`, and its names may have the prefix of a wrapper.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
             `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
-            HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table task.
-            anchorlens takes missing shapes from the weights, and assumes other missing values with a note.
+            HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
+            `task`. anchorlens takes missing shapes from the weights, and assumes other missing values with a
+            note.
         task: the task that the model was trained on, if neither the file nor `config` names it. Default: the
             papers' two-anchor task.
 

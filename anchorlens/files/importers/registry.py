@@ -28,7 +28,7 @@ class Importer(Protocol):
         ...
 
     def read(self, source: Source) -> Imported | ImportedModel:
-        """Read the checkpoint, or the model without a checkpoint, and notes for the user."""
+        """Return the checkpoint, or the model without a checkpoint, with notes for the user."""
         ...
 
 

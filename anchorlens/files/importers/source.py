@@ -99,7 +99,7 @@ class ImportedModel(NamedTuple):
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the named tensors at the top level of a content or under `state_dict`, or an empty dict.
+    """Return the named tensors in a file's content or under its key `state_dict`, or an empty dict.
 
     `wrappers.unwrapped` has moved tensors from other keys to `state_dict`.
     """

@@ -84,7 +84,7 @@ class Evaluation(Record):
 
     @property
     def id(self) -> Accuracy | None:
-        """The accuracy on held-out data of the training distribution, or None if not measured."""
+        """The accuracy on held-out data of the training distribution, or None if it was not measured."""
         return self.measure("id")
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Overlap(Record):
-    """The training sequences that are held-out test inputs."""
+    """The training sequences that are also held-out test inputs."""
 
     n_sequences: Count
     """The number of training sequences that were checked."""
@@ -31,7 +31,7 @@ class Overlap(Record):
 
     @property
     def there_is_some(self) -> bool:
-        """Whether any held-out input was trained."""
+        """Whether any held-out input is in the training data."""
         return any(self.counts.values())
 
     def in_words(self, asks: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ class Overlap(Record):
 def overlap_of_prompts(
     trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
 ) -> Overlap:
-    """Count the training sequences whose prompt is also in a test.
+    """Count the training sequences whose prompt is also in the test data.
 
     Args:
         trained: the training sequences.

@@ -286,7 +286,8 @@ def learnt_by_definition(
     >>> learnt_by_definition(1.0, 0.43, 0.98).label
     'knows that the order does not matter'
 
-    Source: our definition. The middle label is the symmetric solution of arXiv 2405.05409.
+    Source: our definition. The label `knows that the order does not matter` is the symmetric solution of
+    arXiv 2405.05409.
     """
     measured = _measured({"train": train, "ID": id, "mirrored": mirrored})
     values = {name: one.value for name, one in measured.items()}

@@ -86,7 +86,7 @@ class Vocabulary:
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the words of tokens, with the tokens of `SPECIAL` as `SPECIAL` writes them."""
+        """Return the words of tokens, with special tokens in the spelling of `SPECIAL`."""
         words = (*SPECIAL, *self.words)
         return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 

@@ -77,9 +77,10 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
         positions: the answers at each position.
 
     Returns:
-        `inferential` or `symmetric` if this solution holds at every position. `mixed by position` if both
-        solutions hold, each at some positions. `None` if no pair distinguishes the solutions (`reasoning`),
-        or if `positions` has no answers. Otherwise, the result is `other`.
+        The result is `inferential` or `symmetric` if this solution holds at every position. The result is
+        `mixed by position` if both solutions hold, each at some positions. The result is `None` if no pair
+        distinguishes the solutions (`reasoning`), or if `positions` has no answers. Otherwise, the result is
+        `other`.
     """
     asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
     if not asked:

@@ -168,8 +168,8 @@ class CompositeFunction(TaskConfig):
     def in_conflict(self) -> bool:
         """Whether the reverse of an unseen pair is trained on another function than the composition.
 
-        This is true in the regime `conflict`. A model can then answer the pair by the rules or by symmetry,
-        and a verdict names the solution.
+        The property is true in the regime `conflict`. A model can then answer the pair by the rules or by
+        symmetry, and a verdict names the solution.
         """
         return any(pair[::-1] in self.trained_overrides for pair in self.ood_pairs)
 

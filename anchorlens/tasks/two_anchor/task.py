@@ -123,7 +123,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly`."""
+        """Return the largest number of sequences in `evaluate`, or in `measure` if `quickly` is true."""
         most = QUICK_TRIALS if quickly else MAX_TRIALS
         n_trained, n_id, n_ood = (min(most, self.n_trials(split)) for split in ("train", "id", "ood"))
         n_exceptions = min(most, len(self.exception_trials))

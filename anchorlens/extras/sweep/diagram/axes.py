@@ -79,8 +79,9 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
     Args:
         cells: the runs of a sweep.
-        x: the requested horizontal field, or a name in `grids.ALIASES`. None lets the function choose.
-        y: the requested vertical field. None lets the function choose.
+        x: the requested horizontal field, or a name in `grids.ALIASES`. With None, the function chooses the
+            field.
+        y: the requested vertical field. With None, the function chooses the field.
 
     Returns:
         The fields x and y. If only one field varies, y is None, and the map has one row. The function prefers

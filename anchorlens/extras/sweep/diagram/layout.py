@@ -18,7 +18,7 @@ FILLED = 0.92
 
 
 class Band(NamedTuple):
-    """The part of a square for one run, where the distance between neighbouring squares is 1."""
+    """The part of a square for one run, in units of the distance between neighbouring squares."""
 
     cell: Cell
     """The run."""
@@ -79,7 +79,7 @@ class Layout:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """The runs, column by column."""
+        """The runs in the order of the columns."""
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
         return [cell for square in columns for cell in square.cells]
 
@@ -142,7 +142,7 @@ class Summary:
 
     @property
     def words(self) -> str:
-        """The counts in a sentence."""
+        """The counts of the outcomes, in a sentence."""
         counts = ", ".join(f"{n} {category.name}" for category, n in self.outcomes.items())
         seeds = f"; seeds agree in {self.n_unanimous} of {self.n_voting} squares" if self.n_voting else ""
         compared = f"; verdicts agree in {self.n_agreeing} of {self.n_compared} cells"

@@ -99,7 +99,7 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
 
 def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_decay") -> Picture:
-    """Draw whether the probes and behaviour assign the same phase to each run.
+    """Draw whether the probe verdict and the behavioural verdict assign the same phase to each run.
 
     Args:
         cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
@@ -156,9 +156,9 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
         y: the vertical field, or None for one row.
 
     Returns:
-        A figure with one bubble for each run, seeds side by side. A bubble's size shows the behavioural
-        phase, and a cross marks an underfit run. The colour shows the stable rank, which is at least 1. At a
-        stable rank of 1, all neurons share one direction. A square shows its mean stable rank.
+        A figure with one bubble for each run, with the seeds side by side. A bubble's size shows the
+        behavioural phase, and a cross marks an underfit run. The colour shows the stable rank, which is at
+        least 1. At a stable rank of 1, all neurons share one direction. A square shows its mean stable rank.
 
     Raises:
         ValueError: If there are no runs, the runs differ in another field, or all runs lack a stable rank.

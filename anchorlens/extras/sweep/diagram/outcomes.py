@@ -105,14 +105,15 @@ def outcome(cell: Cell) -> Category:
 
 
 def course(cell: Cell) -> Category:
-    """Return the course of a run, by the steps at which it fits and generalises.
+    """Return the course of a run, by the steps at which the run fits its training data and generalises.
 
     Courses are for tasks without OOD inputs.
 
     The course is comprehension if held-out accuracy passes 0.90 for good less than 1,000 steps after train
-    accuracy. The course is grokking if held-out accuracy passes 0.90 later. The course is memorisation if
-    only train accuracy passes 0.90, and confusion if train accuracy does not pass 0.90. If a final accuracy
-    is at least 0.90 but its step is missing, the run counts as a run without a log.
+    accuracy. The course is grokking if held-out accuracy passes 0.90 at least 1,000 steps after train
+    accuracy. The course is memorisation if only train accuracy passes 0.90, and confusion if train accuracy
+    does not pass 0.90. If a final accuracy is at least 0.90 but its step is missing, the run counts as a run
+    without a log.
     """
     problem, numbers = trouble(cell), cell.numbers
     if problem in (FAILED, MISSING):
@@ -135,7 +136,7 @@ def agreement(cell: Cell) -> Category:
 
 
 def measured(cell: Cell, number: str) -> float | None:
-    """Return a measurement of a run, or None if the run lacks it, is not trained, failed or diverged."""
+    """Return a measurement of a run, or None if the value is missing or the run has no usable model."""
     return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
 
 
@@ -183,7 +184,7 @@ def vote(categories: Sequence[Category]) -> str:
 def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
     """Format the mean of a measurement over a square's seeds.
 
-    If some seeds lack the measurement, the text includes the number of seeds that have it.
+    If some seeds lack the measurement, the text includes the number of seeds that have a value.
 
     >>> mean([], "ood")
     ''

@@ -143,8 +143,8 @@ def write_diagram(
         progress: the display of the reports' progress, as for `train`.
 
     Raises:
-        ValueError: If the sweep is empty, a field is unknown, the suffix is not .html, the folder does not
-            exist, or the path is not an ordinary file.
+        ValueError: If the sweep is empty, a field is unknown, or `path` is not an .html file in an existing
+            folder.
         CheckpointError: If `reports` is true and a run's checkpoint cannot be read.
         OSError: If writing fails, which leaves an existing file unchanged.
 

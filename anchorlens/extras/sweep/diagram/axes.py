@@ -139,8 +139,8 @@ def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
         y: the vertical field, or None for a map of one row.
 
     Returns:
-        The slices, one for each combination of values. The largest slice is first. The other slices are in
-        ascending order of their values.
+        The slices, one for each combination of values. Larger slices are first, and slices of equal size are
+        in ascending order of their values.
     """
     varying = axes_of(cells)
     axes: list[Axis] = []

@@ -41,7 +41,7 @@ def number(default: float | None, **bounds: float | Callable[[Any], float]) -> A
 
 
 def choice(default: str, also: Mapping[str, str]) -> Any:
-    """Make a field of a `Config` that is one of the texts of its type; `check_choice` explains `also`."""
+    """Make a field of a `Config` that takes one of several texts; `check_choice` explains `also`."""
     return dataclasses.field(default=default, metadata={"also": also})
 
 
@@ -282,7 +282,7 @@ def check_number(
         minimum: the smallest allowed value.
         above: the bound that the value must exceed.
         maximum: the largest allowed value.
-        limit: a bound that only absurd values exceed. Only the errors of these values show the bound.
+        limit: a bound for absurd values. An error shows this bound only if the value exceeds the bound.
             Default: 2**63 - 1 for an integer, 1e300 for any other number.
         integer: whether the value must be an integer.
 
@@ -317,11 +317,11 @@ def check_choice(
         name: the name of the value in an error.
         value: the value to check.
         choices: the allowed values.
-        also: the choice for each other name of a choice, and the advice for each unsupported value. Case,
-            hyphens, underscores and surrounding text do not matter.
+        also: a map from alternative names to choices, and from unsupported values to advice. Case, hyphens,
+            underscores and surrounding text do not matter.
 
     Raises:
-        ValueError: If `value` is another value.
+        ValueError: If `value` is not one of `choices`.
 
     >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"), {"addprim_jump": "jump"})
     Traceback (most recent call last):

@@ -33,7 +33,7 @@ def defined_in(
         path: the path of the file, .py. The file is run again at each call.
         what: the name of the kind: `probe`, `task`.
         definition: the description of the kind, for the error about a file without definitions.
-        is_wanted: the function that returns whether a value of the module is of the kind.
+        is_wanted: the function that checks whether a value of the module is a definition.
 
     Returns:
         The definitions in the order of the file, each once.
@@ -60,7 +60,7 @@ def defined_in(
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
     if not values:
         del sys.modules[module.__name__]
-        raise ValueError(f"{file} must define a {what}, got a file without one. Define {definition}")
+        raise ValueError(f"{file} must define a {what}, got a file without a {what}. Define {definition}")
     return list(values.values())
 
 
@@ -83,7 +83,7 @@ def installed(
 ) -> Iterator[tuple[Any, str]]:
     """Load the entry points of installed packages, ordered by name, each with a description of its origin.
 
-    A product of ours whose folder was not found is skipped.
+    The function skips packages of `anchorlens.extras` whose folder was not found.
 
     Args:
         group: the group of the entry points: `anchorlens.tasks`.
@@ -109,7 +109,7 @@ def installed(
 
 
 def what_to_install(group: str, name: object) -> str | None:
-    """Return how to install a product of ours whose folder is missing, or `None` if it is installed."""
+    """Return advice if an entry point needs a package of `anchorlens.extras` that is missing, else `None`."""
     for point in entry_points(group):
         if point.name == name and (product := _missing_product(point)):
             return (
@@ -120,7 +120,7 @@ def what_to_install(group: str, name: object) -> str | None:
 
 
 def _missing_product(point: metadata.EntryPoint) -> str | None:
-    """Return the product of ours that an entry point belongs to, if the product's folder was not found."""
+    """Return the package of `anchorlens.extras` that an entry point needs, if the package was not found."""
     product = ".".join(point.module.split(".")[:3])
     if not product.startswith("anchorlens.extras."):
         return None

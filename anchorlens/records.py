@@ -52,7 +52,7 @@ def _printable(value: object) -> Any:
 
 
 def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Wrap a function that reads a value. Its ValueError then does not keep the value in memory.
+    """Wrap a function that reads a value, so that a ValueError does not keep the value in memory.
 
     Pydantic keeps the errors of these functions, and an error keeps the variables of its frames.
     """

@@ -45,7 +45,7 @@ class _Repr(reprlib.Repr):
         self.maxlong = LONGEST_INTEGER
 
     def repr_instance(self, x: object, level: int) -> str:
-        """Return the repr without Python's address, or only the class of a model, whose repr is long."""
+        """Return the repr without the memory address, or only the class of a model, whose repr is long."""
         if hasattr(type(x), "state_dict"):
             return f"<{type(x).__name__}>"
         return _ADDRESS.sub("", super().repr_instance(x, level))
@@ -69,5 +69,5 @@ def safe_repr(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its class without a message."""
+    """Return the first line of an error's message, or the error's class name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -40,7 +40,7 @@ def with_field_options(
     Args:
         command: the command, whose other parameters remain options and arguments.
         axes: whether an option takes several values as text, instead of one value of the field's type.
-        short: a dict from other names of options to fields.
+        short: a map from alternative option names to fields.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p.replace(kind=_KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "fields"]
@@ -164,7 +164,7 @@ def _is_json(types: tuple[Any, ...]) -> bool:
 def read_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Read the values of the given options.
 
-    The function parses JSON for a field that needs JSON, and joins paths.
+    The function parses JSON for a field that needs JSON, and joins several paths into one text.
     """
     types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
     values = {}

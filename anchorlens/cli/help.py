@@ -58,7 +58,7 @@ class Entry(NamedTuple):
     """The meaning of the option, in sentences."""
 
     def heading(self) -> str:
-        """Return the line above the meaning, with flags, value and default."""
+        """Return a line with the flags, value and default of the option."""
         default = self.default and f"  (default {self.default})"
         return f"{', '.join(self.flags)} {self.value}".rstrip() + default
 
@@ -71,7 +71,7 @@ class Section(NamedTuple):
 
 
 class HelpCommand(TyperCommand):
-    """A command that shows the help of this module."""
+    """A command whose help this module writes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Store the words after the command, on which the help depends, and parse the options."""

@@ -191,6 +191,6 @@ class TrainingData:
         """
         if self._path is not None and self._batch is None:
             raise ValueError(
-                "--train-data must be given only for checkpoints without training data, got checkpoints "
-                "that all have their own. Omit --train-data"
+                "--train-data must be given only for checkpoints without training data, got only "
+                "checkpoints that describe their training data. Omit --train-data"
             )

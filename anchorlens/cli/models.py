@@ -153,7 +153,7 @@ def probe_command(
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     if "initial" in chosen:
         raise ValueError(
-            f"--options must be options of {safe_text(name)}, got 'initial'. If the probe needs an initial "
+            f"--options must name options of {safe_text(name)}, got 'initial'. If the probe needs an initial "
             "model, use --initial"
         )
     from anchorlens import probes

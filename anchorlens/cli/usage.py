@@ -35,7 +35,7 @@ class BoundedGroup(TyperGroup):
             return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before a command, or show the help without arguments."""
+        """Parse the options before a command, or show the help if no arguments are given."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -29,9 +29,9 @@ def classify_command(
     checkpoints: Annotated[
         list[Path],
         typer.Argument(
-            help="Checkpoints to classify. A checkpoint is a .pt or .safetensors file, the ckpt.pt of a "
-            "nanoGPT, or the folder of a run, the papers' released code or a Hugging Face GPT-2. A bare "
-            "state dict also needs a configuration file.",
+            help="Checkpoints to classify. A checkpoint is a .pt or .safetensors file, for example the "
+            "ckpt.pt of a nanoGPT. A checkpoint can also be the folder of a run, of the papers' released "
+            "code or of a Hugging Face GPT-2. A bare state dict also needs a configuration file.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ],

@@ -41,7 +41,7 @@ class Readable(Protocol):
 
 
 def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each gamma that is below 0 or above 2, and ignore other names.
+    """Yield a note on each gamma that is below 0 or above 2, and ignore names of other fields.
 
     >>> list(unusual_gammas({"gamma": -1, "gamma_qk": None, "gamma_mlp": 0.5}))
     ['gamma -1 makes weights that grow with their fan-in; usual values are 0.3 to 1']
@@ -78,14 +78,14 @@ class ModelConfig(Config):
     - `postnorm` computes LN(x + attn) and LN(x + mlp). The variant has ReLU, no final LayerNorm, and a bias
       at the unembedding only.
     - `released` has LayerNorm on the query input, before the MLP and at the end. Keys and values read the raw
-      residual. The variant has exact GELU and biases.
+      residual stream. The variant has exact GELU and biases.
     - `plain` adds attn and then mlp to x without any LayerNorm. The variant has ReLU and biases.
 
     With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router W_gate selects
     experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router sends a token to
     the experts with the largest softmax weights and multiplies their outputs by these weights. The weights
-    are not renormalised (`norm_topk_prob` is false), because a router that picks one expert would then have
-    no gradient.
+    are not renormalised (`norm_topk_prob` is false), because the renormalised weight of a single chosen
+    expert would be constant and have no gradient.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.

@@ -96,8 +96,8 @@ def read(
     for place, pieces in parts.items():
         if not pieces:
             raise ValueError(
-                f"the hook {hook_name(*place)} must fire in the forward pass, got a model that did not fire "
-                "the hook. Use a HookedTransformer with the same weights"
+                f"the hook {hook_name(*place)} must fire in the forward pass, got a forward pass without the "
+                "hook. Use a HookedTransformer with the same weights"
             )
     return {place: _finite(torch.cat(pieces), hook_name(*place)) for place, pieces in parts.items()}
 
@@ -163,7 +163,7 @@ def masked_attention(
     """Set attention to zero after the softmax, without renormalising.
 
     Args:
-        model: the model. Check with `assert_live` whether masks affect its logits.
+        model: the model. Check with `assert_live` whether masks affect the model's logits.
         masks: the mask of each layer, true where attention is set to zero. Make masks with `attention_masks`.
 
     Example:
@@ -204,7 +204,7 @@ def cut_copies(
     changed residual stream, which measures the total effect.
 
     Args:
-        model: the model. Check with `assert_live` whether masks affect its logits.
+        model: the model. Check with `assert_live` whether masks affect the model's logits.
         masks: the masks of each layer for copies 1 .. n, true where attention is set to zero.
         patterns: `frozen` or `recomputed`, for the layers of `masks`. To freeze a layer without a cut, give
             masks that are all false.
@@ -389,8 +389,8 @@ def assert_live(
             changed = not torch.equal(last_logits(model, tokens), clean)
         if not changed:
             raise ValueError(
-                f"an edit of {hook} in {where} must change the logits, got a {name} in which the edit has no "
-                f"effect. Use a HookedTransformer whose output depends on {hook}"
+                f"an edit of {hook} in {where} must change the logits, got a {name} with equal logits after "
+                f"the edit. Use a HookedTransformer whose output depends on {hook}"
             )
 
 

@@ -38,7 +38,7 @@ class Reports:
         return self._folder / f"{job[0]}.jsonl"
 
     def take_in(self, tell: Callable[[list[int], int, str, Lines], object]) -> None:
-        """Call `tell` with the job, updates, text and log lines of each new report, and answer it."""
+        """Call `tell` with the job, updates, text and log lines of each new report, and answer the report."""
         for entry in list(os.scandir(self._folder)):
             before = self._n_read.get(entry.name, 0)
             if not entry.name.endswith(".jsonl") or entry.stat().st_size == before:

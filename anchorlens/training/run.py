@@ -56,15 +56,15 @@ def train(
     """Train a HookedTransformer on a task, and evaluate the trained model.
 
     Args:
-        task: the task. Default: the papers' two-anchor task.
+        task: the task. Default: the two-anchor task of arXiv 2405.05409 and 2501.08537.
         model_config: the shape and gamma of the model. Default: the `quick` preset, fitted to the task.
         train_config: the recipe. Default: the `quick` preset.
         out: a new or empty folder for the log, checkpoints and the state to resume from. Default: no files.
         resume: whether to continue the run in `out`. If `out` contains a run, a configuration that is None is
             read from `out`. On the CPU with the same number of threads, a resumed run and an uninterrupted
             run have bit-equal final weights.
-        progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
-            every 5 s. A number sets the seconds between lines. False shows nothing.
+        progress: the display of the progress. None shows a bar in a terminal, a curve in a notebook, and
+            elsewhere a line every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the function that is called with each line of the log, or a logger from
             `anchorlens.training.logging`. A line is a dict of `step`, `epoch` (the passes over the data so
             far, a float), and the entries of `TrainResult.log`. A value is a number, or None if the task
@@ -137,8 +137,8 @@ def train_many(
         resume: whether to continue the runs in the folders. The function reads the results of ended runs.
         workers: the number of processes on the CPU. None means one process for each core, or for `threads`
             cores if the runs set this field. With 1, this process trains one run after another.
-        progress: the display. None shows a bar in a terminal, a curve in a notebook, and elsewhere a line
-            every 5 s. A number sets the seconds between lines. False shows nothing.
+        progress: the display of the progress. None shows a bar in a terminal, a curve in a notebook, and
+            elsewhere a line every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the same argument as for `train`. Each dict also has `run`, the index of its run in `runs`.
             The function or logger is always called in this process and thread.
 

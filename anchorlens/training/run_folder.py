@@ -87,8 +87,8 @@ class RunFolder:
     def _check_new(self, resume: bool) -> None:
         if not resume and (self.path / "config.json").exists():
             raise ValueError(
-                f"the folder {self.path} must hold no run, got one. Continue the run with resume (--resume), "
-                "or choose another folder"
+                f"the folder {self.path} must not contain a run, got the config.json of a run. Continue the "
+                "run with resume (--resume), or choose another folder"
             )
 
     def begin(self) -> None:

@@ -100,7 +100,7 @@ class TestTrain:
         ("arguments", "message"),
         [
             (["train"], "--out must be the folder of the run, got none"),
-            (["train", "--out", "{out}"], "must hold no run, got one"),
+            (["train", "--out", "{out}"], "must not contain a run, got the config.json of a run"),
             (["train", "--out", "{new}", "--preset", "slow"], "preset must be one of quick, paper-2l1h"),
             (["train", "--out", "{new}", "--gama", "1"], "No such option: --gama (Possible options: --gamma"),
             (["train", "--out", "{new}", "--d-model", "x"], "unable to parse string as an integer"),

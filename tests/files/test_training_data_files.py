@@ -378,7 +378,8 @@ def test_the_checkpoints_are_opened_before_the_data(tmp_path):
     trained = str(next(path for path in shipped() if path.stem == "phase1"))
     for command in ("classify", "evaluate"):
         done = CliRunner().invoke(app, [command, trained, "--train-data", str(tmp_path / "data.csv")])
-        assert done.exit_code == 2 and "checkpoints that all have their own. Omit --train-data" in done.stderr
+        assert done.exit_code == 2
+        assert "only checkpoints that describe their training data. Omit --train-data" in done.stderr
     (tmp_path / "none.pt").write_bytes(b"none")
     data = ["--train-data", str(tmp_path / "data.csv")]
     done = CliRunner().invoke(app, ["classify", str(tmp_path / "none.pt"), *data])

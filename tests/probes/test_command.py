@@ -116,7 +116,7 @@ def test_options_reach_the_probe(checkpoint):
         (["stable_rank", "nothing.pt"], 3, "nothing.pt"),
         (["q_condensation", "CKPT", "--options", '{"layer": "x"}'], 2, "layer must be an integer"),
         (["mask_key_token", "CKPT", "--options", '{"edge": 5}'], 2, "must be 4 whole numbers, got 5"),
-        (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "must be options of stable_rank"),
+        (["stable_rank", "CKPT", "--options", '{"initial": 1}'], 2, "must name options of stable_rank"),
         (["v_similarity", "CKPT", "--options", '{"keys": [30.5]}'], 2, "keys must be one or more whole"),
         (
             ["stable_rank", "CKPT", "--plot", "no/where/p.png"],

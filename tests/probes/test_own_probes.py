@@ -100,7 +100,7 @@ class TestFile:
             (
                 "probe.py",
                 "x = 1",
-                "probe.py must define a probe, got a file without one. Define a public function "
+                "probe.py must define a probe, got a file without a probe. Define a public function "
                 "whose return annotation",
             ),
             (

@@ -181,7 +181,7 @@ class TestFile:
         empty.write_text("x = 1\n")
         for path, message in (
             ("no.py", "which was not found"),
-            (empty, "empty.py must define a task, got a file without one. Define a fro"),
+            (empty, "empty.py must define a task, got a file without a task. Define a fro"),
         ):
             called = call("status", tmp_path, "--tasks", path, code=2)
             assert message in called.stderr and len(called.stderr.splitlines()) == 1

@@ -219,7 +219,10 @@ class TestFolder:
     def test_a_used_folder_is_not_overwritten(self, tmp_path):
         train(TASK, TINY, SHORT, out=tmp_path)
         before = (tmp_path / "ckpt.pt").read_bytes()
-        with pytest.raises(ValueError, match="must hold no run, got one. Continue the run with resume"):
+        with pytest.raises(
+            ValueError,
+            match="must not contain a run, got the config.json of a run. Continue the run with resume",
+        ):
             train(TASK, TINY, SHORT, out=tmp_path)
         with pytest.raises(ValueError, match=r"train.lr of a resumed run must stay 0.001, got 0.1"):
             train(TASK, TINY, config(lr=0.1), out=tmp_path, resume=True)

@@ -117,7 +117,7 @@ class TestOnTheCommandLine:
         done = call(command, PHASE1, "--train-data", files / "data.csv")
         assert done.exit_code == 2 and done.stdout == ""
         assert (
-            "checkpoints that all have their own. Omit --train-data" in done.stderr
+            "only checkpoints that describe their training data. Omit --train-data" in done.stderr
             and done.stderr.count("\n") == 1
         )
 

@@ -37,9 +37,10 @@ def benchmark_command(
     """Score your own probe on 60 models whose solutions are known.
 
     A probe is a function of (model, task). The return annotation of a probe is float, a mapping from names to
-    numbers, or a ProbeResult. The command reports the AUC of each reading of the probe on four questions, and
-    the AUC of the verdict's readings and of WeightWatcher's alpha. The command builds the models in seconds
-    and runs the probe once on each model.
+    numbers, or a ProbeResult. The command reports the AUC of each reading of the probe on four questions,
+    such as whether a model memorised its training data. For comparison, the command reports the AUC of the
+    verdict's readings and of WeightWatcher's alpha. The command builds the models in seconds and runs the
+    probe once on each model.
 
     Examples:
         anchorlens benchmark my_probe.py

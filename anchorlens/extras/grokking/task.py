@@ -116,8 +116,8 @@ class ModularTask(TaskConfig):
     operation: Operation = "add"
     """The operation that gives the answer. The operations add, subtract, multiply, divide, x2xyy2 (a^2 + ab +
     b^2) and x3xy (a^3 + ab) are modulo p. For divide, p is a prime and b is not 0. The operation permutations
-    is the product in the symmetric group, for p 6, 24 or 120. The operation random gives each pair a random
-    answer, as a control. The operation table reads the answers from `table`."""
+    is the product in the symmetric group, where p must be 6, 24 or 120. The operation random gives each pair
+    a random answer, as a control. The operation table reads the answers from `table`."""
     tokens: Layout = "a b ="
     """The layout of the model's input tokens. In a layout with `B`, the second number has separate
     tokens, from p to 2p-1."""

@@ -62,7 +62,7 @@ def stack_key(run: RunConfig) -> tuple[object, ...]:
 
 
 class Engine(ABC):
-    """A trainer of one or more models, which all make the same update at the same time.
+    """A trainer of one or more models, which makes each update for all models at once.
 
     The step determines the batches, their order and the learning rates. The parameters and the optimizer's
     moments are therefore the complete state.

@@ -58,8 +58,8 @@ def check_cost(
             `input_operations`.
         task: the task on which the model is evaluated.
         train: the recipe whose training sequences are drawn again, or None.
-        weights: the tensors of the file. A number that several tensors share counts once. Default: the
-            tensors share no numbers.
+        weights: the tensors of the file. A number that several tensors share counts once. Default: no two
+            tensors share numbers.
 
     Raises:
         ValueError: If the cost in memory or time is too high. The message tells the user how to allow this

@@ -68,7 +68,7 @@ def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
 
 
 class FastModel:
-    """A model as a function of tokens, which is faster than HookedTransformer and does not import it.
+    """A model as a function of tokens, which is faster than HookedTransformer and does not need its module.
 
     The function returns HookedTransformer's logits at the last `n_last` positions, or at all positions.
     """

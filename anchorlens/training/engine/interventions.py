@@ -96,7 +96,7 @@ def held(layout: FlatLayout, asked: str) -> list[str]:
 
 
 def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
-    """Return the part of each parameter of a row, as one plus its index in `parts`, or 0 without a part."""
+    """Return 1 plus the index in `parts` of each parameter's part, or 0 for a parameter without a part."""
     row = torch.zeros(1, layout.size, device="cpu")
     of = layout.parts()
     for name, view in layout.views(row).items():
@@ -177,7 +177,7 @@ class Constraints:
     def around_update(
         self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
     ) -> Iterator[None]:
-        """Keep frozen parameters and the bounds of ranks during the update of `rows` in the block.
+        """Restore frozen parameters and bounded ranks after the block updates `rows`.
 
         Args:
             step: the number of updates made before this update.

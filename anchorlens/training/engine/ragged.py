@@ -35,7 +35,7 @@ _WORTH_LOOKING_UP = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of sequences of about equal length, in consecutive rows of a batch."""
+    """A group of sequences of similar length, in consecutive rows of a batch."""
 
     n_sequences: int
     """Number of sequences."""

@@ -48,7 +48,7 @@ class TrainConfig(Config):
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.
 
-    Source: The training recipe of arXiv 2405.05409 and 2501.08537.
+    Source: the training recipe of arXiv 2405.05409 and 2501.08537.
     """
 
     seed: int = number(0, minimum=0)
@@ -79,7 +79,7 @@ class TrainConfig(Config):
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
     """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimizer is
     adam. The decay can change in windows of the run. For example, `0.01 0.25:0.5=1.0` sets the decay 1.0 in
-    the second quarter, and `0 0.5:1=1.0..0.1` lowers the decay from 1.0 to 0.1 in the last half."""
+    the second quarter. The text `0 0.5:1=1.0..0.1` lowers the decay from 1.0 to 0.1 in the last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_E, W_pos and W_U. Default: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
@@ -110,8 +110,8 @@ class TrainConfig(Config):
     """Largest rank of weight matrices. With `W_Q=2@0:0.5`, every W_Q becomes the nearest matrix of rank 2
     (truncated SVD) after each update of the first half."""
     freeze: str | None = None
-    """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K
-    in the second half only. The name biases stands for all biases."""
+    """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K in the second
+    half only. The name `biases` stands for all biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """Optimizer of the run. The optimizer adamw decouples weight decay from the gradient, and adam adds
     weight decay to the gradient (plain L2). The optimizer muon updates the matrices of qk, vo and mlp by

@@ -1,4 +1,4 @@
-"""Convert gamma and learning rate from a model of one width to a model of another."""
+"""Convert gamma and learning rate from a model of one width to a model of another width."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WidthTransfer(NamedTuple):
 
 @checked_arguments()
 def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTransfer:
-    """Convert gamma and learning rate from a model of one width to a model of another.
+    """Convert gamma and learning rate from a model of one width to a model of another width.
 
     The effect of gamma depends on the width. A layer multiplies the scale of its input by about std *
     sqrt(width) = width^(1/2 - gamma). At gamma 0.8, this factor is 0.17 at width 400 and 0.23 at width 128.

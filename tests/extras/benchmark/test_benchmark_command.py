@@ -116,7 +116,7 @@ def test_mistakes_are_one_line(arguments, message, file):
     [
         (
             "x = 1",
-            "must define a probe, got a file without one. Define a public function whose return "
+            "must define a probe, got a file without a probe. Define a public function whose return "
             "annotation is float, a",
         ),
         (

@@ -41,7 +41,7 @@ def complain(message: str) -> None:
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command print one line and exit with a code after an error of the user, disk or memory."""
+    """Make a command print one line and exit with a code after a user, disk or memory error."""
 
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:

@@ -40,7 +40,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
-    """Return the base configuration of a run, from a preset or by default from the checkpoint `start`.
+    """Return a run's base configuration from the preset, else from the checkpoint `start`, else from `quick`.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
@@ -130,9 +130,9 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 def opened_input(
     path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
 ) -> Input:
-    """Open a checkpoint once for all uses.
+    """Open a checkpoint, with new paths for the files of its task.
 
-    The argument `data` contains the paths of the files of the task.
+    The argument `data` contains the new paths of the task's files.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.

@@ -192,7 +192,7 @@ class ModelConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """The variant, the layers and, if it is known, gamma."""
+        """The variant, the number of layers and, if they are set, the number of experts and gamma."""
         gamma = "" if self.gamma is None else f", gamma {self.gamma}"
         experts = "" if self.num_experts is None else f", {self.num_experts} experts"
         return f"{self.variant}, {self.n_layers} layer{'s' if self.n_layers > 1 else ''}{experts}{gamma}"

@@ -32,7 +32,7 @@ def unwrapped(model: object) -> Any:
 
 
 def is_hooked(model: object) -> bool:
-    """Check whether a module has the configuration and hook points of a HookedTransformer or bridge."""
+    """Check whether a module has the `cfg` and hook points of a HookedTransformer or TransformerBridge."""
     return isinstance(model, nn.Module) and hasattr(model, "cfg") and hasattr(model, "hook_dict")
 
 

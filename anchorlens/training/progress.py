@@ -93,9 +93,9 @@ def progress_bar(
 
     Args:
         total: the number of steps of the run.
-        enabled: the display of the progress. None shows a bar in a terminal, a curve in a notebook, and
-            elsewhere a line every 5 s. A number sets the seconds between lines. True also shows a bar outside
-            a terminal. False shows nothing.
+        enabled: the display of progress. None shows a bar in a terminal, a curve in a notebook, and elsewhere
+            a line every 5 s. A number sets the seconds between lines. True also shows a bar outside a
+            terminal. False shows nothing.
         what: the text before the bar.
         unit: the word for one step.
         ask: the function that another thread calls before each line, and that returns the number of steps

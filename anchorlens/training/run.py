@@ -63,7 +63,7 @@ def train(
         resume: whether to continue the run in `out`. If `out` contains a run, a configuration that is None is
             read from `out`. On the CPU with the same number of threads, a resumed run and an uninterrupted
             run have bit-equal final weights.
-        progress: the display of the progress. None shows a bar in a terminal, a curve in a notebook, and
+        progress: the display of progress. None shows a bar in a terminal, a curve in a notebook, and
             elsewhere a line every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the function that is called with each line of the log, or a logger from
             `anchorlens.training.logging`. A line is a dict of `step`, `epoch` (the passes over the data so
@@ -137,7 +137,7 @@ def train_many(
         resume: whether to continue the runs in the folders. The function reads the results of ended runs.
         workers: the number of processes on the CPU. None means one process for each core, or for `threads`
             cores if the runs set this field. With 1, this process trains one run after another.
-        progress: the display of the progress. None shows a bar in a terminal, a curve in a notebook, and
+        progress: the display of progress. None shows a bar in a terminal, a curve in a notebook, and
             elsewhere a line every 5 s. A number sets the seconds between lines. False shows nothing.
         on_log: the same argument as for `train`. Each dict also has `run`, the index of its run in `runs`.
             The function or logger is always called in this process and thread.

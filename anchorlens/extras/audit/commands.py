@@ -25,7 +25,7 @@ def audit_command(
         Path | None,
         typer.Argument(
             help="A .csv file with the columns key, a1, a2, ..., target and optionally violates, or a "
-            ".toml file with a table task. Default: the papers' task, whose mappings are all correct.",
+            ".toml file with the table `task`. Default: the papers' task, whose mappings are all correct.",
             readable=False,
         ),
     ] = None,

@@ -57,7 +57,7 @@ def sweep_command(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Number of processes (local) or jobs (slurm). Default for local: one per core or GPU."
+            help="Number of processes (local) or jobs (slurm). Default (local): one process per core or GPU."
         ),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed runs again.")] = False,

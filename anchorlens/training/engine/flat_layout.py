@@ -82,7 +82,7 @@ class FlatLayout(ABC):
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Return a map from weight matrices to parts of the network, which are empty in this base class.
+        """Return a map from each weight matrix to its part of the network, here always the empty text.
 
         The map omits biases and normalisation weights, because they are not matrices.
         """

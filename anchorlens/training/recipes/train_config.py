@@ -214,7 +214,7 @@ class TrainConfig(Config):
         return {**start, **{name: text for name, text in words.items() if text is not None}}
 
     def without_interventions(self) -> TrainConfig:
-        """Return the recipe with constant base values for schedules, drawn weights and no interventions."""
+        """Return the recipe with constant base values for schedules, and without interventions or `start`."""
         bases = {
             name: read_schedule(value).base
             for name in (*SCHEDULED, *DECAYS)

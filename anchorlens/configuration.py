@@ -344,7 +344,7 @@ def _plain(text: str) -> str:
 
 
 def documented(cls: type[T]) -> type[T]:
-    """Add the docstrings of the fields to the class docstring, so that `help()` shows them."""
+    """Add the docstrings of the fields to the class docstring, so that `help()` shows every field."""
     text: Any = _WithFields(cls.__doc__)
     cls.__doc__ = text
     return cls

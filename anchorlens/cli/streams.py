@@ -53,8 +53,8 @@ def prepare_streams() -> None:
     """Prepare the standard streams and the sizes in the environment so that writing is safe.
 
     A closed stream becomes /dev/null. Standard streams replace characters that their encoding does not have
-    with plain characters. The function removes COLUMNS from the environment if its value is not a number or
-    is less than 20.
+    with plain characters. The function removes the environment variable COLUMNS if the value is not a number
+    or is less than 20.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)

@@ -195,6 +195,6 @@ def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
 
 
 def give_back_freed_memory() -> None:
-    """Return freed memory to the system if the C library (glibc) keeps it for later arrays."""
+    """Return freed memory to the system if the C library (glibc) keeps the memory for later arrays."""
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)

@@ -29,7 +29,7 @@ class WorkerKilled(RuntimeError):
 
 
 def sleeping_threads() -> dict[str, str]:
-    """Return the variable that lets waiting OpenMP threads sleep, or an empty dict if the user set it.
+    """Return the variable that lets waiting OpenMP threads sleep, or an empty dict if the variable is set.
 
     By default, an OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run has
     thousands of barriers per second. If another process needs the core, the threads keep counting until they
@@ -41,7 +41,7 @@ def sleeping_threads() -> dict[str, str]:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 64 MiB of freed memory in this process, and reuse it for blocks below 32 MiB.
+    """Let glibc keep up to 64 MiB of freed memory in this process for reuse in blocks below 32 MiB.
 
     By default, glibc returns freed memory to the system until the process has used large blocks. Without
     higher limits, each batch of a model causes page faults. The limits here are the largest values that glibc

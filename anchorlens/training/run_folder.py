@@ -263,7 +263,7 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read the lines of a run's log, oldest first, or return an empty list without a log.
+    """Read the lines of a run's log, oldest first, or return an empty list if the folder has no log.
 
     The function stops at the first damaged line, for example a line that was cut off. An undamaged line is a
     JSON object of a step and numbers.

@@ -30,7 +30,7 @@ class FlatLayout(ABC):
 
     With this layout, the optimizer, the gradient norm and a copy each take one operation. The forward pass
     reads the parameters under the names and shapes of `merged`. Other code reads the parameters under the
-    names and shapes of `views`. In this base class, `merged` and `views` are the same.
+    names and shapes of `views`. In this base class, `merged` and `views` use the same names and shapes.
     """
 
     def __init__(self, shapes: Shapes, frozen: Collection[str] = (), merged: Shapes | None = None) -> None:

@@ -147,7 +147,7 @@ class _Due(NamedTuple):
     seed: int
 
     def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
-        """Return Gaussian noise for a matrix, which does not depend on the device."""
+        """Return Gaussian noise for a matrix, with the same values on every device."""
         rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
         drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
         return self.value * weight.square().mean().sqrt() * drawn.to(weight)

@@ -53,7 +53,8 @@ def places(config: object) -> frozenset[str]:
 def identity(run: RunConfig) -> str:
     """Return the SHA-256 of a run's recipe, as 64 hexadecimal digits.
 
-    Equal recipes have the same SHA-256 on every machine, even if one writes 1 and the other 1.0.
+    Equal recipes have the same SHA-256 on every machine, even if one recipe contains 1 and another recipe
+    contains 1.0.
     """
     return _sha256(same_value(recipe(run)))
 

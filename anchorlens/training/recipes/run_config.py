@@ -94,7 +94,8 @@ class RunConfig(NamedTuple):
     def from_dict(cls, values: Parts, task: Task | None = None, *, is_new: bool = False) -> RunConfig:
         """Read a run from JSON or TOML data, with defaults for missing fields.
 
-        If the vocabulary size or the context length is missing, the function fits it to the task.
+        If the vocabulary size or the context length is missing, the function fits the missing value to the
+        task.
 
         Args:
             values: a map from each part of the run to its fields.

@@ -103,7 +103,7 @@ def loss_reached(log: Sequence[Mapping[str, Any]], loss: float) -> int | None:
     """Return the first step at which the mean loss of five log lines in a row is at most `loss`.
 
     The function uses the mean because the loss of single batches fluctuates. If the run never reaches the
-    threshold, the time to reach it is longer than the run (censored).
+    threshold, the time to the threshold is longer than the run (censored).
 
     Args:
         log: the log lines of a run, oldest first. Lines without a loss are ignored.

@@ -59,7 +59,7 @@ class TrainConfig(Config):
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
     """Number of sequences in each optimizer step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Number of optimizer steps. Default: the steps of `epochs`, or 1500 without `epochs`."""
+    """Number of optimizer steps. Default: the steps of `epochs`, or 1500 steps if `epochs` is unset."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Number of passes over the training set, as an alternative to `steps`."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
@@ -72,8 +72,8 @@ class TrainConfig(Config):
     lr_decay: Literal["cosine", "linear"] = "cosine"
     """Shape of the learning rate decay after the warm-up, either half a cosine or a straight line."""
     warmup_steps: int | None = number(None, minimum=0, limit=_MOST_STEPS)
-    """Number of steps of linear warm-up. Default: the steps of `warmup_epochs`, or 100 without
-    `warmup_epochs`. A run shorter than its warm-up never reaches the peak learning rate."""
+    """Number of steps of linear warm-up. Default: the steps of `warmup_epochs`, or 100 steps if
+    `warmup_epochs` is unset. A run shorter than its warm-up never reaches the peak learning rate."""
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Number of epochs of linear warm-up, as an alternative to `warmup_steps`."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)

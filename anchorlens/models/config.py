@@ -72,7 +72,7 @@ def sizes(config: Any) -> str:
 class ModelConfig(Config):
     """The shape, variant and initialisation of a HookedTransformer.
 
-    The defaults are the `quick` preset. The variants follow the block equations of the papers:
+    The defaults are the values of the `quick` preset. The variants follow the block equations of the papers:
 
     - `gpt2` has LayerNorm before each sublayer, a final LayerNorm, GELU and biases.
     - `postnorm` computes LN(x + attn) and LN(x + mlp). The variant has ReLU, no final LayerNorm, and a bias

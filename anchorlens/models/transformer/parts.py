@@ -64,7 +64,7 @@ class Norm(nn.Module):
 
 
 def norm_of(cfg: HookedTransformerConfig) -> nn.Module:
-    """Make the normalisation of a configuration, which may be the identity."""
+    """Make the normalisation that a configuration sets, or the identity if no normalisation is set."""
     return nn.Identity() if cfg.normalization_type is None else Norm(cfg)
 
 

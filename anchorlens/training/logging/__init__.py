@@ -38,7 +38,7 @@ class TensorBoard:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise ValueError(
-                "tensorboardX must be installed for TensorBoard, got no tensorboardX. Run pip install "
+                "tensorboardX must be installed for TensorBoard, got an import error. Run pip install "
                 "'.[logging]' in a clone"
             ) from None
         self.folder = Path(folder)
@@ -70,8 +70,8 @@ class TensorBoard:
 class WandB:
     """A logger that writes every number of a log line to a run of Weights & Biases.
 
-    You begin and end the run yourself. With `train_many`, the name of a number begins with its run, for
-    example `run_3/loss`.
+    You begin and end the W&B run yourself. With `train_many`, the name of a number begins with the name of
+    its run, for example `run_3/loss`.
 
     Example:
         >>> import wandb

@@ -140,8 +140,8 @@ class TrainConfig(Config):
     operands and results to bfloat16. The precisions tf32 and bf16 are faster than float32 on hardware that
     supports them, but less precise."""
     threads: int | None = number(None, minimum=1, maximum=1024)
-    """Number of CPU threads in training. Default: torch's own choice, or 1 if several runs train in parallel.
-    Results are bit-equal only for the same number of threads."""
+    """Number of CPU threads in training. Default: torch's own choice, or 1 thread if several runs train in
+    parallel. Results are bit-equal only for the same number of threads."""
     log_every: int = number(10, minimum=1, limit=_MOST_STEPS)
     """Number of steps between log lines."""
     eval_every: int = number(100, minimum=1, limit=_MOST_STEPS)

@@ -145,15 +145,16 @@ def along(
 ) -> Along:
     """Apply probes to every checkpoint of training runs, from the oldest to the newest checkpoint.
 
-    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and its last checkpoint.
-    Runs that differ only in the seed form one group. A run of another library has the checkpoints in its file
-    or folder. If a checkpoint of another library is damaged, `along` omits the checkpoint with a warning.
+    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one at the end. Runs
+    that differ only in the seed form one group. For a run of another library, `along` uses the checkpoints in
+    the run's file or folder. If a checkpoint of another library is damaged, `along` omits the checkpoint with
+    a warning.
 
     Args:
         runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
-            several checkpoints. You give a run of another library as its path or as an `Opened`. You may also
-            give the models of one run, as a dict from steps to models or as a list of (step, model). A model
-            is any input that a probe accepts.
+            several checkpoints. Give a run of another library as a path or as an `Opened`. You may also give
+            the models of one run, as a dict from steps to models or as a list of (step, model). A model is
+            any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of them.
         task: the task of the runs with the paths of its files (`data`), for a task that needs files. Default:
             the task of each checkpoint. Models in memory have no accuracies without `task`.
@@ -254,7 +255,7 @@ def _of_run(
     folder = Path(run.path) if isinstance(run, Opened) else _folder(run)
     if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
         if config is not None:
-            raise ValueError("config must be omitted for runs of `train`, got a config. Omit config")
+            raise ValueError("runs of `train` must be given without config, got a config. Omit config")
         return [
             _Moment(str(folder), None, safe_text(path), partial(_loaded, path, task, device))
             for path in paths
@@ -326,7 +327,7 @@ def _listed(runs: object) -> Sequence[Any]:
 def _folder(run: object) -> Path:
     if isinstance(run, TrainResult):
         if run.out is None:
-            raise ValueError("a run must have a folder with its checkpoints, got none. Train it with out=...")
+            raise ValueError("a run must have a folder, got a result without a folder. Train with out=...")
         return run.out
     if not isinstance(run, str | os.PathLike):
         raise ValueError(

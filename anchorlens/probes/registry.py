@@ -170,7 +170,8 @@ def apply(
 ) -> ProbeResult:
     """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs it.
 
-    The shipped probes accept the same inputs when you call them directly. Your own functions need `apply`.
+    The shipped probes accept the same inputs when you call them directly. Your own function accepts all of
+    these inputs only through `apply`.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.

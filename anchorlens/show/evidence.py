@@ -64,7 +64,7 @@ def not_measured_in_words(by_probes: ByProbes) -> str:
 
 
 class RangeBar(NamedTuple):
-    """The ranges of the phases on a common scale, and the value."""
+    """The value of a reading and its range in each phase, on a common scale."""
 
     bands: dict[str, tuple[float, float]]
     """The left end and the width of the range of each phase, from 0 to 100. The keys are the labels, in the

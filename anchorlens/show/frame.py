@@ -54,7 +54,7 @@ def framed(
     heads: bool = False,
     **content: object,
 ) -> str:
-    """Return a page in the style of the report, which loads nothing and runs only these scripts.
+    """Return a page in the style of the report, which loads no file and runs only the given scripts.
 
     Args:
         template: the template, as for `rendered`, which extends `frame.html`.

@@ -24,7 +24,7 @@ VERDICT_SHEETS = ("view.css", "parts.css")
 
 @functools.cache
 def environment() -> Environment:
-    """Return a Jinja environment with autoescape, our formats, and the shared words and drawings."""
+    """Return a Jinja environment with autoescape, and with the shared formats, texts and drawings."""
     made = Environment(
         loader=FunctionLoader(_source),
         autoescape=True,

@@ -21,7 +21,7 @@ FORMAT_VERSION = 3
 @documented
 @dataclass(frozen=True, eq=False)
 class OfRegime:
-    """The probe and decoding verdicts for one regime."""
+    """The probe and decoding verdicts for one kind of task, `reasoning` or `conflict`."""
 
     by_probes: QuestionModel
     """The probe verdict, which uses only readings of trained pairs and weights."""
@@ -86,7 +86,7 @@ class Calibration(Record):
         return found
 
     def early_model(self, fraction: float) -> QuestionModel | None:
-        """Return the early verdict of the fraction that is nearest on a log scale.
+        """Return the early verdict whose fraction of the steps is nearest on a log scale.
 
         The result is `None` if the nearest fraction differs by more than a factor of 2.
         """

@@ -92,10 +92,11 @@ def classify(
             seq_len] with targets [batch], or with targets [batch, seq_len] and -100 for unscored positions.
             You may also give the path of a file with tokens and targets. A checkpoint with a training
             configuration has a training set. If a sequence trains an input that the task holds out, there is
-            no phase. The ID or OOD accuracy would be a train accuracy. Without a training set, a warning
-            states which inputs `classify` assumes to be held out. Without a training set, `classify` measures
-            train accuracy on a substitute, such as training inputs with fresh noise. If the accuracy on the
-            substitute is below 0.90, the model may have memorised, and there is no behavioural phase.
+            no phase. Otherwise, the ID or OOD accuracy would be an accuracy on training inputs. Without a
+            training set, a warning states which inputs `classify` assumes to be held out. Without a training
+            set, `classify` measures train accuracy on a substitute, such as training inputs with fresh noise.
+            If the accuracy on the substitute is below 0.90, the model may have memorised, and there is no
+            behavioural phase.
         device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
             remains on its device.
         seed: the seed of the noise in the evaluation.
@@ -220,8 +221,8 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
         return given
     if given is not None:
         raise ValueError(
-            "training_set must be omitted for a checkpoint with a training set, got one. Omit training_set, "
-            "or give checkpoint.build_model() with your training set"
+            "training_set must be omitted for a checkpoint with a training set, got another training set. "
+            "Omit training_set, or give checkpoint.build_model() with your training set"
         )
     return checkpoint.lazy_training_set()
 

@@ -65,7 +65,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(
-            "a checkpoint must contain its train config and step for a forecast, got one without them. Use "
+            "a checkpoint must contain its train config and step for a forecast, got no config or step. Use "
             "a checkpoint of `train`"
         )
     return _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)

@@ -91,7 +91,7 @@ def answered_now(label: str) -> dict[str, float]:
 @documented
 @dataclass(frozen=True)
 class Vote:
-    """The log-odds of one question by one reading alone, and the weight of the reading."""
+    """The log-odds of one question from one reading alone, and the weight of the reading."""
 
     slope: float
     """The increase in the log-odds of yes per unit of the reading, in nats. Its sign is `Reading.sign`."""
@@ -107,7 +107,7 @@ class Vote:
     """The weight of these log-odds in the sum over all readings, at least 0."""
 
     def log_odds(self, value: float | None) -> float:
-        """Return the log-odds of yes by this reading alone, in nats, or 0 for a missing value.
+        """Return the log-odds of yes from this reading alone, in nats, or 0 for a missing value.
 
         >>> vote = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.3)
         >>> vote.log_odds(0.75), vote.log_odds(9.0), vote.log_odds(None)

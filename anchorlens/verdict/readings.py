@@ -133,7 +133,7 @@ class Reading:
     (`relative_margin`)."""
 
     def sign(self, which: Question) -> Literal[1, -1, 0]:
-        """Return the direction for a question, or 0 if the reading is not evidence for the question.
+        """Return the sign of the reading's evidence for a question, or 0 if the reading is not evidence.
 
         The questions of `conflict` use the sign of the corresponding question of `reasoning` (`SAME_AS`).
         """

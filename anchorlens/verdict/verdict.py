@@ -311,7 +311,7 @@ class Verdict(Record):
 
         The columns are `probe`, `sees`, `meaning`, `value`, `vote` and `weight` (nats). Each label has three
         more columns, such as `odds Phase 1` (nats), `low Phase 1` and `high Phase 1`. The columns `low` and
-        `high` contain the ends of the range of the middle 80% of the label.
+        `high` contain the range of the middle 80% of the calibration models with the label.
         """
         import pandas
 

@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """The recovered proportion of the clean answer for each patch of one activation of the clean run."""
+    """The proportion of the clean answer that a patch of each activation recovers."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -76,7 +76,7 @@ class ActivationPatching(ProbeResult):
     """The seed of the drawn sequences. The seed has no effect on the caller's sequences."""
 
     def headline(self) -> str:
-        """Return the recovery before the last layer, or for given sequences the best location, as text."""
+        """Return the recovery before the last layer, or at the best location of own sequences, as text."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -131,10 +131,10 @@ def activation_patching(
     the probe cover only the input of the last layer.
 
     Args:
-        model: a HookedTransformer whose residual hooks are alive.
-        task: the task, which defines the sequences. The sequences have trained pairs if some trained pairs
-            differ by the change, and all pairs in other tasks. The probe ignores the task if you give
-            sequences.
+        model: a HookedTransformer whose residual hooks can be edited.
+        task: the task, which defines the sequences. If some trained pairs differ only in the changed token,
+            the probe uses trained pairs. Otherwise, the probe uses all pairs. The probe ignores the task if
+            you give sequences.
         tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task. Your own sequences
             also need `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.
@@ -146,11 +146,12 @@ def activation_patching(
 
     Returns:
         The recovered proportion for every change, site, layer and position. The proportion is 0 if the patch
-        recovers nothing, and 1 if the patch recovers the whole clean answer. A change of the first anchor
-        shows the location of g(x; a1).
+        recovers nothing, and 1 if the patch recovers the whole clean answer. The patches for a changed first
+        anchor show the location of g(x; a1).
 
     Raises:
-        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
+            task.
         ValueError: If a changed token rarely changes the target of the task, or your sequences do not fit the
             model or each other.
 

@@ -55,7 +55,7 @@ class AttentionPatterns(ProbeResult):
         return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
-        """Return an interactive circuitsvis fragment of a page with every head, which works offline."""
+        """Return an HTML fragment with interactive circuitsvis views of every head, which works offline."""
         return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
@@ -89,8 +89,8 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Measure the attention of every layer and head on one sequence.
 
-    Limitations: The probe does not show whether the model uses the attended tokens. A head without effect
-    also attends to tokens.
+    Limitations: The probe does not show whether the model uses the attended tokens. A head that does not
+    affect the answer can also attend to tokens.
 
     Args:
         model: a HookedTransformer, which the probe does not change.
@@ -100,9 +100,9 @@ def attention_patterns(
             ...].
 
     Returns:
-        The attention after the softmax, from 0 to 1. A notebook shows the result as circuitsvis' interactive
-        heads. `.html()` returns the interactive heads as HTML, which works offline, and `.plot()` returns a
-        static plot.
+        The attention after the softmax, from 0 to 1. A notebook shows the result as interactive attention
+        heads, which circuitsvis draws. `.html()` returns the interactive heads as HTML, which works offline,
+        and `.plot()` returns a static plot.
 
     Raises:
         ValueError: If the tokens are not a sequence of the task, or the model is too small for the task.

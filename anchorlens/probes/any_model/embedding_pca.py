@@ -124,7 +124,7 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
 def embedding_pca(
     model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
 ) -> EmbeddingPCA:
-    """Measure the geometry of the token embeddings and, in a two-anchor task, the order of the rules.
+    """Measure the geometry of the token embeddings, and its relation to the shifts of a two-anchor task.
 
     Limitations: The probe does not show routes or answers, since the probe uses only the embedding. One-hot
     embeddings have no order even if the model composes.
@@ -132,10 +132,11 @@ def embedding_pca(
     Args:
         model: a HookedTransformer with these tokens in its vocabulary. The probe does not change the model.
         task: the task, which defines the number tokens (its keys) and the single-anchor functions. For a task
-            of another kind, the probe uses the tokens below the `d_vocab` of the task. Without a task, the
-            probe uses all tokens. The result for a task of another kind or without a task has no order score.
-        tokens: the ids of at least three different tokens, which the probe uses instead. The order of the ids
-            defines the lags. The result has an order score if the ids are consecutive ascending integers.
+            that is not a two-anchor task, the probe uses the tokens below the `d_vocab` of the task. Without
+            a task, the probe uses all tokens. The result has no order score without a two-anchor task.
+        tokens: the ids of at least three different tokens, which replace the tokens of the task. The order of
+            the ids defines the lags. The result has an order score if the ids are consecutive ascending
+            integers.
 
     Returns:
         The coordinates, the explained variance, the spectrum, and the mean cosine of tokens for each lag k.
@@ -234,9 +235,9 @@ def _tokens(
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Return the mean cosine, from -1 to 1, of two differences between rows `step` apart.
+    """Return the mean cosine, from -1 to 1, of two differences `rows[i + step] - rows[i]`.
 
-    The mean is NaN for fewer than two differences.
+    The mean is NaN if there are fewer than two differences.
 
     >>> line = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [2.0, 1.0]])
     >>> round(step_cosine(line, 1), 2)  # right, right, up: one pair of three is parallel

@@ -114,7 +114,7 @@ class Holdout(ProbeResult):
         return f"{ratio}: {left_out} {after}"
 
     def plot(self) -> go.Figure:
-        """Plot the accuracies against updates, and the final ranges of memorisation and of a rule."""
+        """Plot the accuracies against updates, and the final ranges for memorisation and for a rule."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
         memorised, learnt = (
             self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
@@ -146,20 +146,21 @@ def holdout(
 
     AdamW trains copies of the model for 100 updates. The training of each copy leaves out a different random
     tenth of the training data. In the first 80 updates, weights decay while the batch accuracy is at least
-    0.85. Each copy therefore keeps the answers to the other training data. The copy forgets information that
-    these answers do not need. A copy that keeps a rule for the other training data also answers the left-out
-    data. If the final accuracy on the other data is below 0.8, the probe starts again, at most twice. Each
-    new start has half the learning rate and twice the decay. The probe does not change the model, and does
-    not use held-out data.
+    0.85. Each copy therefore keeps the answers to the other training data. Each copy forgets information that
+    the answers to the other training data do not need. A copy that keeps a rule for the other training data
+    also answers the left-out data. If the final accuracy on the other data is below 0.8, the probe starts
+    again, at most twice. Each new start has half the learning rate and twice the weight decay. The probe does
+    not change the model, and does not use held-out data.
 
     The accuracy is the proportion of correct scored tokens, with the correct earlier tokens as input. The
-    ratios subtract the chance level from each accuracy. The chance level is the accuracy of a predictor that
-    always gives the most frequent target of the last token. Equal sequences count once.
+    probe subtracts the chance level from both accuracies before it computes their ratio. The chance level is
+    the accuracy of a predictor that always gives the most frequent target of the last token. Equal sequences
+    count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
-    training data. The ratio of a model trained on random labels can reach 0.6. Two models that memorised can
-    have the same ratio although only one of the models answers held-out data. The holdout ratio is therefore
-    not an estimate of held-out accuracy.
+    training data. The holdout ratio of a model trained on random labels can reach 0.6. Two models that
+    memorised can have the same ratio although only one of the models answers held-out data. The holdout ratio
+    is therefore not an estimate of held-out accuracy.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.

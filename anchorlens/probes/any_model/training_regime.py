@@ -101,9 +101,9 @@ def training_regime(
         seed: the seed of the sequences.
 
     Returns:
-        The relative changes, at least 0, and the distance of the kernels, from 0 to 1. Weights move little in
-        a run with a large initialisation (linear, NTK-like regime). Weights move far in a run with a small
-        initialisation (condensed regime).
+        The relative changes of the matrices (at least 0), and the distance of the kernels (from 0 to 1).
+        Weights move little in a run with a large initialisation (linear, NTK-like regime). Weights move far
+        in a run with a small initialisation (condensed regime).
 
     Raises:
         ValueError: If the models have different shapes, or a weight is not finite.

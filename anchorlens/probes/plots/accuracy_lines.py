@@ -22,13 +22,13 @@ def accuracy_lines(
 ) -> go.Figure:
     """Plot accuracies against updates, with a thick line for the mean and a thin line for each copy.
 
-    Bars after the last update show ranges.
+    Bars after the last update show ranges of the final accuracy.
 
     Args:
         title: the title of the figure.
         updates: the number of updates before each measurement.
         accuracies: the name of each line, with its colour and its heights from 0 to 1.
-        bars: the name of each bar, with its colour, lower end and upper end. The ends go from 0 to 1.
+        bars: the name of each bar, with its colour, lower end and upper end. Each end is between 0 and 1.
     """
     figure, last = go.Figure(), int(updates[-1])
     for name, (colour, values) in accuracies.items():

@@ -52,7 +52,7 @@ def ordered_results(
     Args:
         results: the names of the values g.
         cosines: the cosines, from -1 to 1. Each g has the same number of inputs. A box surrounds the inputs
-            of each g if there are several.
+            of each g that has several inputs.
         inputs: the description of the inputs.
         title: the title of the figure.
     """

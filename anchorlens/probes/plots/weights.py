@@ -50,7 +50,7 @@ def movement(
         changes: the relative change of each matrix, at least 0.
         change: the relative change of all matrices together, which the plot shows as a line, or `None` if the
             change is undefined.
-        kernels: the title of each kernel, with the kernel. There are two kernels or none.
+        kernels: the title of each kernel, with the kernel. The mapping has two kernels or is empty.
     """
     n = len(names)
     if not kernels:

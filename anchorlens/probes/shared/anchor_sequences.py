@@ -218,8 +218,8 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
     Args:
         task: the task, which defines the pairs and exceptions.
         n_sequences: the number of inputs of each kind, spread evenly over the pairs or exceptions of the
-            kind. The other kinds omit each (key, pair) that is an exception, so these kinds can have fewer
-            inputs.
+            kind. The kinds other than `exceptions` omit each (key, pair) that is an exception, and can
+            therefore have fewer inputs.
         seed: the seed of the positions, keys and noise.
 
     Returns:

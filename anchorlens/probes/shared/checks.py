@@ -65,7 +65,7 @@ def check_task(task: Any) -> AnchorTask:
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
-    """Return the task if the task is an AnchorTask, and `None` for `None` or a task of another kind.
+    """Return the task if the task is an AnchorTask, and `None` for `None` or any other task.
 
     Raises:
         ValueError: If the object is not a task.
@@ -127,7 +127,7 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
 
 
 def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -> Int[Tensor, "sequence pos"]:
-    """Check one sequence [pos] or several sequences [sequence, pos] of a caller, and return CPU rows.
+    """Check one sequence [pos] or several sequences [sequence, pos], and return the sequences on the CPU.
 
     Args:
         tokens: the token ids, integers.

@@ -73,7 +73,7 @@ def margins_without(
     """Compute the margins without a cut and with each of several cuts in one pass.
 
     Args:
-        model: a model whose attention hooks are alive.
+        model: a model whose attention hooks can be edited.
         residual: the input of layer `start` for each sequence.
         targets: the correct answers.
         masks: the mask of the attention that each cut zeroes, for every layer from `start` on.
@@ -98,16 +98,16 @@ def drops(
     merged: bool,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
-    """Compute the mean drop of the target's margin without each edge.
+    """Compute the mean drop of the target's logit margin without each edge.
 
-    The drop is above 0 if the edge helps.
+    The drop is above 0 if the edge supports the target.
 
     The function computes the output of each layer once, and starts each pass at the layer of the edge. Memory
     holds the residual stream of one layer at a time. A pass measures as many edges as
     `hooks.sequences_per_batch` allows.
 
     Args:
-        model: a model whose attention hooks are alive.
+        model: a model whose attention hooks can be edited.
         tokens: the sequences, with the key and the anchors at equal positions in each sequence.
         targets: the correct answers.
         merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.

@@ -29,7 +29,7 @@ _A_FEW = 16
 
 
 class AdamW:
-    """An AdamW optimiser that updates weights in place, without clipping.
+    """An AdamW optimiser that updates weights in place, without gradient clipping.
 
     The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, because
     a torch optimiser imports torch's compiler. The import of the compiler takes 2 s.
@@ -80,9 +80,9 @@ class CopyAnswers(NamedTuple):
 class Copies:
     """The K copies of a model, each with separate weights and sequences.
 
-    The training engine computes all copies at once if the engine gives the logits of the model. For models of
-    other architectures, and for models with hooks that change the answers, the model's own code computes one
-    copy after the other.
+    The training engine computes all copies at once if its logits agree with the logits of the model. For
+    models of other architectures, and for models with hooks that change the answers, the model's own code
+    computes one copy after the other.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ def interchanges(
         seed: the random seed.
 
     Returns:
-        The inputs, or `None` if the task has few or no inputs of the kind.
+        The inputs, or `None` if the task has too few inputs of the kind.
     """
     rng = generator(seed, "probe", KINDS.index(kind))
     combined = _combinations(task, kind)
@@ -135,7 +135,7 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
     """Copy every activation of the source run into the base run, one at a time, and return the answers.
 
     Args:
-        model: a model whose hooks at `sites` are alive.
+        model: a model whose hooks at `sites` can be edited.
         inputs: the base and source inputs.
         sites: the hook names of activations [batch, pos, d_model].
     """

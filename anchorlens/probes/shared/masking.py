@@ -33,14 +33,14 @@ def masked_logits(
     """Compute the logits of the last position with some attention zeroed after the softmax.
 
     Args:
-        model: a model whose attention hooks must be alive.
+        model: a model whose attention hooks can be edited.
         tokens: the sequences.
         positions: the key positions to which attention is zeroed.
         queries: the queries whose attention is zeroed in every layer and head, `all` or only the `last`.
         edge: a single edge to zero instead.
 
     Raises:
-        ValueError: If a hook is dead, the edge does not exist, or the logits are not finite.
+        ValueError: If a hook cannot be edited, the edge does not exist, or the logits are not finite.
     """
     check_choice("queries", queries, ("all", "last"))
     n_pos = tokens.shape[1]

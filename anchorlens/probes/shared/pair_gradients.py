@@ -30,7 +30,7 @@ _MOST_GRADIENTS = 2**26
 
 
 def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
-    """Return the names of the weight matrices of each part in the module to differentiate.
+    """Return the names of the weight matrices in each part of the module to differentiate.
 
     Raises:
         ValueError: If the model has other parameter names.

@@ -50,7 +50,7 @@ def patch_effects(
     """Compute the recovered proportion for every patch.
 
     Args:
-        model: a model whose hooks at `sites` are alive, and whose logits distinguish the two targets.
+        model: a model whose hooks at `sites` can be edited, and whose logits distinguish the two targets.
         pairs: the clean and corrupted sequences.
         sites: the hook names of activations [batch, pos, d_model].
 
@@ -81,7 +81,7 @@ def patched_logits(
     one layer at a time.
 
     Args:
-        model: a model whose hooks at `sites` are alive.
+        model: a model whose hooks at `sites` can be edited.
         base: the sequences whose run is changed.
         source: the sequences whose activations are copied, as many as `base` has.
         sites: the hook names of activations [batch, pos, d_model].
@@ -155,8 +155,8 @@ def sequences_that_differ(
     if len(rows) < n_sequences:
         what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
-            f"the task must have enough pairs in which another {what} gives another target, got too few. Use "
-            "another probe"
+            f"the task must have {n_sequences} inputs in which another {what} gives another target, got "
+            f"{len(rows)}. Use another probe"
         )
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)
@@ -180,8 +180,8 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(
-            "tokens, corrupted and targets must be given together, got only some of them. Give all three "
-            "arguments, or only an AnchorTask"
+            "tokens, corrupted and targets must be given together, got one or two of the three. Give all "
+            "three arguments, or only an AnchorTask"
         )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")

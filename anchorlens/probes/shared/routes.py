@@ -86,7 +86,7 @@ def routes(
     fraction of the route on the first `N_TO_CHOOSE` sequences.
 
     Args:
-        model: a model of two layers or more whose attention hooks are alive.
+        model: a model of two layers or more whose attention hooks can be edited.
         tokens: the sequences, with the key and the anchors at equal positions in each sequence.
         targets: the correct answers.
         key: the position of the key. The anchors follow the key and end before the last position.

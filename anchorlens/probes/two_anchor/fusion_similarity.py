@@ -111,7 +111,7 @@ def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
 def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Return the comparisons of every two pairs trained on the composition.
 
-    The comparisons of a pair with its reversed pair are left out.
+    The result omits the comparisons of a pair with its reversed pair.
 
     >>> trained_comparisons(AnchorTask())[:2]
     (((1, 1), (1, 2)), ((1, 1), (1, 3)))
@@ -144,11 +144,12 @@ def fusion_similarity(
     """Measure whether inputs with equal targets are similar at the last position after the last attention.
 
     The probe measures the residual stream of the last position between the last attention layer and the last
-    MLP. With `postnorm`, the probe measures after the LayerNorm of the last attention layer.
+    MLP. With `postnorm`, the probe measures the residual stream after the LayerNorm of the last attention
+    layer.
 
     Limitations: The probe does not detect a model whose last MLP combines separate codes for g and the second
     anchor, such as one-hot codes. Inputs with equal targets are not similar before this MLP. The probe does
-    not show whether the model uses a similarity, since the probe ablates nothing.
+    not show whether the model uses the similarity, since the probe ablates nothing.
 
     Args:
         model: a HookedTransformer, which the probe does not change.

@@ -80,17 +80,18 @@ def gradient_sharing(
     """Measure whether a model uses the same weights for trained pairs that share no anchor.
 
     G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
-    G(p) is the change of weights that moves the answer to p to the next smaller number. All pairs have the
-    same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets of
-    all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
+    A change of the weights along G(p) moves the answer for p towards the next smaller number. All pairs have
+    the same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets
+    of all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
     therefore have the same direction. A model that has learnt each pair as a whole uses separate weights for
     each pair. The gradients of a model with separate weights for each pair are orthogonal.
 
     The probe does not use unseen pairs.
 
     Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor). Two pairs
-    without a common anchor never share these neurons, so a compiled model that composes has the value 0. If
-    pairs share the weights that decode the target, the probe does not show how the model computes the target.
+    without a common anchor never share these neurons, so the reading is 0 for a compiled model that composes.
+    If pairs share the weights that decode the target, the probe does not show how the model computes the
+    target.
 
     Args:
         model: a HookedTransformer. The probe changes neither the model nor its gradients.
@@ -115,7 +116,7 @@ def gradient_sharing(
         (3, 14, 14)
 
     Source: The probe is ours. The inner product of the gradients of two examples is their first-order
-    influence on each other (after Koh and Liang, arXiv 1703.04730). The probe applies this influence to
+    influence on each other (after Koh and Liang, arXiv 1703.04730). The probe measures the influence between
     anchor pairs, separately for each part of the model.
     """
     check_inputs(model, task)

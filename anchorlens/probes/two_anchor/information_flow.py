@@ -178,22 +178,22 @@ def information_flow(
     the score 0 on all three routes. A model also has the score 0 on all three routes if it uses two routes
     and either route alone is sufficient.
 
-    Limitations: The probe does not show what an edge carries. A table of pairs and a composition over the
-    same edges have the same scores. The probe does not detect a route other than the inferential, symmetric
-    and gathered route. For any other route, all scores are 0, and `merged_effects` shows the edges. The probe
-    does not accept a second anchor at the last position. With frozen patterns, the probe does not detect
-    edges that only affect the attention of later layers.
+    Limitations: The probe does not show what an edge carries. A model with a table of pairs has the same
+    scores as a model that composes over the same edges. The probe does not detect a route other than the
+    inferential, symmetric and gathered route. For any other route, all scores are 0, and `merged_effects`
+    shows the edges. The probe does not accept a second anchor at the last position. With frozen patterns, the
+    probe does not detect edges that only affect the attention of later layers.
 
     Args:
-        model: a HookedTransformer of two layers or more whose attention hooks are alive.
+        model: a HookedTransformer of two layers or more whose attention hooks can be edited.
         task: the task, which defines the sequences and their targets.
         tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first sequence,
             and the means are over all sequences. Default: the papers' sequence [35, 63, x, 1, 2, ...].
         effects: the measurements. `head` measures the effects of each edge in each head and in all heads at
             once. `merged` measures only the effects in all heads at once, which divides the cost by the
             number of heads. `routes` measures the margin and the routes without the effects of edges.
-            `margin` measures only the margin, and `None` only the attention. `margin` and `None` also work on
-            models whose hooks cannot be edited.
+            `margin` measures only the margin, and `None` measures only the attention. `margin` and `None`
+            also work on models whose hooks cannot be edited.
         patterns: the attention patterns of later layers when an edge is cut. `frozen` uses the patterns
             without the cut, which measures what the edge itself carries (direct effect, path patching).
             `recomputed` computes the patterns from the changed values (total effect). With `recomputed`, a
@@ -209,7 +209,7 @@ def information_flow(
 
     Raises:
         ValueError: If the tokens are not a sequence of the task, or the last anchor is at the last position.
-        ValueError: If the model has one layer or is too small for the task, or a hook is dead.
+        ValueError: If the model has one layer or is too small for the task, or a hook cannot be edited.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

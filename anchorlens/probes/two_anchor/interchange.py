@@ -113,11 +113,12 @@ def interchange(
     - An accuracy near 1 for `unseen` shows that the later parts of the model apply the rule.
 
     Limitations: The probe does not detect g(x; a) that is spread over several locations. The probe does not
-    show the form in which a location contains g(x; a). A table of (key, first anchor) also has accuracy 1.
-    Only `unseen_accuracy` distinguishes a table from g(x; a). The probe measures one position of the key.
+    show the form in which a location contains g(x; a). A model with a table of (key, first anchor) also has
+    accuracy 1. Only `unseen_accuracy` distinguishes a table from g(x; a). The probe measures one position of
+    the key.
 
     Args:
-        model: a HookedTransformer whose residual hooks are alive.
+        model: a HookedTransformer whose residual hooks can be edited.
         task: the task, which defines the inputs.
         n_sequences: the number of inputs of each kind, at least 2.
         key_position: the position of the key token. Default: 2, as in the papers.
@@ -129,7 +130,8 @@ def interchange(
         half.
 
     Raises:
-        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
+            task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -114,7 +114,7 @@ def mask_key_token(
     clusters form.
 
     Args:
-        model: a HookedTransformer whose attention hooks are alive.
+        model: a HookedTransformer whose attention hooks can be edited.
         task: the task, which defines the anchors, the held-out keys and the sequence.
         queries: the query positions whose attention is masked, `all` or only the `last`.
         edge: a single edge (layer, head, query position, key position) to mask instead.
@@ -138,7 +138,8 @@ def mask_key_token(
         each unordered pair, and a mirror merge near 0.
 
     Raises:
-        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
+            task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -153,10 +154,7 @@ def mask_key_token(
     single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
-        raise ValueError(
-            "the task must train a pair in both orders, got a task that trains no pair in both orders. Omit "
-            "the argument seen"
-        )
+        raise ValueError("the task must train at least 1 pair in both orders, got 0. Omit the argument seen")
     position = held_out_position(task) if key_position is None else checked_position(task, key_position)
     drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
     batch = random_sequences(task, pairs, n_sequences, **drawn)

@@ -156,7 +156,7 @@ def mask_second_anchor(
     does not show the location of g(x; a), since the probe compares only logits.
 
     Args:
-        model: a HookedTransformer whose attention hooks are alive.
+        model: a HookedTransformer whose attention hooks can be edited.
         task: the task, which defines the anchors, their functions and the sequence.
         results: the values of g. Default: 40 to 79, as in the papers, or the middle values that every anchor
             reaches.
@@ -175,7 +175,8 @@ def mask_second_anchor(
     Raises:
         ValueError: If the last anchor is at the last position, which attends to itself, so that the probe
             cannot mask the anchor.
-        ValueError: If a hook is dead, an option is out of range, or the model is too small for the task.
+        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
+            task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

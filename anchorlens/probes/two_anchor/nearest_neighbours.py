@@ -147,16 +147,16 @@ def nearest_neighbours(
 
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
     location represents a result in the same way for all keys and anchors, the most similar input has the same
-    result. The target at the last position shows whether different trained pairs have a common
-    representation. Unseen pairs show whether the common representation extends beyond training. The probe
-    does not use answers of the model.
+    result. The proportion for the target at the last position shows whether trained pairs have a common
+    representation. The proportion for unseen pairs shows whether the common representation extends to unseen
+    pairs. The probe does not use answers of the model.
 
     Limitations: The probe does not show whether the model uses the similarity, since the probe ablates
     nothing. The probe does not work for codes in which different values are equally far apart, such as
     one-hot codes. In a one-hot code, chance determines the nearest input.
 
     Args:
-        model: a HookedTransformer whose residual hooks are alive. The probe does not change the model.
+        model: a HookedTransformer whose residual hooks can be edited. The probe does not change the model.
         task: the task, which defines keys, anchors and results.
         keys: the keys of the inputs. Default: the middle forty number tokens of the task.
         key_position: the position of the key token. Default: 2, as in the papers.
@@ -167,7 +167,7 @@ def nearest_neighbours(
 
     Raises:
         ValueError: If a key or position is invalid for the task, or the model is too small for the task.
-        ValueError: If an activation is not finite, or a hook is dead.
+        ValueError: If an activation is not finite, or a hook cannot be edited.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -242,7 +242,7 @@ class _Comparisons:
     def of(
         self, vectors: Float[Tensor, "input feature"]
     ) -> tuple[Float[np.ndarray, "pairs result"], float | None]:
-        """Return the proportions for trained and unseen pairs, and the margin for unseen pairs."""
+        """Return the proportions for trained and unseen pairs, and the similarity margin for unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
         for k, (there, not_equal, not_other) in enumerate(self.masks):

@@ -105,8 +105,8 @@ def v_similarity(
     Returns:
         The cosines for each pair of different anchors, and the gap between equal and different g for each
         pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The probe
-        computes the gap of each pair separately. Anchors with close shifts have more equal values of g and
-        also other cosines.
+        computes the gap of each pair separately. Anchors with close shifts have more equal values of g, and
+        also have different cosines.
 
     Raises:
         ValueError: If the model has one layer, or a key or position is invalid for the task.

@@ -24,10 +24,10 @@ def figure_of(spec: Grid | Curve | Lines | Bars | ImageGrid) -> Picture:
         spec: an entry of `evaluate(...).figure_specs`.
 
     Returns:
-        The figure of the spec. The figure of a `Grid` shows its values from 0 (white) to 1 (dark blue), with
-        its frame in vermilion. The figure of a `Curve` or of `Lines` shows points with error bars of one
-        standard error. The figure of `Bars` shows a bar for each name, and the figure of an `ImageGrid` shows
-        its images.
+        The figure of the spec. The figure of a `Grid` shows values from 0 (white) to 1 (dark blue), and the
+        frame of the grid in vermilion. The figure of a `Curve` or of `Lines` shows points with error bars of
+        one standard error. The figure of `Bars` shows a bar for each name, and the figure of an `ImageGrid`
+        shows its images.
     """
     kinds: dict[type, Any] = {Grid: _grid, Curve: _curve, Lines: _lines, Bars: _bars, ImageGrid: _mosaic}
     return kinds[type(spec)](spec)

@@ -75,7 +75,7 @@ def _packed(library: Library) -> str:
 
 
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
-    """Return HTML that loads nothing, and that draws as soon as the library is on the page.
+    """Return HTML that loads no file, and that draws as soon as the library is on the page.
 
     The size of a library is several megabytes. If the outputs of a notebook surely share one window, only the
     first cell that draws with the library contains the library. The first cell also contains the library when

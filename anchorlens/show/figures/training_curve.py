@@ -38,7 +38,7 @@ def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the title and the line style of each metric of a log, by name.
 
     The result includes train, ID and OOD accuracy even if the log does not have these accuracies. If the log
-    has a metric of another unit than accuracy, the result includes only the metrics of the log.
+    has a metric whose unit is not accuracy, the result includes only the metrics of the log.
     """
     names = {name for line in log for name in line}
     metrics = logged_metrics()

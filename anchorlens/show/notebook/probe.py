@@ -77,7 +77,7 @@ def along_html(found: Along) -> str:
 
 
 def in_view(value: object) -> str:
-    """Return the text of a number, a string, or a sequence of both."""
+    """Return the text of a number, a string, or a sequence of numbers and strings."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

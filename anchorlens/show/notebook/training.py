@@ -86,7 +86,7 @@ class SmallLine(NamedTuple):
 def small_curve(log: Sequence[Mapping[str, Any]]) -> list[SmallLine]:
     """Return the lines of a small training curve.
 
-    Accuracies have the scale from 0 to 1. The scale of the loss is its range.
+    Accuracies have the scale from 0 to 1. The scale of the loss goes from the smallest to the largest loss.
 
     The lines omit values that are not finite. The result omits a line of fewer than two points.
     """

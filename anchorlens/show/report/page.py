@@ -56,8 +56,8 @@ def write_report(
     Raises:
         ValueError: If there is no verdict, or a verdict was loaded from JSON without its model.
         ValueError: If an object is not a verdict or a probe, or two probes have the same name.
-        ValueError: If the path has another suffix, is in a missing folder, or is a classified file or not an
-            ordinary file.
+        ValueError: If the path has another suffix, is in a missing folder, or is a file of a verdict or not
+            an ordinary file.
         OSError: If the write fails. A failed write does not change an existing file.
 
     Example:

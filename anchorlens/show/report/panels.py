@@ -63,7 +63,7 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class PageFigure:
-    """The panels of all models as one plot, with its texts."""
+    """The panels of all models as one plot, with the texts of the plot."""
 
     id: str
     """The id of the HTML element. For a shipped probe, the id is the name of the probe. For your own probe,
@@ -99,7 +99,7 @@ def probe_figures(
 ) -> Iterator[PageFigure]:
     """Make the figure of every probe.
 
-    The figure of a probe that refuses or fails shows the reason or the error.
+    If a probe refuses the model or fails, its figure shows the reason or the error.
 
     Args:
         verdicts: the verdicts to show. The probes measure the models again.
@@ -145,7 +145,7 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the plots of training curves and, if there are any, of trajectories with their forecasts."""
+    """Make the plots of training curves, and of any trajectories with their forecasts."""
     curves, trajectories = [], []
     for verdict, label in zip(verdicts, labels, strict=True):
         if log := verdict.subject.log:

@@ -44,7 +44,7 @@ class FittedTable:
     """A table that is at most as wide as the console, and keeps every column and every word.
 
     The table first wraps texts, and then breaks long words. Names of rows break after dots and underscores.
-    Columns that do not fit are in another table below, next to the names of the rows.
+    Columns that do not fit are in another table below, which repeats the names of the rows.
     """
 
     table: Table

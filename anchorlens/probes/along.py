@@ -157,7 +157,7 @@ def along(
             any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of them.
         task: the task of the runs with the paths of its files (`data`), for a task that needs files. Default:
-            the task of each checkpoint. Models in memory have no accuracies without `task`.
+            the task of each checkpoint. Without `task`, `along` computes no accuracies of models in memory.
         config: the configuration of bare weights given by path, as for `open_checkpoint`. `along` uses
             `config` for models with steps and for runs of another library.
         device: the device of the models, which is auto, cpu, cuda, cuda:N or mps.

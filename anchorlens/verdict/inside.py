@@ -80,8 +80,8 @@ def read_inside(
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
-        `void`, weights that are not finite, underfit, or too small probabilities. A task without anchors has
-        a label without probabilities (`by_holdout`). The verdict lists readings if the probes can take
+        `void`, weights that are not finite, underfitting, or too small probabilities. A task without anchors
+        has a label without probabilities (`by_holdout`). The verdict lists readings if the probes can take
         readings and `void` is `None`. The probabilities are less extreme for a model or task outside the
         calibration range.
     """
@@ -146,7 +146,7 @@ def read_inside(
 
 
 def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
-    """Return the fields of a model and its task that the calibration range has.
+    """Return the fields of a model and its task that the calibration range covers.
 
     The value of an unknown field is `None`.
     """

@@ -423,8 +423,9 @@ def measurements(
         training_set: the training data of the model. Default: training data drawn by the task.
 
     Returns:
-        The results of the probe for each measurement. If the probe has a position, there is one result for
-        each of `reading_positions`. There is no result if a probe that may refuse a model refuses it.
+        The results of the probe for each measurement. If the probe has an option for the key's position,
+        there is one result for each of `reading_positions`. There is no result if a probe that may refuse a
+        model refuses it.
 
     Raises:
         ValueError: If another probe refuses the model or the task, or does not converge. The message contains

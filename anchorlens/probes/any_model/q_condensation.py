@@ -67,8 +67,8 @@ def condensation(
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
     """Return the cosines of the columns, the groups, the mean |cosine| and the proportion of parallel pairs.
 
-    The cosines are [neuron, neuron], from -1 to 1. The mean and the proportion are over pairs of different
-    neurons. Two neurons are parallel if their |cosine| is above 0.9.
+    The array of cosines is [neuron, neuron], with values from -1 to 1. The mean and the proportion are
+    computed over pairs of different neurons. Two neurons are parallel if their |cosine| is above 0.9.
     """
     cosines = cosine_matrix(w_q.mT).cpu().double().numpy()
     off_diagonal = np.abs(cosines[~np.eye(len(cosines), dtype=bool)])

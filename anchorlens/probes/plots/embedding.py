@@ -43,7 +43,8 @@ def embedding_picture(
         lags: the differences of two tokens.
         cosines: the mean cosine of tokens at each lag.
         marked: the lags that the plot draws in orange.
-        steps: at most two steps. An arrow goes from each token to the token one step further.
+        steps: the differences of tokens that the plot draws as arrows, at most two. An arrow goes from each
+            token to the token one step further.
         token_set: the description of the tokens.
         title: the title of the figure.
     """

@@ -198,7 +198,7 @@ def at_trained_places(
     """Draw sequences of given pairs, with each key at a position where the key is trained.
 
     Args:
-        task: the task, which defines the allowed (key, position), the noise and the targets.
+        task: the task, which defines the allowed pairs (key, position), the noise and the targets.
         pairs: the anchors of each sequence.
         rng: the generator of positions, keys and noise. The position is uniform, and the key is uniform among
             the keys allowed at the position.

@@ -180,15 +180,15 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(
-            "tokens, corrupted and targets must be given together, got one or two of the three. Give all "
-            "three arguments, or only an AnchorTask"
+            "tokens, corrupted and targets must be given together, got one or two of these arguments. "
+            "Give all three arguments, or only an AnchorTask"
         )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")
     if clean.shape != other.shape or len(answers) != len(clean):
         raise ValueError(
-            f"corrupted must have the shape {list(clean.shape)} of tokens and targets the shape "
-            f"[{len(clean)}, 2], got {list(other.shape)} and {list(answers.shape)}. Correct the shapes"
+            f"corrupted must have the shape {list(clean.shape)} of tokens, and targets must have "
+            f"the shape [{len(clean)}, 2], got {list(other.shape)} and {list(answers.shape)}. Correct them"
         )
     d_vocab = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
     if answers.min() < 0 or answers.max() >= d_vocab:

@@ -213,7 +213,7 @@ def at_trained_places(
 def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
     """Draw inputs of each kind, with each key at a position where the key is trained.
 
-    The kind of an input is the source of its answer.
+    The kind of an input states which function or exception determines its target.
 
     Args:
         task: the task, which defines the pairs and exceptions.
@@ -227,7 +227,7 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 
         - `rules` contains pairs trained on the composition.
         - `broken` contains pairs trained on another function.
-        - `exceptions` contains single (key, pair) with a random answer.
+        - `exceptions` contains combinations (key, pair) that are trained on a random answer.
         - `unseen` contains untrained pairs with the composition as target.
     """
     pairs = {

@@ -77,8 +77,8 @@ def _packed(library: Library) -> str:
 def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
     """Return HTML that loads no file, and that draws as soon as the library is on the page.
 
-    The size of a library is several megabytes. If the outputs of a notebook surely share one window, only the
-    first cell that draws with the library contains the library. The first cell also contains the library when
+    The size of a library is several megabytes. If all outputs of a notebook certainly share one window, only
+    the first cell that uses the library contains the library. The first cell also contains the library when
     the cell runs again. If the outputs may not share one window, every output contains the library.
 
     Args:

@@ -76,7 +76,7 @@ class ActivationPatching(ProbeResult):
     """The seed of the drawn sequences. The seed has no effect on the caller's sequences."""
 
     def headline(self) -> str:
-        """Return the recovery before the last layer, or at the best location of own sequences, as text."""
+        """Return the recovery before the last layer (for given sequences, at the best location) as text."""
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -132,9 +132,9 @@ def activation_patching(
 
     Args:
         model: a HookedTransformer whose residual hooks can be edited.
-        task: the task, which defines the sequences. If some trained pairs differ only in the changed token,
-            the probe uses trained pairs. Otherwise, the probe uses all pairs. The probe ignores the task if
-            you give sequences.
+        task: the task, which defines the sequences. If trained pairs allow the change, all sequences have
+            trained pairs. Otherwise, the sequences have any pairs. The probe ignores the task if you give
+            sequences.
         tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task. Your own sequences
             also need `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.

@@ -229,8 +229,8 @@ def changed(row, column, value):
 
 REFUSED = {
     "empty": (b"", "it is empty"),
-    "text": (b"these are no numbers", "or rows of 2 to 10,000 integers, got 1 in the first"),
-    "too many columns": (b"1," * 20_000 + b"1\n", "got 20,001 in the first"),
+    "text": (b"these are no numbers", "or rows of 2 to 10,000 integers, got a first row of length 1. Give"),
+    "too many columns": (b"1," * 20_000 + b"1\n", "got a first row of length 20,001. Give"),
     "names alone": (b"a,b,y\n", "must have a row below its header, got none"),
     "fewer names than columns": (b"a,y\n1,2,3\n", "as the header has, got 3. If"),
     "a float": (changed(3, 2, "1.5"), "line 4: the value in column 3 must be an integer of up to 18 digits"),
@@ -262,7 +262,7 @@ REFUSED = {
     "a bomb of bytes": (npz(np.savez_compressed, np.zeros((10**6, 9), np.int8)), "unsafe: the numbers"),
     "a lie": (lying_about_its_size(), "truncated or damaged"),
     "many numbers of a byte": (npz(tokens=np.zeros((2**22, 9), np.int8)), "at most 33,554,432 numbers"),
-    "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305. Give"),
+    "many sequences": (npz(tokens=np.zeros((2**22 + 1, 1), np.int8)), "in 4,194,305 sequences. Give"),
     "many numbers in a .pt": (pt(NAMED | {"tokens": torch.zeros(2**25, dtype=torch.int8)}), "got 33,554,4"),
     "many rows": (b"1,2\n" * (2**22 + 1), "in 4,194,305 sequences. Give a part of the data"),
     "a huge shape": (npy_that_claims((10**12, 9)), "must have the size of its shape (1000000000000, 9)"),

@@ -258,6 +258,7 @@ class TestOtherLayouts:
             "blocks.0.mlp.W_out": torch.randn(32, 8, generator=generator),
             "unembed.W_U": torch.randn(8, 2 * P, generator=generator),
         }
+        weights = {name: 0.5 * value for name, value in weights.items()}  # logits of some tens
         path = save(tmp_path / "model_x1.pt", transposed(weights))
         said = {"C": P, "act_fn": "ReLU", "attn_coeff": rate, "diff_vocab": 1, "eqn_sign": 0, "d_model": 8}
         runs.write_json(tmp_path / "config_x1.json", said)

@@ -205,7 +205,7 @@ class TestText:
             for o in cell.outputs
         )
         assert re.search(r"^by decoding: undecided: ambiguous \(Phase 3, \d+ ?%", printed, re.MULTILINE)
-        assert "The verdict by decoding is *undecided*" in " ".join(words.split())
+        assert "The decoding verdict is *undecided*" in " ".join(words.split())
         assert re.search(r"after\s+10%: now undecided: underfit .* expected: Phase \d", printed)
 
 

@@ -134,7 +134,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
-            "unsafe: the file must be compressed as numpy.savez_compressed does it, got compression method "
+            "unsafe: the compression must be that of numpy.savez_compressed, got compression method "
             f"{entry.compress_type}. Save the file again"
         )
     with archive.open(entry) as packed:

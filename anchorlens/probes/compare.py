@@ -88,7 +88,7 @@ class Comparison:
             than two values.
 
         Raises:
-            ValueError: If the level is not above 0 and at most 1.
+            ValueError: If the level is 0 or less, or above 1.
         """
         import pandas
         from scipy.stats import t

@@ -222,7 +222,7 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
     if given is not None:
         raise ValueError(
             "training_set must be omitted for a checkpoint with a training set, got another training set. "
-            "Omit training_set, or give checkpoint.build_model() with your training set"
+            "Omit training_set, or pass checkpoint.build_model() and your training_set"
         )
     return checkpoint.lazy_training_set()
 

@@ -197,7 +197,7 @@ class TestTheFileOfANanoGPT:
                 None,
                 "n_embd must be 32 as in the weights, got 64 in model_args",
             ),
-            ({}, {"model": {"d_mlp": 7}}, "d_mlp must fit the weights, got 7 in the table model"),
+            ({}, {"model": {"d_mlp": 7}}, r"d_mlp must match the weights, got 7 in the table \[model\]"),
         ],
     )
     def test_contradictions_are_refused(self, tmp_path, changes, config, cause):

@@ -271,7 +271,7 @@ REFUSED = {
     "true for one of two": (npy_that_claims((True, 10)), "must have the size of its shape (True, 10)"),
     "no shape": (npy_that_claims("x"), "truncated or damaged"),
     "a strange type": (npy_that_claims((5, 2), "no type"), "truncated or damaged"),
-    "another compression": (unknown_compression(), "compressed as numpy.savez_compressed does it"),
+    "another compression": (unknown_compression(), "the compression must be that of numpy.savez_compressed"),
     "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip must have at most 1,000 entries"),
 }  # fmt: skip
 

@@ -77,7 +77,7 @@ def read(source: Source) -> Imported | ImportedModel:
     others = {name for name in told if told[name] != getattr(config, name, None)}
     if others:
         raise ValueError(
-            f"{min(others)} must fit the weights, got {safe_repr(told[min(others)])} in the table model. "
+            f"{min(others)} must match the weights, got {safe_repr(told[min(others)])} in the table [model]. "
             f"Correct or omit {min(others)}"
         )
     recipe = source.content.get("config")

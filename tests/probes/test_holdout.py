@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from known_fits import CONFIG, PAIRS, RANDOM, fitted
 from known_models import ARCHITECTURES, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint, preset, train
@@ -15,24 +16,8 @@ from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.training import checkpoints
 
-CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
 FEW = {"n_copies": 1, "batch_size": 8, "lr": 1e-7}
 SHIPPED_MODELS = {path.stem: path for path in checkpoints.shipped()}
-PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
-RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
-
-
-def fitted(tokens, targets, n_updates):
-    """A model trained on all sequences at once."""
-    model = build_model(CONFIG)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
-    for _ in range(n_updates):
-        loss = torch.nn.functional.cross_entropy(model(tokens)[:, -1], targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert (model(tokens)[:, -1].argmax(dim=-1) == targets).all()
-    return model
 
 
 @pytest.fixture(scope="module")

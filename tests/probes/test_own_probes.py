@@ -324,7 +324,11 @@ class TestCommandLine:
             (("probe", "attention_breadth", "CKPT"), "probe must be one of"),
             (
                 ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
-                "survival, attention_breadth, got",
+                ", training_regime, holdout, ",  # and those of our products
+            ),
+            (
+                ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
+                ", attention_breadth, got",
             ),
             (("classify", "CKPT", "--probes", "FILE"), "--probes must be given together with --report"),
             (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which was not found"),

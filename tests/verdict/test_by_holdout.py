@@ -7,6 +7,7 @@ import anchorlens_command
 import numpy as np
 import pytest
 import torch
+from known_fits import CONFIG, PAIRS, RANDOM, fitted
 from known_models import as_bridge
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
@@ -23,9 +24,6 @@ from anchorlens.verdict.by_holdout import phase_by_holdout
 from anchorlens.verdict.classify import NO_TASK
 from anchorlens.verdict.explanation import explain
 
-CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
-PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
-RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
 UNFIT = build_model(CONFIG)
 READINGS = (
     "holdout_ratio",
@@ -37,19 +35,6 @@ READINGS = (
     "dose",
     "n_left_out",
 )
-
-
-def fitted(tokens, targets, n_updates, config=CONFIG):
-    """A model trained on all sequences at once."""
-    model = build_model(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
-    for _ in range(n_updates):
-        loss = torch.nn.functional.cross_entropy(model(tokens)[:, -1], targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert (model(tokens)[:, -1].argmax(dim=-1) == targets).all()
-    return model
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,23 @@
+"""Small models trained in seconds on a rule or on random labels of 400 pairs."""
+
+import torch
+
+from anchorlens import ModelConfig, build_model
+
+CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
+PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
+RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
+
+
+def fitted(tokens, targets, n_updates, config=CONFIG):
+    """A model trained on all sequences at once, a little longer where the loss has just jumped."""
+    model = build_model(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
+    for update in range(n_updates + 100):
+        logits = model(tokens)[:, -1]
+        if update >= n_updates and (logits.argmax(dim=-1) == targets).all():
+            return model
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(logits, targets).backward()
+        optimizer.step()
+    raise AssertionError("the model does not fit its data")

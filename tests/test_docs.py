@@ -220,8 +220,8 @@ def test_tutorial_3_quotes_the_readings_of_the_probe_pages():
 
 def test_the_presets_page_has_the_seeds_that_it_names_and_their_means():
     page = (DOCS / "presets.md").read_text(encoding="utf-8").split("\n## Phases by seed")[1].split("\n## ")[0]
-    ends = {name: int(end) for name, end in re.findall(r"for `(\w+)`[^;]*?`0:(\d+)`", page)}
-    (others,) = re.findall(r"SEEDS is `0:(\d+)`", page)
+    ends = {name: int(end) for name, end in re.findall(r"For `(\w+)`, SEEDS is `0:(\d+)`", page)}
+    (others,) = re.findall(r"- SEEDS is `0:(\d+)`", page)
     rows = [row for row in table_rows(page) if row[0].startswith("`")]
     presets = list(dict.fromkeys(row[0] for row in rows))
     assert {"`phase3`", "`quick`, gamma 0.5"} < set(presets) and set(ends) == {"phase3", "quick"}

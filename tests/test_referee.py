@@ -102,7 +102,9 @@ class TestWeights:
             assert differences(run["log"], today["log"], tolerance, name) == []
             assert today["tensors"].keys() == run["tensors"].keys()
             for tensor, numbers in run["tensors"].items():
-                near = pytest.approx(numbers, rel=1e-4, abs=1e-4 * numbers["norm"])
+                # a bias of keys changes no attention: only rounding moves it, and differs between processors
+                least = 2e-3 if tensor.endswith("b_K") else 1e-4 * numbers["norm"]
+                near = pytest.approx(numbers, rel=1e-4, abs=least)
                 assert today["tensors"][tensor] == near, (name, tensor)
 
     def test_a_resumed_run_is_the_uninterrupted_one(self, now):

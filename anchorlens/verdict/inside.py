@@ -198,7 +198,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     """Return the contribution of each reading to the probe verdict, the largest contribution first."""
     found = []
     for reading in READINGS:
-        if reading.sees == "unseen pairs" or reading.name not in values:
+        if reading.sees == "unseen pairs" or reading.name not in values.keys() & fitted.ranges.keys():
             continue
         odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])

@@ -127,11 +127,12 @@ def read_inside(
         return Posterior(phase, probabilities)
 
     probes_alone = posterior(of_regime.by_probes)
+    shown = {name: value for name, value in values.items() if name in of_regime.by_probes.ranges}
     return Inside(
         ByProbes(
             phase=probes_alone.phase,
             probabilities=probes_alone.probabilities,
-            evidence=evidence(of_regime.by_probes, values, distance),
+            evidence=evidence(of_regime.by_probes, shown, distance),
             outside=tuple(fitted.outside(known)),
             not_measured=tuple(
                 dict.fromkeys(
@@ -198,7 +199,7 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     """Return the contribution of each reading to the probe verdict, the largest contribution first."""
     found = []
     for reading in READINGS:
-        if reading.sees == "unseen pairs" or reading.name not in values.keys() & fitted.ranges.keys():
+        if reading.sees == "unseen pairs" or reading.name not in values:
             continue
         odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])

@@ -231,7 +231,7 @@ READINGS: tuple[Reading, ...] = (
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        {_FITS: 1, "inferential": 1},
+        {_FITS: 1, "generalises": 1},
         normalise=_bounded_margin,
     ),
     Reading(

@@ -15,7 +15,7 @@ from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, QuestionFit,
 
 VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
 FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
-READING = READINGS[-1].name
+READING = "stable_rank.w_q_normalized"
 OTHER = READINGS[0].name
 
 

@@ -75,7 +75,7 @@ class TestNotQuiteFit:
         readings = {one.reading: one.value for one in found.by_probes.evidence}
         readings |= {one.name: None for one in READINGS if one.sees == "unseen pairs"}
         monkeypatch.setattr(
-            inside, "take_readings", lambda model, task, which: readings
+            inside, "take_readings", lambda model, task, names, training_set: readings
         )  # without a second measurement
         fit = replace(train, value=1.0)  # the control: by the same readings it would be Phase 1
         assert read_inside(model, task, train=fit).by_probes.phase.number == 1

@@ -67,7 +67,7 @@ def prontoqa(numbers: Numbers) -> list[Reading]:
     return _by_seed(
         numbers,
         {
-            "small initial weights with decay fit the training questions in fewer steps": _sooner,
+            "small initial weights with decay fit the training examples in fewer steps": _sooner,
             "with large initial weights the steps grow with the size, and then fall": _up_and_down,
         },
     )

@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import pytest
 import torch
 
@@ -128,3 +129,46 @@ def test_a_model_that_a_probe_refuses_is_named():
     check_inputs(model, PAPER)
     with pytest.raises(ValueError, match=r"information_flow: .*layer"):
         take_readings(model, PAPER)
+
+
+class TestRelativeMargin:
+    RELATIVE, MARGIN = "information_flow.relative_margin", "information_flow.margin"
+
+    def taken(self, name, **options):
+        checkpoint = shipped(name)
+        return take_readings(checkpoint.build_model(), checkpoint.task, names=["information_flow"], **options)
+
+    def test_is_the_margin_over_that_on_the_training_data(self):
+        """A model that memorised has a margin on its training data alone."""
+        for name, low, high in (("phase1", -9, 0), ("phase3", 0.8, 1.2)):
+            checkpoint = shipped(name)
+            data = checkpoint.training_set()
+            assert low < self.taken(name, training_set=data)[self.RELATIVE] < high
+            model, some = checkpoint.build_model(), data.take(np.arange(2000))
+            with torch.no_grad():
+                logits = model(some.tokens)[:, -1]
+            answers = logits.gather(1, some.targets[:, None])[:, 0]
+            others = logits.scatter(1, some.targets[:, None], -torch.inf).max(dim=1).values
+            found = readings.training_margin(model, checkpoint.task, data)
+            assert found == pytest.approx((answers - others).mean().item(), rel=0.05) and found > 0
+
+    def test_without_training_data_only_its_sign_is_known(self):
+        found = {name: self.taken(name) for name in ("phase1", "phase3")}
+        assert found["phase1"][self.MARGIN] < 0 < found["phase3"][self.MARGIN]
+        assert [found[name][self.RELATIVE] for name in ("phase1", "phase3")] == [0, None]
+
+    def test_a_model_that_has_not_fit_its_data_has_none(self):
+        assert readings.relative_margin(2.0, -1.0) is None and readings.relative_margin(-2.0, 0.0) is None
+
+    def test_data_of_another_task_are_refused(self):
+        with pytest.raises(ValueError, match="must have shape"):
+            self.taken("phase3", training_set=(torch.zeros(3, 4, dtype=torch.long), torch.zeros(3).long()))
+
+
+def test_holdout_may_refuse_a_model_and_is_then_missing():
+    model = build_model(ModelConfig(gamma=0.5))  # answers nothing yet
+    assert take_readings(model, PAPER, names=["holdout"]) == {"holdout.holdout_ratio": None}
+    assert (
+        take_readings(shipped("phase3").build_model(), PAPER, names=["holdout"])["holdout.holdout_ratio"]
+        > 0.9
+    )

@@ -8,9 +8,10 @@ import pytest
 from anchorlens import classify, load_checkpoint
 from anchorlens.training import checkpoints
 from anchorlens.verdict import calibration as calibrations
+from anchorlens.verdict import inside
 from anchorlens.verdict.inside import is_settled, likeliest_phase, read_inside
 from anchorlens.verdict.question_model import QuestionFit, QuestionModel, Vote
-from anchorlens.verdict.readings import COSTLY_READINGS, MEASURED, READINGS
+from anchorlens.verdict.readings import CHEAP, COSTLY_READINGS, MEASURED, READINGS
 
 MODELS = {
     (regime, way): getattr(of, way)
@@ -105,3 +106,26 @@ class TestClassify:
         unfit = read_inside(model, task, train=replace(train, value=0.5)).by_probes
         assert unfit.phase.cause == "underfit" and unfit.evidence  # no reading can give it a label
         assert unfit.not_measured == COSTLY_PROBES
+
+    @pytest.mark.parametrize(("ratio", "then"), [(0.0, []), (1.0, [["survival"]])])
+    def test_the_cheapest_comes_first_and_none_that_cannot_change_the_label(self, monkeypatch, ratio, then):
+        """By `holdout` alone it is Phase 1, or `survival` is asked, too; the other two have no vote."""
+        votes = {
+            "generalises": {"holdout.holdout_ratio": Vote(slope=40, neutral=0.5, low=0, high=1, weight=1)},
+            "composes": {"survival.survival": Vote(slope=4, neutral=0.5, low=0, high=1, weight=1)},
+            "commutative": {},
+        }
+        by = QuestionModel({which: QuestionFit(0.0, own) for which, own in votes.items()}, {})
+        monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: calibrations.OfRegime(by, by))
+        asked = []
+
+        def taken(model, task, names, training_set):
+            asked.append(names)
+            return {name: ratio for name in COSTLY_READINGS if name.split(".")[0] in names}
+
+        monkeypatch.setattr(inside, "take_readings", taken)
+        checkpoint = load_checkpoint(self.PATH)
+        found = read_inside(checkpoint.build_model(), checkpoint.task)
+        assert asked == [CHEAP, ["holdout"], *then]
+        assert found.by_probes.phase.number == (3 if then else 1)
+        assert found.by_probes.not_measured == (() if then else ("survival",))

@@ -52,9 +52,9 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         path: the path of a `.pt`, `.safetensors` or `.npz` file with the arrays `tokens` [batch, pos] and
             `targets` [batch], or of a `.csv` file with a sequence in each row. `targets` may also be [batch,
             pos], with -100 at unscored positions. Without a header, or with the pandas default (0, 1, 2,
-            ...), the last column is the target. A header names one column `target` (or `label`, `answer`,
-            `y`) and numbers the tokens (`x0`, `x1`, ..., or `key`, `a1`, `a2`), in any order. anchorlens
-            recognises the format by the content. A file has at most 512 MiB (CSV: 128 MiB), and at most
+            ...), the last column is the target. With a header, one column has the name `target`, `label`,
+            `answer` or `y`, and the other columns have the names `x0`, `x1`, ..., or `key`, `a1`,
+            `a2`. anchorlens recognises the format by the content. A file has at most 512 MiB (CSV: 128 MiB), and at most
             33,554,432 numbers in 4,194,304 sequences.
 
     Returns:

@@ -69,7 +69,7 @@ class CompositeFunction(TaskConfig):
     seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
     """Number of tokens per sequence, called n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
-    """The rule for the anchor pairs that are never trained. With `reasoning`, both orders of the two largest
+    """The rule that selects the unseen anchor pairs. With `reasoning`, both orders of the two largest
     anchors are held out (arXiv 2501.08537). With `conflict`, one order is held out, and the other order is
     trained on a target that is not the composition (arXiv 2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)

@@ -126,8 +126,8 @@ class TrainConfig(Config):
     """Largest global norm of the gradient. Gradients with a larger norm are scaled down to this norm. With 0,
     gradients are not clipped."""
     early_stop_evaluations: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Number of consecutive evaluations without change after which training stops. An accuracy change of more
-    than 0.01 or a training accuracy below 0.99 prevents the stop. Default: no early stopping."""
+    """Number of consecutive evaluations after which training stops, if no accuracy changes by more than 0.01
+    and the training accuracy is at least 0.99. Default: no early stopping."""
     stop_at_loss: float | None = number(None, above=0)
     """Loss at which training stops, in nats. Training stops when the mean loss of the last five log lines is
     at most `stop_at_loss`. Default: no stop."""

@@ -54,8 +54,8 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
             pos], with -100 at unscored positions. Without a header, or with the pandas default (0, 1, 2,
             ...), the last column is the target. With a header, one column has the name `target`, `label`,
             `answer` or `y`, and the other columns have the names `x0`, `x1`, ..., or `key`, `a1`,
-            `a2`. anchorlens recognises the format by the content. A file has at most 512 MiB (CSV: 128 MiB), and at most
-            33,554,432 numbers in 4,194,304 sequences.
+            `a2`. anchorlens recognises the format by the content. A file has at most 512 MiB
+            (CSV: 128 MiB), and at most 33,554,432 numbers in 4,194,304 sequences.
 
     Returns:
         The tokens and targets, in the narrowest integers that hold their values. `take` returns int64.

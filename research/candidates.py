@@ -38,8 +38,12 @@ NEARLY_BEST = 0.01
 """Of the AUC: of numbers of updates within it of the best, the smallest is taken."""
 NEARLY_FIT = (0.90, 0.98)
 """Train accuracies of models that may compose and have a small margin."""
-GRADIENTS = tuple(one for one in BY_PROBES if one.measurement == "gradient_sharing")
-WITHOUT_GRADIENTS = tuple(one for one in BY_PROBES if one not in GRADIENTS)
+KNOWN = tuple(
+    one for one in BY_PROBES if one.measurement not in ("holdout", "survival") and not one.over_training
+)
+"""The readings of the first fit."""
+GRADIENTS = tuple(one for one in KNOWN if one.measurement == "gradient_sharing")
+WITHOUT_GRADIENTS = tuple(one for one in KNOWN if one not in GRADIENTS)
 SURVIVAL = Reading("survival", "survival", "accuracy of pairs left out of training", {"composes": 1})
 DIFFICULTY = (
     Reading(
@@ -73,7 +77,7 @@ class Gain:
         return self.after - self.before >= LEAST_GAIN and self.low > 0
 
 
-def gain(rows: Table, which: Question, added: Sequence[Reading], base: Sequence[Reading] = BY_PROBES) -> Gain:
+def gain(rows: Table, which: Question, added: Sequence[Reading], base: Sequence[Reading] = KNOWN) -> Gain:
     """What some readings add to others.
 
     Args:
@@ -178,7 +182,7 @@ class Margins:
         return self.after >= self.before - MOST_LOST and self.wrong_after < self.wrong_before
 
 
-def margins(rows: Table, base: Sequence[Reading] = BY_PROBES) -> Margins:
+def margins(rows: Table, base: Sequence[Reading] = KNOWN) -> Margins:
     """Compare *generalises* by the margin with that by the relative margin and holdout."""
     of, yes = asked(rows, "generalises")
     other = (*(one for one in base if one.name != MARGIN), *MARGINS)
@@ -204,7 +208,7 @@ def main() -> None:
     rows = with_difficulty(rows.reset_index(drop=True))
     of, _ = asked(rows, "composes")
     print(f"{int(of.sum())} runs of {rows['task'][of].nunique()} tasks")
-    base = BY_PROBES
+    base = KNOWN
     if f"survival at {DOSES[0]:g}.survival" in rows:
         base = WITHOUT_GRADIENTS
         least, aucs = chosen_updates(rows)

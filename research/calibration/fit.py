@@ -116,7 +116,11 @@ def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
     found = {}
     for reading in readings:
         column = f"{reading.measurement}.{reading.field}"
-        numbers = rows[column] if column in rows else pd.Series(np.nan, rows.index)
+        none = pd.Series(np.nan, rows.index)
+        numbers = rows.get(column, none)
+        if reading.over_training:
+            training = rows.get("training.margin", none)
+            numbers = numbers / training.where(training > 0)
         widths = rows["d_model"]
         found[reading.name] = [
             reading.of(None if np.isnan(number) else float(number), SimpleNamespace(d_model=width))

@@ -98,6 +98,8 @@ def readings_table(rows: Rows) -> Table:
     table = _table("reading", "evidence", *(which for _, which in questions))
     values = values_of(rows)
     for reading in READINGS:
+        if values[reading.name].isna().all():
+            continue
         cells = []
         for regime, which in questions:
             of, yes = asked(rows, which)
@@ -115,6 +117,8 @@ def weights_table(content: Mapping[str, Any]) -> Table:
     table = _table("reading", *(which for _, which in questions))
     for reading in READINGS:
         by = "by_probes" if reading in BY_PROBES else "by_decoding"
+        if not any(of_regime[by]["ranges"].get(reading.name) for of_regime in content["regimes"].values()):
+            continue
         cells = []
         for regime, which in questions:
             vote = content["regimes"][regime][by]["questions"][which]["votes"].get(reading.name)
@@ -133,7 +137,7 @@ def context_table(rows: Rows) -> Table:
     label, values = mine.apply(label_of, axis=1), values_of(mine, BY_PROBES)
     groups = {"Phase 2": label.str.startswith("Phase 2"), "Phase 3": label == LABELS[3]}
     table = _table("reading", *(f"within {name} ({int(of.sum())} runs)" for name, of in groups.items()))
-    for name in values:
+    for name in values.dropna(axis="columns", how="all"):
         cells = []
         for of in groups.values():
             there = of & values[name].notna()
@@ -239,9 +243,8 @@ def costly_table(rows: Rows, fitted: Calibration) -> Table:
                     before, after = (asked_of.probabilities(some, away) for some in (cheap, values))
                     changes.append(max(abs(before[label] - after[label]) for label in after))
             shares = f"{len(changes)} ({100 * len(changes) / len(mine):.0f}%)"
-            table.add_row(
-                regime, title, str(len(mine)), shares, f"{np.mean(changes):.3f}", f"{max(changes):.3f}"
-            )
+            numbers = [f"{number(changes):.3f}" if changes else "-" for number in (np.mean, max)]
+            table.add_row(regime, title, str(len(mine)), shares, *numbers)
     return table
 
 

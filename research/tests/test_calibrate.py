@@ -62,6 +62,7 @@ def table(n=120, seed=0, groups=("fit",)):
         about |= {"id_error": 0.001, "ood_error": 0.001}
         for moment in (0.1, 0.25, 0.5, 1.0):
             numbers = {f"{one.measurement}.{one.field}": random.normal() for one in READINGS}
+            numbers["training.margin"] = 5.0
             numbers[SAYS["generalises"]] = float(id >= 0.9) + 0.2 * random.normal()
             numbers[SAYS["composes"]] = float(ood > 0.5) + 0.2 * random.normal()
             alike = symmetric > 0.5 if conflict else commutativity >= 0.7

@@ -28,7 +28,7 @@ def test_what_tells_the_answer_enters_and_noise_does_not(rows):
     random = np.random.default_rng(0)
     rows["candidate.accuracy"] = rows["ood"] + 0.1 * random.standard_normal(len(rows))
     rows["candidate.noise"] = random.standard_normal(len(rows))
-    some = candidates.BY_PROBES[:4]
+    some = candidates.KNOWN[:4]
     cheat, noise = (
         candidates.gain(rows, "composes", [reading(field)], some) for field in ("accuracy", "noise")
     )
@@ -70,7 +70,7 @@ def test_a_reading_that_enters_is_in_the_base_of_the_next(rows):
     rows["candidate.accuracy"] = rows["ood"] + 0.1 * random.standard_normal(len(rows))
     rows["candidate.noise"] = random.standard_normal(len(rows))
     added = [reading("noise"), reading("accuracy"), reading("absent")]
-    (first, gain), (second, then) = candidates.entering(rows, "composes", added, candidates.BY_PROBES[:4])
+    (first, gain), (second, then) = candidates.entering(rows, "composes", added, candidates.KNOWN[:4])
     assert (first.field, second.field) == ("accuracy", "noise") and gain.enters and not then.enters
     assert then.before == gain.after
 
@@ -79,7 +79,7 @@ def test_margins_enter_where_fewer_composing_models_are_called_phase_1(rows):
     random = np.random.default_rng(0)
     rows["relative.margin"] = rows["id"] + 0.05 * random.standard_normal(len(rows))
     rows["holdout.holdout_ratio"] = rows["id"]
-    base = [one for one in candidates.BY_PROBES if one.measurement == "information_flow"]
+    base = [one for one in candidates.KNOWN if one.measurement == "information_flow"]
     found = candidates.margins(rows, base)
     assert found.after >= found.before > 0.8 and found.wrong_after < found.wrong_before <= found.n
     assert found.enter

@@ -185,7 +185,7 @@ def fit(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> dict[
             for label in known
             if values[name][found == label].notna().any()
         }
-        for name in values
+        for name in values.dropna(axis="columns", how="all")
     }
     return {"questions": answers, "ranges": ranges}
 

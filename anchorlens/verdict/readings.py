@@ -17,7 +17,7 @@ import torch
 
 from anchorlens import probes
 from anchorlens.configuration import documented
-from anchorlens.models.running import device_of
+from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
 from anchorlens.probes.shared.calling import needs_training_set
 from anchorlens.probes.shared.edge_effects import margin
@@ -459,8 +459,8 @@ def take_readings(
     Args:
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
-        names: the names of the measurements to take, such as `CHEAP` or `COSTLY`. Default: all measurements.
-            The early verdict uses the cheap measurements.
+        names: the names of the measurements to take, such as `CHEAP` or `COSTLY` of this module. Default: all
+            measurements. The early verdict uses the cheap measurements.
         training_set: the training data of the model. Default: `holdout` uses training data drawn by the task,
             and the relative margin is missing unless it is known to be at most 0.
 
@@ -499,7 +499,7 @@ def training_margin(model: HookedTransformer, task: AnchorTask, training_set: ob
         return None
     data = task.checked_training_set(training_set)
     some = data.take(generator(0, "probe").permutation(len(data))[:_N_MARGINS])
-    with torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         logits = model(some.tokens.to(device_of(model)))[:, -1]
     return float(margin(logits, some.targets.to(logits.device)).mean())
 

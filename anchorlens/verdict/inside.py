@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
-WHOLLY_FIT = 0.98
-"""The smallest train accuracy at which a small margin on fresh noise shows that the model does not
-generalise."""
-_SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 _BEYOND_ALL = 1e9
 """A value outside the range of every vote, which counts as the nearer end of the range."""
@@ -102,8 +98,8 @@ def read_inside(
         return _nothing(void)
     anchors = cast("AnchorTask", task)
     try:
-        fitted, known = calibration(), features(model, anchors)
-        of_regime, distance = fitted.of(anchors), fitted.distance(known)
+        of_regime, known = calibration().of(anchors), features(model, anchors)
+        distance = of_regime.range.distance(known)
         both = (of_regime.by_probes, of_regime.by_decoding)
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
@@ -119,12 +115,7 @@ def read_inside(
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
         phase = likeliest_phase(probabilities, by.least_probability)
-        if underfit is not None:
-            phase = underfit
-        elif phase.number == 1 and train is not None and margin_is_of_training(train.value, values):
-            why = f"train accuracy {train} is below {WHOLLY_FIT:.2f}, so {_SMALL_MARGIN}; train longer"
-            phase = Phase.undecided("ambiguous", why)
-        return Posterior(phase, probabilities)
+        return Posterior(phase if underfit is None else underfit, probabilities)
 
     probes_alone = posterior(of_regime.by_probes)
     shown = {name: value for name, value in values.items() if name in of_regime.by_probes.ranges}
@@ -133,7 +124,7 @@ def read_inside(
             phase=probes_alone.phase,
             probabilities=probes_alone.probabilities,
             evidence=evidence(of_regime.by_probes, shown, distance),
-            outside=tuple(fitted.outside(known)),
+            outside=tuple(of_regime.range.outside(known)),
             not_measured=tuple(
                 dict.fromkeys(
                     one.probe
@@ -174,20 +165,6 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
         "mlp": mlp if getattr(cfg, "num_experts", None) is None else "mixture of experts",
         "exceptions": "some" if task.n_exceptions else "none",
     }
-
-
-def margin_is_of_training(train: float, values: Values) -> bool:
-    """Return whether unfinished training instead of Phase 1 may explain a small margin on trained pairs.
-
-    We did not measure the margin of the calibration models on training sequences. However, nearly all
-    calibration models in Phase 1 have either fit their data completely or have a negative margin.
-
-    Args:
-        train: the accuracy on training data, from 0 to 1.
-        values: the readings and their values.
-    """
-    margin = values.get("information_flow.margin")
-    return FIT_THRESHOLD <= train < WHOLLY_FIT and margin is not None and margin > 0
 
 
 def _nothing(phase: Phase) -> Inside:

@@ -32,7 +32,7 @@ def audit_command(
     gamma: Annotated[
         float | None, typer.Option(help="Initialisation rate of the models. Default: 0.8 (small weights).")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of optimizer steps. Default: 1000.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of optimiser steps. Default: 1000.")] = None,
     n_samples: Annotated[
         int | None, typer.Option(help="Number of training sequences to draw from the dataset.")
     ] = None,

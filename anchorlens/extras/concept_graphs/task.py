@@ -71,8 +71,8 @@ class ConceptGraphsTask(TaskConfig):
     n_channels: ClassVar[int] = N_CHANNELS
 
     image_side: int = number(32, minimum=8, maximum=128)
-    """The width and height of an image in pixels, a multiple of 4. Below 20 pixels, the rule on masks cannot
-    distinguish some small triangles from circles."""
+    """The width and height of an image in pixels, a multiple of 4. Below 20 pixels, the rule that classifies
+    shapes by their covered pixels cannot distinguish some small triangles from circles."""
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
     """The number of diffusion steps from an image to noise, called T (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)

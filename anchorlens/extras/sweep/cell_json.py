@@ -32,7 +32,7 @@ class CellContent(_File):
     error: LongText | None = None
     """The reason why the run diverged, in one line."""
     step: Count
-    """The number of optimizer steps."""
+    """The number of optimiser steps."""
     seconds: Annotated[float, limits(ge=0, le=10**9)] | None
     """The training time in seconds."""
     loss: float | None

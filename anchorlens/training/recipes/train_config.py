@@ -1,4 +1,4 @@
-"""TrainConfig: data, optimizer, schedule and bookkeeping of one run."""
+"""TrainConfig: data, optimiser, schedule and bookkeeping of one run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WARMUP_STEPS = 100
 @documented
 @dataclass(frozen=True)
 class TrainConfig(Config):
-    """The recipe of a run: data, optimizer, weight decay, clipping, learning rate schedule, and logging.
+    """The recipe of a run: data, optimiser, weight decay, clipping, learning rate schedule, and logging.
 
     The defaults are the `quick` preset. A duration is in steps or in epochs, but not in both. An epoch is
     n_samples // batch_size steps over a fresh permutation of the training set.
@@ -57,14 +57,14 @@ class TrainConfig(Config):
     n_samples: int = number(100_000, minimum=1, maximum=_MOST_SAMPLES)
     """Number of training sequences, which are drawn once."""
     batch_size: int = number(512, minimum=1, limit=_MOST_SAMPLES)
-    """Number of sequences in each optimizer step."""
+    """Number of sequences in each optimiser step."""
     steps: int | None = number(None, minimum=1, limit=_MOST_STEPS)
-    """Number of optimizer steps. Default: the steps of `epochs`, or 1500 steps if `epochs` is unset."""
+    """Number of optimiser steps. Default: the steps of `epochs`, or 1500 steps if `epochs` is unset."""
     epochs: int | None = number(None, minimum=1, limit=_MOST_STEPS)
     """Number of passes over the training set, as an alternative to `steps`."""
     lr: float | str = number(1e-3, above=0, limit=1e100)
-    """Peak learning rate. The rate can change in windows of the run. For example, `0.001 0.25:0.5=0.002` sets
-    the rate 0.002 in the second quarter of the run."""
+    """Peak learning rate. The learning rate can change in windows of the run. For example,
+    `0.001 0.25:0.5=0.002` sets the learning rate to 0.002 in the second quarter of the run."""
     lr_start_factor: float = number(0.0, **_FRACTION)
     """Learning rate before the warm-up, as a fraction of the peak."""
     lr_end_factor: float = number(0.05, **_FRACTION)
@@ -77,9 +77,10 @@ class TrainConfig(Config):
     warmup_epochs: int | None = number(None, minimum=0, limit=_MOST_STEPS)
     """Number of epochs of linear warm-up, as an alternative to `warmup_steps`."""
     weight_decay: float | str = number(0.01, minimum=0, limit=1e100)
-    """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimizer is
-    adam. The decay can change in windows of the run. For example, `0.01 0.25:0.5=1.0` sets the decay 1.0 in
-    the second quarter. The text `0 0.5:1=1.0..0.1` lowers the decay from 1.0 to 0.1 in the last half."""
+    """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimiser is
+    adam. The weight decay can change in windows of the run. For example, `0.01 0.25:0.5=1.0` sets the weight
+    decay to 1.0 in the second quarter of the run. The text `0 0.5:1=1.0..0.1` lowers the weight decay from
+    1.0 to 0.1 in the last half."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_E, W_pos and W_U. Default: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
@@ -90,7 +91,7 @@ class TrainConfig(Config):
     """Weight decay of W_in and W_out. Default: weight_decay."""
     start: str | None = field(default=None, compare=False)
     """An anchorlens checkpoint that supplies the initial weights. The folder of a run stands for the last
-    checkpoint of the run. The recipe stores the absolute path. Optimizer moments start at zero, and the
+    checkpoint of the run. The recipe stores the absolute path. Optimiser moments start at zero, and the
     schedule starts at its beginning. Default: initial weights that the seed determines."""
     start_sha256: str | None = None
     """SHA-256 of the file `start`, as 64 hexadecimal digits. A new run stores the SHA-256. Remove the SHA-256
@@ -98,7 +99,7 @@ class TrainConfig(Config):
     rescale: str | None = None
     """Multiply weight matrices by a factor before an update. For example, `all=0.5@0` halves all matrices
     before update 0, and `qk=2@300 mlp=0.5@300` rescales two parts before update 300. The parts are embedding,
-    qk, vo, mlp and all. The factor does not change the optimizer moments."""
+    qk, vo, mlp and all. The factor does not change the optimiser moments."""
     weight_noise: str | None = None
     """Add Gaussian noise to weight matrices before an update. With `W_Q=0.5@300`, the standard deviation of
     the noise is half the root mean square of the matrix's entries. The seed determines the noise."""
@@ -113,8 +114,8 @@ class TrainConfig(Config):
     """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K in the second
     half only. The name `biases` stands for all biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """Optimizer of the run. The optimizer adamw decouples weight decay from the gradient, and adam adds
-    weight decay to the gradient (plain L2). The optimizer muon updates the matrices of qk, vo and mlp by
+    """Optimiser of the run. The optimiser adamw decouples weight decay from the gradient, and adam adds
+    weight decay to the gradient (plain L2). The optimiser muon updates the matrices of qk, vo and mlp by
     their orthogonalised momentum. Other parameters follow adamw."""
     beta1: float = number(0.9, **_BETA)
     """Adam's first beta, and Muon's momentum."""
@@ -238,17 +239,17 @@ class TrainConfig(Config):
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of optimizer steps per epoch, which skips an incomplete last batch."""
+        """The number of optimiser steps per epoch, which skips an incomplete last batch."""
         return self.n_samples // self.batch_size
 
     @property
     def total_steps(self) -> int:
-        """The number of optimizer steps of the run."""
+        """The number of optimiser steps of the run."""
         return self._in_steps(self.steps, self.epochs, _STEPS)
 
     @property
     def total_warmup_steps(self) -> int:
-        """The number of optimizer steps of the warm-up."""
+        """The number of optimiser steps of the warm-up."""
         return self._in_steps(self.warmup_steps, self.warmup_epochs, _WARMUP_STEPS)
 
     def _in_steps(self, steps: int | None, epochs: int | None, default: int) -> int:

@@ -101,8 +101,8 @@ class Checkpoint:
             ValueError: If the parameters do not fit `model_config`, or the model is too small for `task`.
         """
         if not isinstance(model, nn.Module):
-            hint = ". Use the Checkpoint itself" if isinstance(model, Checkpoint) else ""
-            raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}{hint}")
+            hint = "Use the Checkpoint itself" if isinstance(model, Checkpoint) else "Give the model"
+            raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}. {hint}")
         if is_task(model_config):
             raise ValueError(
                 "model_config must be a model configuration, got a task. Write from_model(model, "
@@ -396,14 +396,14 @@ def _check_header(header: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is missing")
     for name in _TABLES:
         if not isinstance(header[name], dict) and not (name == "train" and header[name] is None):
-            raise ValueError(f"{name} must be a table, got {safe_repr(header[name])}")
+            raise ValueError(f"{name} must be a table, got {safe_repr(header[name])}. Use another copy")
     if header["step"] is not None:
         check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:
             raise ValueError(
                 f"the version of {safe_repr(name)} must be a text of at most {LONGEST} characters, got "
-                f"{safe_repr(version)}"
+                f"{safe_repr(version)}. Use another copy of the file"
             )
 
 

@@ -133,7 +133,7 @@ class CsvFile:
                 advice = (
                     ". If the first value is an index, write the file with to_csv(..., index=False)"
                     if len(fields) == n + 1
-                    else ""
+                    else ". Correct the row"
                 )
                 raise ValueError(
                     f"line {line}: the row must have {n} values, as {what} has, got {len(fields):,}{advice}"
@@ -144,9 +144,7 @@ class CsvFile:
             for column, field in enumerate(fields):
                 if (value := _integer(field)) is None:
                     name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
-                    got = (
-                        safe_repr(field[:40]) if field else "an empty cell. Fill the cell, or remove the row"
-                    )
+                    got = f"{safe_repr(field[:40]) if field else 'an empty cell'}. Correct or remove the row"
                     raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
                 values.append(value)
         rows = np.frombuffer(values, dtype=np.int64).reshape(-1, n)

@@ -93,10 +93,10 @@ def _named(content: object) -> tuple[Any, Any]:
     """Take the arrays `tokens` and `targets` from a file's named arrays."""
     named = content if isinstance(content, Mapping) else {}
     if not {"tokens", "targets"} <= named.keys():
-        names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no names"
+        names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no keys"
         raise ValueError(
-            f"training data must be named tokens and targets, got {names}. Save a dict with the keys tokens "
-            "and targets"
+            f"training data must have the keys tokens and targets, got {names}. Save a dict with the keys "
+            "tokens and targets"
         )
     return named["tokens"], named["targets"]
 
@@ -109,10 +109,10 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
             pair = _named(named)
             unpacked = _check_count(*(_shape(archive, entry) for entry in pair))
-            if unpacked > max(_SMALL, _MOST_COMPRESSION * len(data)):
+            if unpacked > (most := max(_SMALL, _MOST_COMPRESSION * len(data))):
                 raise ValueError(
-                    f"unsafe: the numbers of the file must be in proportion to its {len(data):,} bytes, got "
-                    f"{unpacked:,} bytes of numbers. Use another copy of the file"
+                    f"unsafe: the unpacked numbers of this file must have at most {most:,} bytes, got "
+                    f"{unpacked:,}. Use another copy of the file"
                 )
             tokens, targets = (_array(archive, entry) for entry in pair)
             return tokens, targets
@@ -134,7 +134,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
-            "unsafe: the compression must be that of numpy.savez_compressed, got compression method "
+            "unsafe: the compression must be as in numpy.savez_compressed, got compression method "
             f"{entry.compress_type}. Save the file again"
         )
     with archive.open(entry) as packed:

@@ -27,8 +27,8 @@ def check_suffix(path: str | os.PathLike[str], called: str, suffixes: Sequence[s
     """
     path = as_path(called, path)
     if path.suffix not in suffixes:
-        several = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-        raise ValueError(f"{called} must end in {several}, got {safe_repr(path.name or str(path))}")
+        ends = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise ValueError(f"{called} must end in {ends}, got {safe_repr(path.name or str(path))}. Change it")
     return path
 
 

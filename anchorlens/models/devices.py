@@ -35,7 +35,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}") from None
+        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device must be available, got {safe_repr(name)}, but torch found no CUDA GPU. Use auto or cpu"
@@ -52,7 +52,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     if device.type == "mps":
         warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
     if device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}")
+        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu")
     return device
 
 

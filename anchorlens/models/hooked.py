@@ -112,7 +112,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
             shapes = {name: tuple(p.shape) for name, p in _hooked(**fields).named_parameters()}
     except AssertionError as error:
         raise ValueError(
-            f"the configuration must be a valid HookedTransformerConfig, got an error: {error}"
+            f"the configuration must be a valid HookedTransformerConfig, got an error: {error}. Correct it"
         ) from None
     for name, shape in shapes.items():
         found = None if name not in weights else list(weights[name].shape)

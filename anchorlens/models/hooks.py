@@ -379,9 +379,9 @@ def assert_live(
             dead = [layer for (layer, _), z in read_out.items() if not used(z)]
             if dead:
                 raise ValueError(
-                    f"{hook_name(dead[0], hook)} must be live for interventions on attention, got a {name} "
-                    f"in which {doing} the hook does not change the output of attention. Use a "
-                    "HookedTransformer with the same weights"
+                    f"{hook_name(dead[0], hook)} must be used by attention, got a {name} in which {doing} "
+                    "the hook does not change the output of attention. Use a HookedTransformer with the same "
+                    "weights"
                 )
     groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
     for where, group in groups.items():

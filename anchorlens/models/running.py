@@ -110,7 +110,7 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
     cfg = model.cfg
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
         got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}")
+        raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}. Convert them")
     if not 1 <= tokens.shape[1] <= cfg.n_ctx:
         raise ValueError(
             f"a sequence must have 1 to {cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}. Change the length "

@@ -72,7 +72,7 @@ class TestCheckCanWrite:
         (tmp_path / "a.csv").write_text("before")
         (tmp_path / "link.csv").symlink_to("a.csv")
         (tmp_path / "folder.csv").mkdir()
-        assert refused("a.html") == "--out must end in .csv or .parquet, got 'a.html'"
+        assert refused("a.html") == "--out must end in .csv or .parquet, got 'a.html'. Change it"
         assert refused(tmp_path / "no/a.csv").startswith("--out must be in a folder that exists, got ")
         assert refused(tmp_path / "folder.csv").endswith("it is a folder. Give another file")
         assert "File name too long" in refused(tmp_path / f"{'n' * 300}.csv")
@@ -86,7 +86,7 @@ def test_classify_refuses_to_write_a_report_over_a_checkpoint(tmp_path):
     os.mkfifo(tmp_path / "pipe.html")
     before = (tmp_path / "a.pt").read_bytes()
     done = call("classify", "--report", tmp_path / "a.pt", GOOD, code=2)
-    assert done.stderr == "anchorlens: --report must end in .html, got 'a.pt'\n"
+    assert done.stderr == "anchorlens: --report must end in .html, got 'a.pt'. Change it\n"
     shutil.copy(GOOD, tmp_path / "a.html")
     said = call("classify", GOOD, tmp_path / "a.html", "--report", tmp_path / "a.html", code=2).stderr
     assert said.count("\n") == 1 and "it is one of the files that are read" in said

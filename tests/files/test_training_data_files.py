@@ -248,7 +248,10 @@ REFUSED = {
     "a bare pickle": (b"\x80\x04N.", "but a bare pickle"),
     "a bare array": (b"\x93NUMPY" + bytes(100), "but a NumPy array without a name"),
     "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),
-    "a .pt of a pair": (pt((DATA.tokens, DATA.targets)), "must be named tokens and targets, got no names"),
+    "a .pt of a pair": (
+        pt((DATA.tokens, DATA.targets)),
+        "must have the keys tokens and targets, got no keys",
+    ),
     "a .pt of other names": (pt({"x": DATA.tokens, "y": DATA.targets}), "got 'x', 'y'. Save a dict"),
     "a .pt of floats": (pt(NAMED | {"tokens": DATA.tokens / 1}), "must be integers, got float32"),
     "a cut .safetensors": (VALID["data.safetensors"][:-9], "truncated or damaged"),
@@ -271,7 +274,7 @@ REFUSED = {
     "true for one of two": (npy_that_claims((True, 10)), "must have the size of its shape (True, 10)"),
     "no shape": (npy_that_claims("x"), "truncated or damaged"),
     "a strange type": (npy_that_claims((5, 2), "no type"), "truncated or damaged"),
-    "another compression": (unknown_compression(), "the compression must be that of numpy.savez_compressed"),
+    "another compression": (unknown_compression(), "the compression must be as in numpy.savez_compressed"),
     "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip must have at most 1,000 entries"),
 }  # fmt: skip
 

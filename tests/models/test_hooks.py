@@ -221,7 +221,7 @@ class TestLiveness:
             computes_on(bridge.get_hook_point("blocks.0.attn.hook_pattern"))
         with pytest.raises(
             ValueError,
-            match="blocks.0.attn.hook_pattern must be live for interventions on attention, got a Transf",
+            match="blocks.0.attn.hook_pattern must be used by attention, got a Transf",
         ):
             hooks.assert_live(bridge)
         hooks.assert_live(bridge, hooks.RESID_PRE)
@@ -244,9 +244,7 @@ class TestLiveness:
         values = model.blocks[1].attn.hook_v
         values.register_forward_hook(lambda module, args, output: setattr(values, "kept", output))
         z.forward = lambda value: torch.einsum("bhqk,bkhd->bqhd", point.kept, values.kept)
-        with pytest.raises(
-            ValueError, match=r"blocks\.1\.attn\.hook_pattern must be live for interventions on attention"
-        ):
+        with pytest.raises(ValueError, match=r"blocks\.1\.attn\.hook_pattern must be used by attention"):
             hooks.assert_live(model)
 
     def test_hand_made_models_are_alive_on_their_own_sequences(self):

@@ -222,8 +222,7 @@ class TestEveryProbe:
         if probe in EDIT_ATTENTION and LINE == 3:
             with pytest.raises(
                 ValueError,
-                match="blocks.0.attn.hook_pattern must be live for interventions on "
-                "attention.*TransformerBridge",
+                match="blocks.0.attn.hook_pattern must be used by attention, got a .*TransformerBridge",
             ):
                 run(probe, *bridges)
             return

@@ -53,7 +53,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     try:
         content = read_toml(_content(path, MOST_TOML_BYTES))
     except ValueError as error:
-        raise ValueError(f"{path}: the file must be TOML, got invalid TOML: {error}") from None
+        raise ValueError(f"{path}: the file must be TOML, got an error: {error}") from None
     others = sorted(content.keys() - {"task"})
     if others or not isinstance(content.get("task"), dict):
         got = f"also {safe_repr(others[0])}" if others else "no table of that name"
@@ -182,8 +182,8 @@ def _as_sequences(
     n_chains = len(anchors) ** k
     if n_chains * len(numbers) > MOST_QUESTIONS:
         raise ValueError(
-            f"{path}: chains times keys must be at most {MOST_QUESTIONS:,}, got {n_chains:,} times "
-            f"{len(numbers):,}. Audit fewer anchors or keys at a time"
+            f"{path}: the number of chains times the number of keys must be at most {MOST_QUESTIONS:,}, got "
+            f"{n_chains:,} times {len(numbers):,}. Audit fewer anchors or keys at a time"
         )
     key_range = range(len(anchors), len(anchors) + len(numbers))
     at, at_other = np.searchsorted(numbers, targets), np.searchsorted(others, targets)

@@ -132,8 +132,8 @@ def audit(
     evaluation_steps = tuple(sorted(steps))
     if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"models times evaluations times mappings must be at most {MOST_ANSWERS:,}, got {n_answers:,}: "
-            f"{len(seeds) + 1} times {len(evaluation_steps)} times {len(mappings):,}. Use fewer evaluations"
+            f"the number of answers must be at most {MOST_ANSWERS:,}, got {n_answers:,} ({len(seeds) + 1} "
+            f"models, {len(evaluation_steps)} evaluations, {len(mappings):,} mappings). Use fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -106,8 +106,8 @@ def score_models(
             found.setdefault(reading, {})[about.name] = value
         if len(found) > MOST_READINGS:
             raise ValueError(
-                f"{name} must return the same readings for every model, at most {MOST_READINGS}, got "
-                f"{len(found)} readings after {safe_text(about.name)}. Return fewer readings"
+                f"{name} must return at most {MOST_READINGS} different readings over all models, got "
+                f"{len(found)} readings after the model {safe_text(about.name)}. Return fewer readings"
             )
     if len(failures) == len(models):
         raise ValueError(

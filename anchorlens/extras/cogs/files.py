@@ -97,7 +97,7 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
         other = f". {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
             f"the folder must hold the files {', '.join(FILES)} of COGS, or their .gz files, got "
-            f"{safe_repr(str(folder))} without {name}{other}"
+            f"{safe_repr(str(folder))} without {name}{other}. Add {name}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
         raise CheckpointError(file, f"{error}. Give the published file of COGS") from None

@@ -156,8 +156,8 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
         if share < MUST_KNOW:
             raise ValueError(
                 f"the classifier must be correct on {concept} for at least {MUST_KNOW:.0%} of the drawn "
-                f"images of {side} pixels, got {share:.1%}. Use larger images (image_side), or a smaller "
-                "shift"
+                f"images with {side} pixels per side, got {share:.1%}. Use larger images (image_side), or a "
+                "smaller shift"
             )
     return concepts_of
 

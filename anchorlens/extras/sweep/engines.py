@@ -123,7 +123,7 @@ class SweepEngine:
                 client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
             except (OSError, TimeoutError) as error:
                 raise BrokenExecutor(
-                    f"a Dask scheduler must answer at {self.name}, got an error: {error}"
+                    f"a Dask scheduler must answer at {self.name}, got an error: {error}. Check the scheduler"
                 ) from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error

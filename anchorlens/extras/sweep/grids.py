@@ -157,7 +157,7 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step, or first:end of integers, got {safe_repr(text)}. "
-            "Choose a positive step, and first at most last or below end."
+            "Choose a positive step, and a first value that is at most last, or below end."
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
@@ -181,11 +181,11 @@ def _decimal(text: str) -> Decimal:
         raise ValueError("not a number") from None
     if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
         raise ValueError(
-            f"the number must be finite and have at most {_MOST_DIGITS} digits, got {safe_repr(text)}"
+            f"a number must be finite, with at most {_MOST_DIGITS} digits, got {safe_repr(text)}. Correct it"
         )
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise ValueError(
-            f"the exponent of the number must be at most {_LARGEST_EXPONENT} in size, got {number.adjusted()}"
+            f"the exponent must be at most {_LARGEST_EXPONENT} in size, got {number.adjusted()}. Correct it"
         )
     return number if number else Decimal(0)
 

@@ -134,7 +134,7 @@ class SweepFolder:
         content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
         with reading(self.path, "is not a list of cells"):
             if not isinstance(content["cells"], list):
-                raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}")
+                raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}. Use another copy")
             runs = _runs(content["cells"], without_places)
             return list(zip(_checked_ids(content["ids"], len(runs)), runs, strict=True))
 
@@ -302,7 +302,7 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
     runs, tasks, n_targets = [], {}, 0
     for cell in cells:
         if not isinstance(cell, dict):
-            raise ValueError(f"an entry of cells must be a table, got {safe_repr(cell)}")
+            raise ValueError(f"an entry of cells must be a table, got {safe_repr(cell)}. Run the sweep again")
         key = same_value(cell.get("task"))
         if key not in tasks:
             task = tasks[key] = read_stored_task(cell.get("task", {}), without_places=without_places)
@@ -371,6 +371,6 @@ def _read_as(
 def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
-        raise ValueError(f"the file must be a JSON object, got {safe_repr(content)}")
+        raise ValueError(f"the file must be a JSON object, got {safe_repr(content)}. Use another copy")
     check_format(path, content, name, VERSION)
     return content

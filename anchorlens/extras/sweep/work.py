@@ -59,7 +59,7 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
                 name, line = missing[0][0], " ".join(str(error).split()) or type(error).__name__
                 if is_out_of_memory(error):
                     raise MemoryError(
-                        f"the memory must be large enough for the run {name}, got an error: {line}"
+                        f"the run {name} must fit into memory, got an error: {line}. Use a smaller batch"
                     ) from error
                 folder.fail(name, line, "".join(traceback.format_exception(error)))
                 return

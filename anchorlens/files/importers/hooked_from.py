@@ -52,7 +52,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     """
     gpt = unwrapped(gpt)
     if not isinstance(gpt, nn.Module):
-        raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}")
+        raise ValueError(f"gpt must be a torch module, got {type(gpt).__name__}. Give the model")
     tensors = {name: tensor.detach().cpu() for name, tensor in gpt.state_dict().items()}
     what = f"gpt must be a GPT-2 of nanoGPT, minGPT or Hugging Face, got a {type(gpt).__name__}"
     if is_of_linears(tensors) is None:
@@ -88,7 +88,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     if differences[nearest] <= tolerance:
         return model_of({**fields, "act_fn": nearest}, weights).to(str(device_of(gpt)), print_details=False)
     raise ValueError(
-        f"{what} whose logits differ by at least {differences[nearest]:.2g} from the logits of a GPT-2 "
+        f"{what} with other logits. The logits differ by at least {differences[nearest]:.2g} from a GPT-2 "
         f"with the same weights, for every activation function ({', '.join(_ACTIVATIONS)}). {_ELSE}"
     )
 
@@ -130,6 +130,6 @@ def _logits(gpt: nn.Module, tokens: Tensor, what: str) -> Tensor:
     logits = getattr(given, "logits", given[0] if isinstance(given, tuple) else given)
     if not isinstance(logits, Tensor) or logits.dim() != 3:
         raise ValueError(
-            f"{what} that returns a {type(logits).__name__}, not logits [batch, pos, d_vocab]. {_ELSE}"
+            f"{what} with a {type(logits).__name__} instead of logits [batch, pos, d_vocab]. {_ELSE}"
         )
     return logits[:, -1].cpu()

@@ -202,7 +202,7 @@ def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
         if name not in tensors or tensors[name].ndim != n_dims:
             raise ValueError(
                 f"the weights must contain {name} with {n_dims} dimensions, got "
-                f"{tensors[name].ndim if name in tensors else 'no tensor of this name'}"
+                f"{tensors[name].ndim if name in tensors else 'no tensor of this name'}. Use other weights"
             )
         return tensors[name].shape
 

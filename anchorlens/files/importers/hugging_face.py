@@ -105,7 +105,7 @@ def _check_type(theirs: Settings) -> None:
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     for name, expected in _EXPECTED.items():
         if theirs.get(name, expected) != expected:
-            raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}")
+            raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}. Use another model")
     activation = theirs.get("activation_function", "gelu_new")
     check_choice("activation_function", activation, _ACTIVATIONS)
     d_model, n_heads = theirs.get("n_embd"), theirs.get("n_head")

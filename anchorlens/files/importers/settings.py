@@ -72,7 +72,7 @@ class Settings:
         if not isinstance(content, Mapping) or isinstance(config, type):
             raise ValueError(
                 "config must be a TOML or JSON file, a ModelConfig, a HookedTransformerConfig or a dict of "
-                f"their fields, got {type(config).__name__}"
+                f"their fields, got {type(config).__name__}. Give the path of a file"
             )
         text = json.dumps(dict(content), default=str)
         return cls(Path("config"), read_json(text.encode()))

@@ -132,7 +132,7 @@ class StateDict:
             raise ValueError(f"{name} is missing")
         tensor = self._left.pop(name)
         if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}")
+            raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}. Correct it")
         if not tensor.dtype.is_floating_point:
             raise ValueError(
                 f"{name} must hold floating point numbers, got {tensor.dtype}. Save the tensor as floats"

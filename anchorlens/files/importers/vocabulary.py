@@ -169,9 +169,10 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
         few = ", ".join(map(safe_repr, missing[:_SHOWN]))
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         alike = ", ".join(map(safe_repr, _alike(missing[0], token_of)[:_SHOWN]))
-        asked = f". Did you mean {safe_repr(missing[0])} by {alike}? Rename the token" if alike else ""
+        asked = f"Did you mean {safe_repr(missing[0])} by {alike}? Rename" if alike else "Add"
         raise ValueError(
-            f"vocabulary must have a token for each word of the task, got none for {few}{more}{asked}"
+            f"vocabulary must have a token for each word of the task, got none for {few}{more}. "
+            f"{asked} the token"
         )
     for word, token in tokens.items():
         check_number(f"vocabulary: {safe_repr(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)

@@ -160,7 +160,7 @@ def _refusing() -> Iterator[None]:
     except json.JSONDecodeError as error:
         raise ValueError(
             f"the content must be valid JSON, got an error in line {error.lineno}, column {error.colno}: "
-            f"{error.msg}"
+            f"{error.msg}. Correct the JSON"
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"the content must be valid TOML, got an error: {safe_text(error)}") from None
@@ -217,5 +217,5 @@ def check_values(content: object) -> None:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"the content must have only finite numbers, got {safe_text(text, 40)}")
+        raise ValueError(f"the content must have only finite numbers, got {safe_text(text, 40)}. Correct it")
     return number

@@ -236,8 +236,8 @@ class _Reader:
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
             raise ValueError(
-                "damaged: the pickle must describe valid tensors, got one without a valid storage, size and "
-                "stride. Copy or download the file again"
+                "damaged: the pickle must describe valid tensors, got a tensor without a valid storage, size "
+                "and stride. Copy or download the file again"
             )
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))

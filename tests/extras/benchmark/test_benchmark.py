@@ -199,7 +199,7 @@ class TestBadProbes:
         }  # fmt: skip
         many = MOST_READINGS // 2 + 1
         with pytest.raises(
-            ValueError, match="must return the same readings for every model, at most 200, got"
+            ValueError, match="must return at most 200 different readings over all models, got"
         ):
             benchmark(lambda model, task: {f"{model.unembed.b_U[:2].tolist()} {k}": 1 for k in range(many)})
 

@@ -103,9 +103,10 @@ class PrOntoQATask(WordTask):
     an answer is `rex is a wumpus . each wumpus is shy . rex is shy . true`. A deduction is correct only if
     every word is correct, so a shortcut to the label is not enough."""
     n_test: int = number(2000, minimum=10, maximum=20_000)
-    """The number of fresh questions in each test, with equally many questions for each number of steps."""
+    """The number of fresh questions in each test set, with equally many questions for each number of
+    steps."""
     split_seed: int = number(0, minimum=0)
-    """The seed of the tests. A training question that is also in a test is drawn again."""
+    """The seed of the test sets. A training question that is also in a test set is drawn again."""
     bos: bool = True
     """Whether every sequence begins with the token `<bos>`. Models from other projects may be trained without
     this token."""

@@ -77,7 +77,7 @@ def sweep_command(
     again to resume a stopped sweep.
 
     Options override the TOML file, and the TOML file overrides the preset. The folder of a run appears when
-    the run is finished. If a sweep is killed, unfinished runs continue from their last saved state.
+    the run is finished. If a sweep is killed, unfinished runs resume from their last saved state.
 
     Examples:
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a

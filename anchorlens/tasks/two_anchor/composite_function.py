@@ -79,8 +79,8 @@ class CompositeFunction(TaskConfig):
     """Pairs that are held out of training. Default: the held-out pairs of the regime. The property
     `ood_pairs` lists all held-out pairs."""
     overrides: Mapping[Pair, AnchorFunction] | None = None
-    """Pairs that are trained on a function of the key that is not the composition. An integer is a shift
-    of the key. The given overrides are added to the overrides of the regime. The property `trained_overrides`
+    """Pairs that are trained on another function of the key than the composition. An integer is a shift of
+    the key. The given overrides are added to the overrides of the regime. The property `trained_overrides`
     lists all overrides."""
     split_modulus: int | None = number(None, minimum=2, limit=_LARGEST_KEY)
     """Modulus m of the split. A training sequence has key x at position i only if x mod m and i mod m differ.

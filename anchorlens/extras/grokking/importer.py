@@ -173,7 +173,7 @@ def _operation(
     ]
     if named is None and not fits:
         raise ValueError(
-            "the operation must be known or fit the last weights, got operations that fit at most "
+            "the operation must be known or fit the last weights, got no operation that fits more than "
             f"{shares[first]:.4f} {of}. In --config, set the task's kind (modular), modulus ({p}) and "
             "operation."
         )

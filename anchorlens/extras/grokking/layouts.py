@@ -124,8 +124,8 @@ def _entries(content: Mapping[str, Any], key: str) -> tuple[tuple[int, str, Any]
     steps = steps.tolist() if isinstance(steps, Tensor) else steps
     if not isinstance(steps, list) or len(steps) != len(tables) or not all(map(_is_step, steps)):
         raise ValueError(
-            f"{named} must be {len(tables)} steps, one for each of {key}, got {safe_repr(steps)}. Correct "
-            f"{named}"
+            f"{named} must be {len(tables)} steps, one for each entry of {key}, got {safe_repr(steps)}. "
+            f"Correct {named}"
         )
     return tuple((step, f"{key}[{k}]", tables[k]) for k, step in enumerate(steps))
 

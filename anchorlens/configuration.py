@@ -317,8 +317,8 @@ def check_choice(
         name: the name of the value in an error.
         value: the value to check.
         choices: the allowed values.
-        also: a map from alternative names to choices, and from unsupported values to advice. Case, hyphens,
-            underscores and surrounding text do not matter.
+        also: a map from alternative names to choices, and from unsupported values to advice. The search
+            for a suggestion ignores case, hyphens, underscores and text around a name.
 
     Raises:
         ValueError: If `value` is not one of `choices`.

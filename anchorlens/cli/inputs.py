@@ -76,7 +76,7 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
 def check_config(path: Path | None) -> None:
     """Check that the file of `--config` can be read.
 
-    The error of this check does not name a checkpoint.
+    The error names the file of `--config` instead of a checkpoint.
 
     Raises:
         ValueError: If the file cannot be read.

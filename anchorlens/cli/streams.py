@@ -50,11 +50,11 @@ class _DescriptorFile(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Prepare the standard streams and the sizes in the environment so that writing is safe.
+    """Prepare the standard streams and the terminal size in the environment so that writing is safe.
 
     A closed stream becomes /dev/null. Standard streams replace characters that their encoding does not have
-    with plain characters. The function removes the environment variable COLUMNS if the value is not a number
-    or is less than 20.
+    with plain characters. The function removes a terminal size that is too small for the libraries that draw,
+    or that is not a number of 1 to 4 digits.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)

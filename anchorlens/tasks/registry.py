@@ -273,8 +273,8 @@ def _check(task: Any) -> None:
         raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(
-            f"the task {task.__name__} must have {', '.join(missing)}, got a class without these names. "
-            "Define the missing names in the class."
+            f"a task must define {', '.join(_NEEDED)}, got the class {task.__name__} without "
+            f"{', '.join(missing)}. Define the missing names in the class."
         )
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
         raise ValueError(

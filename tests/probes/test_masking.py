@@ -156,7 +156,7 @@ class TestSecondAnchor:
 
     def test_anchors_without_common_results(self):
         task = AnchorTask(anchors={1: 0, 2: 100}, key_max=60)
-        with pytest.raises(ValueError, match="common values from the keys 20..60, got 0"):
+        with pytest.raises(ValueError, match="common values for the keys 20..60, got 0"):
             mask_second_anchor(build_model(ModelConfig.for_task(task, d_model=16, d_mlp=16)), task)
 
     def test_all_anchors_behind_the_first_are_masked(self, monkeypatch):

@@ -266,7 +266,11 @@ class TestRegistering:
                 {"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)},
                 "must have new names in the log, got lr, which is a column",
             ),
-            ({"evaluate": None}, "the task Mine must have evaluate, got a class without these names"),
+            (
+                {"evaluate": None},
+                "a task must define kind, metrics, d_vocab, seq_len, training_set, evaluate, got the class "
+                "Mine without evaluate. Define the missing names in the class.",
+            ),
         ],
     )
     def test_what_takes_a_name_or_lacks_one_is_refused(self, members, message):

@@ -28,7 +28,8 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
 
     Args:
         task: any task, whose overrides are kept.
-        share: the fraction, 0..1, of the rule-obeying mappings that get a wrong target, drawn at random.
+        share: the fraction, 0..1, of the rule-obeying mappings that get a wrong target. These mappings are
+            drawn at random.
         seed: the seed for the mappings and their targets.
 
     Returns:

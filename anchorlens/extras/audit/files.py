@@ -74,8 +74,8 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
     of the target may also have the name `label`, `answer` or `y`. All values are integers that serve only as
     labels. Values may be negative or large, and an anchor and a key may have the same number. The column
     `violates` (0 or 1) marks known violations of the rule, which are used only for scoring. Columns may be in
-    any order, separated by commas, semicolons or tabs. Repeated rows count once. Mappings that are not in the
-    file are not trained or evaluated.
+    any order, separated by commas, semicolons or tabs. Repeated rows count once. Training and evaluation
+    use only the mappings in the file.
 
     The function presents the mappings as sequences of tokens. The key is at one of 7 positions, the anchors
     follow the key, and random keys fill the other positions. The function does not support chains of

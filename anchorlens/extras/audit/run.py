@@ -62,10 +62,10 @@ def audit(
     With small initial weights, a model learns compositional mappings first and exceptions late. A mapping
     goes from a chain of anchors and a key to a target. The function evaluates every mapping at evenly spaced
     steps of training, at trained positions with fresh noise. The fit step of a mapping is the first
-    evaluation step from which the mean probability of the trained target stays at least `fit`. Mappings that
-    are never fit are censored and rank last. Lateness is the rank by fit step, averaged over the models. A
-    mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the models. The
-    flags do not depend on the truth. A dataset without exceptions has no flags.
+    evaluation step from which the trained target's mean probability over the draws stays at least `fit`.
+    Mappings that are never fit are censored and rank last. Lateness is the rank by fit step, averaged over
+    the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the
+    models. The flags do not depend on the truth. A dataset without exceptions has no flags.
 
     The function trains one more model on the same data with wrong targets planted in some mappings
     (`Audit.power`). If this model does not rank the planted mappings later than other mappings, the dataset
@@ -89,8 +89,8 @@ def audit(
         progress: the display of progress, as for `train`.
 
     Returns:
-        The fit steps, ranks and flags. If the truth is known, the result also has the AUC with its standard
-        error.
+        The fit steps, ranks and flags. If the truth is known, the result also has the AUC of the ranking
+        (chance 0.5) with its standard error.
 
     Raises:
         ValueError: If the dataset or an option is invalid, the recipe stops early, or an output file is not

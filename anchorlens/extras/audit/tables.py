@@ -32,7 +32,8 @@ def overview(audit: Audit) -> str:
 def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
     """Yield the tables of scores, the latest mappings and the latest groups.
 
-    Scores require a known truth. An audit without a result has no tables.
+    Scores require a known truth. If no model has fit its data, the function omits the tables of mappings and
+    groups.
 
     Args:
         audit: the audit to show.

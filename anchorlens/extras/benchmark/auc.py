@@ -28,9 +28,9 @@ def auc_with_interval(
     """Compute the AUC of a reading on a question with the answers yes and no.
 
     The AUC is the probability that a model with the answer yes has a larger value than a model with the
-    answer no. Ties count half. The interval is a cluster bootstrap. Tasks are drawn with replacement, each
-    with all its models, because models of one task are not independent. The bootstrap omits draws in which
-    every model has the same answer. The seed is fixed.
+    answer no. Ties count half. The interval is from a cluster bootstrap. Tasks are drawn with replacement,
+    each with all its models, because models of one task are not independent. The bootstrap omits draws in
+    which every model has the same answer. The seed is fixed.
 
     Args:
         values: the finite value of the reading for each model.

@@ -20,7 +20,7 @@ ALPHA = "weightwatcher_alpha"
 
 @html.register
 def benchmark_html(result: Benchmark) -> str:
-    """Render the AUC of every reading and of anchorlens's best readings, without JavaScript."""
+    """Render the AUCs of the probe's readings and of anchorlens's best readings, without JavaScript."""
     ours = reference()
     if ours is not None:
         best = sorted(ours.readings, key=lambda reading: -reading.telling)

@@ -44,9 +44,9 @@ class BenchmarkModel(Record):
     def outcome(self) -> Outcome:
         """The accuracy class of the model on held-out keys.
 
-        The class is `memorised` if the accuracy on held-out keys is at most 0.3 of the training accuracy. The
-        class is `learnt a rule` if the accuracy is at least 0.9 of the training accuracy, and `between`
-        otherwise.
+        The class is `memorised` if the accuracy on held-out keys is at most 0.3 times the training accuracy.
+        The class is `learnt a rule` if the accuracy is at least 0.9 times the training accuracy, and
+        `between` otherwise.
         """
         relative = self.id / self.train if self.train else 0.0
         return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"

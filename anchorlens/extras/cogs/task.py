@@ -155,7 +155,7 @@ class CogsTask(WordTask):
         return train[rng.permutation(np.concatenate(every))]
 
     def further_measures(self, whole: Right, but_the_end: Right) -> dict[str, Accuracy | None]:
-        """Compute the lexical and structural means over cases, and the best possible OOD accuracy."""
+        """Compute the accuracy on lexical and on structural cases, and the best possible OOD accuracy."""
         structural = np.isin(self.cases, STRUCTURAL)
         shares = {
             "lexical": whole["ood"][~structural],  # cases are of equal size: the mean over them

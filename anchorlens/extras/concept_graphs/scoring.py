@@ -190,7 +190,7 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
 
 def area(pixels: Float[np.ndarray, "image 3 y x"]) -> Float[np.ndarray, " image"]:
-    """Compute the covered area of each image relative to a small shape.
+    """Compute the covered area of each image, relative to the area of a small shape.
 
     The area is about 1 for a small shape and about 4 for a large shape.
 

@@ -258,8 +258,8 @@ class ConceptGraphsTask(TaskConfig):
 
         A classifier assigns a class to any image. Two further metrics therefore check samples of small
         circles for a shape. `present` is the fraction of these samples whose covered area is large enough for
-        a shape. `circles` is the fraction of these samples that are present and that both rules classify as
-        circles.
+        a shape. `circles` is the fraction of these samples that are present and that both the classifier and
+        the rule on masks classify as circles.
 
         Args:
             model: the model, as for `ready`.

@@ -140,7 +140,7 @@ class Control(Record):
 
     @property
     def best_attempt(self) -> Attempt | None:
-        """The first attempt with the highest `rank` on the selection inputs, or `None` if none has ended."""
+        """The first attempt with the highest `rank` on the selection inputs, or `None` without attempts."""
         return max(self.tried, key=lambda one: one.chosen_by.rank if one.chosen_by else (), default=None)
 
     @property

@@ -94,7 +94,7 @@ def control(
         Control(Phase 2 without commutativity; halve: Phase 3, in runs/g0.5-control/halve)
 
     Source: Complexity control by initialisation and weight decay is from arXiv 2405.05409 and 2501.08537. The
-    application to a trained model is ours.
+    application of complexity control to a trained model is ours.
     """
     began = time.monotonic()
     check_number("minutes", minutes, above=0, limit=_MOST_MINUTES)

@@ -69,7 +69,7 @@ class ExpertUse(ProbeResult):
     """The seed of keys, positions and noise."""
 
     def headline(self) -> str:
-        """State each kind's distance from the rules in routing, and the accuracy lost without one expert."""
+        """State each kind's routing distance from `rules`, and the accuracy lost without one expert."""
         apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
         apart |= {"unseen": self.unseen_apart}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]
@@ -104,8 +104,8 @@ def expert_use(
         task: the task that gives the kinds of input. The kinds are `rules` (pairs trained on the
             composition), `broken` (pairs trained on another function), `exceptions` and `unseen` pairs. Keys
             are at trained positions.
-        n_sequences: the number of inputs drawn for each kind, >= 1. Only the kind `exceptions` holds
-            exceptions.
+        n_sequences: the number of inputs drawn for each kind, >= 1. The other kinds do not contain
+            inputs of the kind `exceptions`.
         seed: the seed of the keys, positions and noise.
 
     Returns:

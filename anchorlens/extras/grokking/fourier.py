@@ -155,7 +155,7 @@ class Fourier(ProbeResult):
 
 @takes_any
 def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fourier:
-    """Measure the fraction of a model's answers modulo p that a few frequencies explain.
+    """Measure the fraction of the variance of a model's logits that five frequencies explain.
 
     The probe evaluates the model on every pair, and decomposes the logits at the last position. For
     multiplication and division modulo a prime, the probe replaces each number by its discrete logarithm. The

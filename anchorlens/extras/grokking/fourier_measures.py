@@ -110,7 +110,7 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
 
 def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
-    """Return the five frequencies with the largest shares, ascending, or all if there are fewer."""
+    """Return up to five frequencies with the largest shares, in ascending order."""
     return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
 
 

@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The step of the last weights, which the file states or which follows from the losses or entries."""
+        """The step of the last weights, from the file's fields, losses or trajectory."""
         last = next((self.content[name] for name in _STEPS if _is_step(self.content.get(name))), None)
         losses = self.content.get("train_losses")
         if last is None and isinstance(losses, list) and losses:

@@ -93,7 +93,7 @@ class ModularTask(TaskConfig):
     """A binary operation, modulo p or given by a table, where a random fraction of all pairs is trained.
 
     A pair (a, b) has the index a p + b. After the last token, a model predicts one of p numbers. If the
-    training set of a model is given, every other pair is held out, even if `trained_share` differs.
+    training set of a model is given, all other pairs are held out, whatever the value of `trained_share`.
 
     Raises:
         ValueError: If a value is invalid; the message states the rule, the value and the remedy.
@@ -266,7 +266,7 @@ class ModularTask(TaskConfig):
 
         Args:
             model: a HookedTransformer, or any model that returns logits.
-            training_set: the training data of the model, (tokens, targets). Every other pair is held out.
+            training_set: the training data of the model, (tokens, targets). All other pairs are held out.
                 Default: the trained pairs of the task's own split.
             seed: the seed to store in the result. The evaluation does not depend on the seed.
             quick: whether to omit pictures, which a line of the log does not need.

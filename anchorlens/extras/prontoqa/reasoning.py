@@ -148,7 +148,10 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """Apply the shortcut that trusts the rule about the property whose subject occurs in the most rules."""
+    """Apply the shortcut that trusts one of the rules about the property.
+
+    The shortcut chooses the rule whose subject occurs in the most rules.
+    """
     question = read_question(prompt)
     spoken_of = Counter(word for rule in question.rules for word in (rule.subject, rule.predicate))
     about = [rule for rule in question.rules if rule.predicate == question.query.predicate]

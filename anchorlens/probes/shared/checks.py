@@ -173,5 +173,5 @@ def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise TypeError("a number must not be a bool, got true or false")
+        raise TypeError("a number must be an integer, got a bool. Use an integer")
     return operator.index(value)

@@ -116,8 +116,8 @@ def inputs_of_equal_result(
     common = sorted(set.intersection(*map(set, reached.values())))
     if len(common) < 2:
         raise ValueError(
-            f"every anchor must reach at least 2 common values from the keys {task.key_min}..{task.key_max}, "
-            f"got {len(common)}. Use another probe"
+            f"the functions of all anchors must have at least 2 common values for the keys "
+            f"{task.key_min}..{task.key_max}, got {len(common)}. Use another probe"
         )
     if results is None:
         start = max(0, (len(common) - MOST_RESULTS) // 2)

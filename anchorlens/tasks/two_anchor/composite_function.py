@@ -113,8 +113,8 @@ class CompositeFunction(TaskConfig):
             )
         if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
             raise ValueError(
-                "every position must have noise tokens with noise_obeys_split, got a position without noise "
-                "tokens. Widen the key range"
+                "with noise_obeys_split, every position must have at least 1 noise token, got a position "
+                "with 0. Widen the key range"
             )
 
     @cached_property

@@ -226,7 +226,8 @@ def checked_schedule(
         base = default
     if base is None:
         raise ValueError(
-            f"{name} must begin with its value outside of windows, got {safe_repr(value)}. Add this value"
+            f"{name} must begin with a base value, which holds outside its windows, got {safe_repr(value)}. "
+            "Add a base value"
         )
     values = [(name, base)]
     for window in schedule.windows:

@@ -104,7 +104,7 @@ def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = Non
 
 
 def axis(cells: Sequence[Cell], name: str, varying: Mapping[str, tuple[Any, ...]]) -> Axis:
-    """Return the axis of a field, whose title includes the fields that vary together with the field.
+    """Return a field's axis, with a title that lists the fields that vary together with the field.
 
     Args:
         cells: one or more runs of a sweep.
@@ -131,7 +131,7 @@ def also_varying(cells: Sequence[Cell], varying: Iterable[str], x: str, y: str |
 
 
 def slices(cells: Sequence[Cell], x: str, y: str | None) -> tuple[Slice, ...]:
-    """Group the runs by all other fields that vary, with one map for each group.
+    """Group the runs by the varying fields that the axes do not show, with one map for each group.
 
     Args:
         cells: the runs of a sweep.

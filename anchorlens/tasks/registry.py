@@ -69,7 +69,7 @@ def register_task(task: T) -> T:
     Example:
         >>> register_task(dict)
         Traceback (most recent call last):
-        ValueError: a task must be a frozen dataclass on anchorlens.tasks.TaskConfig with kind, ..., got dict
+        ValueError: a task must be a frozen dataclass on anchorlens.tasks.TaskConfig with ..., got dict...
     """
     _check(task)
     _check_kind_is_free(task, tasks())
@@ -270,7 +270,7 @@ def _check(task: Any) -> None:
     is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
     if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
         got = task.__name__ if isinstance(task, type) else safe_repr(task)
-        raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}")
+        raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}. Give a class of this form")
     if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
         raise ValueError(
             f"a task must define {', '.join(_NEEDED)}, got the class {task.__name__} without "

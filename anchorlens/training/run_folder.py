@@ -284,13 +284,17 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
         return lines, False
     with reading(path), ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
-            raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}")
+            raise ValueError(
+                f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten the log"
+            )
         while text := file.readline(_LONGEST_LINE):
             line = _log_line(text)
             if line is None:
                 return lines, text.endswith(b"\n") or file.read(1) != b""
             if len(lines) == _MOST_LINES:
-                raise ValueError(f"the log must have at most {_MOST_LINES:,} lines, got more")
+                raise ValueError(
+                    f"the log must have at most {_MOST_LINES:,} lines, got more. Shorten the log"
+                )
             lines.append(line)
     return lines, False
 
@@ -356,7 +360,7 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     with reading(path, "is not the configuration of a run"):
         values = read_json(read_bytes(path))
         if not isinstance(values, dict):
-            raise ValueError("the file must hold a JSON object, got another value")
+            raise ValueError("the file must hold a JSON object, got another value. Give another folder")
         container.check_format(path, values, "anchorlens run", 1)
         return RunConfig.from_dict({part: values[part] for part in PARTS})
 

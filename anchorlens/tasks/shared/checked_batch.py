@@ -106,5 +106,5 @@ def _array(name: str, values: object) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(
             f"the {name} of the training data must be integers in rows of equal length, got an error: "
-            f"{safe_repr(str(error).split('.')[0])}"
+            f"{safe_repr(str(error).split('.')[0])}. Correct the {name}"
         ) from None

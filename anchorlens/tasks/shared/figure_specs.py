@@ -181,7 +181,7 @@ class ImageGrid(_Spec):
         except (zlib.error, ValueError) as error:
             raise ValueError(
                 f"the pixels of {safe_repr(self.title)} must be compressed bytes in base64, got an error: "
-                f"{error}"
+                f"{error}. Make the figure again"
             ) from None
         if len(found) != n_bytes:
             raise ValueError(

@@ -267,12 +267,12 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
             step has two interventions on the same matrices.
     """
     example, bounds, _ = ONCE[name]
-    form = f"matrices=value@step, {example} for example, several with a space between"
+    form = f"matrices=value@step, {example} for example, with spaces between entries"
     found = []
     for item in _items(name, text, form):
         parts = _ONCE.fullmatch(item)
         if parts is None:
-            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}")
+            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
         matrices, value, step = parts[1], float(parts[2]), int(parts[3])
         check_number(f"the value of {name} {item}", value, **bounds)
         check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
@@ -296,13 +296,13 @@ def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
     """
     example, bounds, _ = DURING[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
-    form = f"{kinds}matrices{'=value' if bounds else ''}, {example} for example, several with a space between"
+    form = f"{kinds}matrices{'=value' if bounds else ''}, {example} for example, with spaces between entries"
     found = []
     for item in _items(name, text, form):
         parts = _DURING.fullmatch(item)
         kind, matrices, value, first, end = parts.groups() if parts else (None, "", None, None, None)
         if (kind in PENALTIES) != (name == "penalty") or (value is not None) != bool(bounds) or not matrices:
-            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}")
+            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
         window = _window(name, item, first or "0", end or "1", value or "1", None)
         if bounds:
             called, number = f"the value of {name} {item}", window.value
@@ -325,7 +325,10 @@ def read_changes(
 def _items(name: str, text: str, form: str) -> list[str]:
     items = text.split()
     if not items or len(text) > _LONGEST:
-        raise ValueError(f"{name} must be {form}, with at most {_LONGEST} characters, got {safe_repr(text)}")
+        raise ValueError(
+            f"{name} must be {form}, with at most {_LONGEST} characters, got {safe_repr(text)}. Correct "
+            f"{name}"
+        )
     return items
 
 

@@ -170,7 +170,7 @@ class Checkpoint:
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
-        The logits equal those of a HookedTransformer at the last position. The function is faster than a
+        The logits equal the logits of a HookedTransformer at the last position. The function is faster than a
         HookedTransformer and does not import this class.
 
         Args:
@@ -181,8 +181,8 @@ class Checkpoint:
     def fast_model(self, device: str | torch.device = "cpu") -> Any:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
-        The logits equal those of a HookedTransformer. The function is faster than a HookedTransformer and
-        does not import this class.
+        The logits equal the logits of a HookedTransformer. The function is faster than a HookedTransformer
+        and does not import this class.
 
         Args:
             device: the device of the computation.
@@ -214,7 +214,7 @@ class Checkpoint:
         return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """Return the training sequences, drawn on demand, because `evaluate` uses only some of them."""
+        """Return the training sequences, drawn on demand, because `evaluate` uses only some sequences."""
         if self.train_config is None:
             return self.training_data
         with blaming(self.task):

@@ -46,16 +46,17 @@ _LARGEST_HEADER_OF_NPY = 2**16
 
 
 def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
-    r"""Read the sequences that a model was trained on from a file, without executing code from it.
+    r"""Read the training sequences of a model from a file, without executing code from the file.
 
     Args:
-        path: the path of a `.pt`, `.safetensors` or `.npz` file with the arrays `tokens` [batch, pos] and
-            `targets` [batch], or of a `.csv` file with a sequence in each row. `targets` may also be [batch,
-            pos], with -100 at unscored positions. Without a header, or with the pandas default (0, 1, 2,
-            ...), the last column is the target. With a header, one column has the name `target`, `label`,
-            `answer` or `y`, and the other columns have the names `x0`, `x1`, ..., or `key`, `a1`,
-            `a2`. anchorlens recognises the format by the content. A file has at most 512 MiB
-            (CSV: 128 MiB), and at most 33,554,432 numbers in 4,194,304 sequences.
+        path: the path of a `.pt`, `.safetensors`, `.npz` or `.csv` file. A CSV file has a sequence in each
+            row. Every other file has the arrays `tokens` [batch, pos] and `targets` [batch]. `targets` may
+            also be [batch, pos], with -100 at unscored positions. In a CSV file without a header, or with the
+            default header of pandas (0, 1, 2, ...), the last column is the target. With any other header, one
+            column has the name `target`, `label`, `answer` or `y`. The other columns have the names `x0`,
+            `x1`, ..., or `key`, `a1`, `a2`. anchorlens recognises the format by the content. A file has at
+            most 512 MiB, or 128 MiB if it is a CSV file. A file has at most 33,554,432 numbers (tokens and
+            targets) and at most 4,194,304 sequences.
 
     Returns:
         The tokens and targets, in the narrowest integers that hold their values. `take` returns int64.

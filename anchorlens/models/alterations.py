@@ -30,8 +30,9 @@ def unaltered(name: str, *models: object) -> Iterator[None]:
 
     The function compares the weights, buffers, modules, hooks and other attributes of the models. The
     function also compares global settings, which are the gradient mode, torch's defaults and the seeds of
-    random numbers. Gradients of weights and the random state after unseeded draws are restored without an
-    error. The function needs memory for a copy of the models.
+    random numbers. The function restores the gradients of weights without an error. The function also
+    restores the random state without an error, unless the block sets a seed. The function needs memory for a
+    copy of the models.
 
     Args:
         name: the name of the function that is called in the block.

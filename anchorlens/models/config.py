@@ -22,7 +22,7 @@ _MOST_EXPERTS = 64
 
 
 class Readable(Protocol):
-    """The sizes of a task that decide which models can read its inputs."""
+    """The sizes of a task that decide which models can read the task's inputs."""
 
     @property
     def d_vocab(self) -> Any:
@@ -75,17 +75,17 @@ class ModelConfig(Config):
     The defaults are the values of the `quick` preset. The variants follow the block equations of the papers:
 
     - `gpt2` has LayerNorm before each sublayer, a final LayerNorm, GELU and biases.
-    - `postnorm` computes LN(x + attn) and LN(x + mlp). The variant has ReLU, no final LayerNorm, and a bias
-      at the unembedding only.
-    - `released` has LayerNorm on the query input, before the MLP and at the end. Keys and values read the raw
-      residual stream. The variant has exact GELU and biases.
-    - `plain` adds attn and then mlp to x without any LayerNorm. The variant has ReLU and biases.
+    - `postnorm` computes LN(x + attn) and LN(x + mlp). `postnorm` has ReLU and no final LayerNorm. The only
+      biases of `postnorm` are in the LayerNorms and the unembedding.
+    - `released` has LayerNorm on the query input, before the MLP and at the end. In `released`, keys and
+      values read the raw residual stream. `released` has exact GELU and biases.
+    - `plain` adds attn and then mlp to x without any LayerNorm. `plain` has ReLU and biases.
 
-    With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router W_gate selects
-    experts act(x W_gate) * (x W_in) W_out without biases, each of width d_mlp. The router sends a token to
-    the experts with the largest softmax weights and multiplies their outputs by these weights. The weights
-    are not renormalised (`norm_topk_prob` is false), because the renormalised weight of a single chosen
-    expert would be constant and have no gradient.
+    With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router selects
+    experts. Each expert computes (act(x W_gate) * (x W_in)) W_out, and has the width d_mlp and no biases. The
+    router sends a token to the experts with the largest softmax weights and multiplies their outputs by these
+    weights. The weights are not renormalised (`norm_topk_prob` is false), because the renormalised weight of
+    a single chosen expert would be constant and have no gradient.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.
@@ -204,7 +204,7 @@ class ModelConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields that all models of a stack must share, which are all except the initialisation."""
+        """The fields except the initialisation, which models trained together in a stack must share."""
         alone = ("init_distribution", "scale_residual_writers")
         own = {
             name: value
@@ -226,7 +226,7 @@ class ModelConfig(Config):
 
     @property
     def activation(self) -> str:
-        """The MLP's activation. Default: `relu` for `postnorm` and `plain`, `gelu` for other variants."""
+        """The activation function of the MLP. Default: `relu` for `postnorm` and `plain`, else `gelu`."""
         return self.act_fn or ("relu" if self.variant in ("postnorm", "plain") else "gelu")
 
     @property

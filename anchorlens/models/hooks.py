@@ -130,7 +130,7 @@ def after_attention(
     """Return the residual stream of the last position between a layer's attention and its MLP.
 
     Raises:
-        ValueError: If attention and MLP run in parallel, because the location between them does not exist.
+        ValueError: If attention and MLP run in parallel, without a location between attention and MLP.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(

@@ -155,7 +155,7 @@ def along(
             several checkpoints. Give a run of another library as a path or as an `Opened`. You may also give
             the models of one run, as a dict from steps to models or as a list of (step, model). A model is
             any input that a probe accepts.
-        probes: a probe, the name of a probe, or a list of them.
+        probes: a probe, the name of a probe, or a list of probes and names.
         task: the task of the runs with the paths of its files (`data`), for a task that needs files. Default:
             the task of each checkpoint. Without `task`, `along` computes no accuracies of models in memory.
         config: the configuration of bare weights given by path, as for `open_checkpoint`. `along` uses

@@ -77,7 +77,7 @@ class Comparison:
         )
 
     def over_seeds(self, level: float = 0.95) -> pandas.DataFrame:
-        """Return a DataFrame with the mean and confidence interval over seeds of each recipe and reading.
+        """Return a DataFrame with mean and confidence interval of each reading over the seeds of each recipe.
 
         Args:
             level: the confidence level of the interval, above 0 and at most 1.

@@ -28,7 +28,7 @@ WHAT_A_READING_IS = (
 
 
 def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult], ...]:
-    """Run a Python file and return the probes that it defines.
+    """Run a Python file and return the probes that the file defines.
 
     A probe is a public function that the file defines. Functions that the file imports are not probes. The
     return annotation of a probe is a subclass of `ProbeResult`. `own_probes` runs the file as a program, so

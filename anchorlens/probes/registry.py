@@ -168,7 +168,7 @@ def apply(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> ProbeResult:
-    """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs it.
+    """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs a task.
 
     The shipped probes accept the same inputs when you call them directly. Your own function accepts all of
     these inputs only through `apply`.
@@ -178,8 +178,8 @@ def apply(
         model: the model to measure, as a HookedTransformer, a Checkpoint, a result of `train`, or a path.
         task: the task that the model was trained on, for a model without a checkpoint. A probe that uses only
             weights accepts any HookedTransformer without a task.
-        initial: the model at the start of its run, for a probe that needs it. Default: the initial model,
-            which `apply` draws again from the checkpoint's seed.
+        initial: the model at the start of its run, for a probe that needs the initial model. Default: the
+            initial model, which `apply` draws again from the checkpoint's seed.
         config: the configuration of bare weights given by path, as for `open_checkpoint`.
         options: the options of the probe.
 

@@ -29,7 +29,7 @@ CONNECT_SECONDS = 60
 
 
 class EngineError(RuntimeError):
-    """An engine did not start, or broke several times in a row.
+    """An engine did not start, or failed several times in a row.
 
     Finished runs are kept.
     """

@@ -44,12 +44,11 @@ def sweep(
 
     If the sweep stops, the same call continues the sweep.
 
-    The recipe identifies a run. A run that was trained on another machine, or with another number of threads
-    or log lines, is therefore not trained again. The folder of a run appears atomically after the run is
-    trained and measured. If the sweep is killed, only the steps after the last saved states are lost. If a
-    run ends in an error, `sweep` records the error and continues with the other runs. Every run uses one
-    thread unless its configuration sets more threads. All engines therefore give bit-equal results on CPUs of
-    the same model.
+    `sweep` recognises a finished run by its recipe. The recipe includes neither the machine nor the numbers
+    of threads and log lines. The folder of a run appears atomically after the run is trained and measured. If
+    the sweep is killed, only the steps after the last saved states are lost. If a run ends in an error,
+    `sweep` records the error and continues with the other runs. Every run uses one thread unless its
+    configuration sets more threads. All engines therefore give bit-equal results on CPUs of the same model.
 
     Args:
         runs: the runs, for example from `grid`. Other runs in the folder are kept.
@@ -69,7 +68,7 @@ def sweep(
         OSError: If writing fails, for example on a full disk. Finished runs are kept, and the same call
             continues the sweep.
         MemoryError: If a run does not fit in memory. The same call continues the sweep.
-        EngineError: If the engine does not start, or broke several times in a row. The same call continues
+        EngineError: If the engine does not start, or fails several times in a row. The same call continues
             the sweep.
 
     Example:

@@ -145,7 +145,8 @@ class SweepFolder:
 
         Args:
             runs: the runs of a sweep.
-            stored: the result of `stored`. Default: the method calls `stored`.
+            stored: the result of `stored`. Default: the runs in sweep.json, or no runs if sweep.json does not
+                exist.
 
         Raises:
             ValueError: If two runs differ only in execution or logging.
@@ -327,7 +328,7 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
 
     Raises:
         CheckpointError: If the folder does not belong to a sweep, or its list of runs is damaged. A damaged
-            run does not raise an error, but has the status `damaged`.
+            run gets the status `damaged` instead of an error.
 
     Example:
         >>> open_sweep("sweeps/a").counts  # doctest: +SKIP

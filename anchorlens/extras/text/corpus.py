@@ -36,7 +36,7 @@ END = b"\0"
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """The two splits of one text, with a manifest of the files in each."""
+    """The two splits of one text, with a manifest of the files in each split."""
 
     folder: Path
     """The folder with train.bin, validation.bin, manifest.json, and sha256.json, which has their SHA-256."""
@@ -93,7 +93,7 @@ class Windows:
         return Windows(self.path, self.length, places)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Read some of the sequences, with the next byte of each byte as target."""
+        """Read some of the sequences, in which the target of each byte is the next byte."""
         import torch
 
         text = np.memmap(self.path, dtype=np.uint8, mode="r")

@@ -104,7 +104,7 @@ def absolute(data: str) -> str:
 
 
 def named_files(data: str) -> dict[str, Path]:
-    """Return the name and path of every file in the given order, with the files of a folder ascending.
+    """Return the name and path of every file in the given order, with the files of a folder sorted by name.
 
     A folder stands for the plain files in the folder and its subfolders, without hidden files and links.
 
@@ -158,11 +158,12 @@ def distinct_files(data: str) -> dict[str, Path]:
 
 
 def fingerprint(data: str, expected: str = "") -> str:
-    """Identify the files by their number, their bytes, and a SHA-256 of their names and contents.
+    """Identify the files by their number, their size in bytes, and a SHA-256 of their names and contents.
 
     Args:
         data: the paths of the files, separated as in PATH.
-        expected: the required result. If the number of files or bytes already differs, no file is read.
+        expected: the required result. The function reads no file if the number of files or bytes already
+            differs.
 
     Raises:
         ValueError: If a path does not exist, the text is too large, or the files differ from `expected`.

@@ -78,9 +78,9 @@ class TextTask(TaskConfig):
     """The text task, in which a model predicts the next byte after each byte of a text.
 
     Sequences follow one another without gaps or padding, across file boundaries, with a NUL byte between
-    files. Whole files are held out if possible. If no choice of files comes near the wanted fraction, the end
-    of the largest file is held out. Files with equal content count once. anchorlens builds the text once in
-    the user's cache and reads the text from the cache on demand.
+    files. Whole files are held out if possible. If the chosen files have less than half of the wanted bytes,
+    the end of the largest file is held out instead. Files with equal content count once. anchorlens builds
+    the text once in the user's cache and reads the text from the cache on demand.
 
     Raises:
         ValueError: If a value is invalid, or files are missing or contain no text.
@@ -206,11 +206,12 @@ class TextTask(TaskConfig):
             quick: whether to use only 128 sequences of each split.
 
         Returns:
-            The bits per byte with standard errors over the sequences, the perplexity and the gap.
+            The bits per byte on both texts, each with a standard error over the sequences. The result also
+            has the perplexity on held-out text, and the held-out minus the training bits per byte.
 
         Raises:
-            ValueError: If an option is invalid, the model or training data have another size, or the text is
-                not found.
+            ValueError: If an option is invalid, the model is too small for the task, the training data do not
+                fit the task, or the text is not found.
         """
         check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)
@@ -244,7 +245,7 @@ class TextTask(TaskConfig):
         """Check training data, which are the result of `training_set` or (tokens, targets) of every byte.
 
         Raises:
-            ValueError: If the data are empty, or have another text or length.
+            ValueError: If the data are empty, come from another text, or have another sequence length.
         """
         if not isinstance(training_set, Windows):
             return super().checked_training_set(training_set)

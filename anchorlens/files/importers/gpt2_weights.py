@@ -27,7 +27,7 @@ def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
-    """Return whether c_attn is stored as [out, in], or None if the weights are not those of a GPT-2."""
+    """Return whether c_attn is stored as [out, in], or None if the weights do not belong to a GPT-2."""
     shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
     return None if len(shape) != 2 else shape[0] == 3 * shape[1]
 
@@ -45,7 +45,7 @@ def gpt2_weights(
             `tensors`, and None if both are allowed.
 
     Raises:
-        ValueError: If weights are missing, left over or of another shape.
+        ValueError: If a weight is missing, unknown or of the wrong shape.
     """
     state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
     biased = not linears or "h.0.attn.c_attn.bias" in state

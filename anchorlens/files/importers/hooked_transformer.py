@@ -98,7 +98,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are those of a HookedTransformer."""
+    """Check whether the parameter names belong to a HookedTransformer."""
     return "embed.W_E" in state_dict(content)
 
 

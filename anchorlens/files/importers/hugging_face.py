@@ -64,7 +64,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameters are those of a GPT-2, with or without the prefix `transformer.`."""
+    """Check whether the parameters belong to a GPT-2, with or without the prefix `transformer.`."""
     return is_of_linears(state_dict(content)) is False
 
 

@@ -70,7 +70,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names are those of the released code."""
+    """Check whether the parameter names belong to a model of the released code."""
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 

@@ -140,10 +140,10 @@ class StateDict:
         return tensor
 
     def finish(self, buffers: tuple[str, ...] = ()) -> None:
-        """Check that only buffers are left, recognised by the ends of their names.
+        """Check that the remaining tensors are buffers, recognised by the ends of their names.
 
         Raises:
-            ValueError: If another tensor is left.
+            ValueError: If a remaining tensor is not a buffer.
         """
         for name in self._left:
             if not name.endswith(buffers):

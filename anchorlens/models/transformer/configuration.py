@@ -162,5 +162,5 @@ class HookedTransformerConfig(TransformerLensConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:
-        """Make a configuration from fields of TransformerLens 3.9, or raise a TypeError if one is unknown."""
+        """Make a configuration from fields of TransformerLens 3.9, and refuse unknown fields (TypeError)."""
         return cls(**{name: value for name, value in config_dict.items() if name not in NOT_READ})

@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """The proportion of the clean answer that a patch of each activation recovers."""
+    """The proportion of the difference between clean and corrupted logits that each patch recovers."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -126,9 +126,9 @@ def activation_patching(
     `hook_mlp_out`. The probe uses the patch setter of `transformer_lens.patching`. The probe does not use the
     loop of `transformer_lens.patching`, because the progress bar of the loop cannot be silenced.
 
-    Limitations: The probe does not distinguish a location with g(x; a) from a location with key and anchor
-    separately. The probe does not detect information that is spread over several locations. The readings of
-    the probe cover only the input of the last layer.
+    Limitations: The probe does not distinguish a location with the single-anchor result g(x; a) from a
+    location with key and anchor separately. The probe does not detect information that is spread over several
+    locations. The readings of the probe cover only the input of the last layer.
 
     Args:
         model: a HookedTransformer whose residual hooks can be edited.
@@ -146,8 +146,8 @@ def activation_patching(
 
     Returns:
         The recovered proportion for every change, site, layer and position. The proportion is 0 if the patch
-        recovers nothing, and 1 if the patch recovers the whole clean answer. The patches for a changed first
-        anchor show the location of g(x; a1).
+        recovers nothing, and 1 if the patch recovers the clean logit difference. The patches for a changed
+        first anchor show the location of the single-anchor result g(x; a1).
 
     Raises:
         ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the

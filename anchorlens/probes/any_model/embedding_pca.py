@@ -34,7 +34,7 @@ TINIEST = 1e-300
 
 @probe_result
 class EmbeddingPCA(ProbeResult):
-    """The coordinates and spectrum of the token embeddings, and the similarity of tokens by distance."""
+    """The coordinates and spectrum of the token embeddings, and the mean cosine of tokens for each lag."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")

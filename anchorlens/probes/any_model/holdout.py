@@ -1,4 +1,4 @@
-"""Holdout: does the model still answer training data that further training leaves out?"""
+"""Holdout: does the model still predict training data that are held out of further training?"""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class Holdout(ProbeResult):
     `other_accuracies`, from 0 to 1. The ratio is NaN if the other accuracy is below 0.8, or less than 0.1
     above chance."""
     holdout_ratio: float | None
-    """The mean ratio after 100 updates, from 0 to 1. At a ratio of 1, the copies answer left-out sequences as
-    well as trained sequences. At a low ratio, the copies forget left-out sequences. Even a model that
+    """The mean ratio after 100 updates, from 0 to 1. At a ratio of 1, the copies predict held-out sequences
+    as well as trained sequences. At a low ratio, the copies forget held-out sequences. Even a model that
     memorised has a ratio above 0. The ratio is `None` if a copy loses the other sequences."""
     ratio_at_80: float | None
     """The mean ratio after 80 updates."""
@@ -84,7 +84,7 @@ class Holdout(ProbeResult):
     others: float
     """The mean accuracy on the other sequences after 100 updates, from 0 to 1."""
     chance: float
-    """The mean accuracy of a predictor on the left-out sequences, from 0 to 1. The predictor uses only the
+    """The mean accuracy of a predictor on the held-out sequences, from 0 to 1. The predictor uses only the
     last token. It predicts the last token's most frequent target in the other training data."""
     dose: float
     """The mean weight decay of the first 80 updates, from 0 to `weight_decay`. Weights decay only in updates
@@ -92,7 +92,7 @@ class Holdout(ProbeResult):
     n_distinct: int
     """The number of distinct sequences in the training data."""
     n_left_out: int
-    """The number of distinct sequences that the training of a copy leaves out."""
+    """The number of distinct sequences that each copy holds out."""
     lr: float
     """The learning rate. The rate is half or a quarter of the requested rate if a copy loses the other data
     at a higher rate."""
@@ -104,17 +104,17 @@ class Holdout(ProbeResult):
     n_sequences: int
     """The largest number of sequences for an accuracy."""
     seed: int
-    """The seed of the left-out sequences, the batches and the test inputs."""
+    """The seed of the held-out sequences, the batches and the test inputs."""
 
     def headline(self) -> str:
-        """Return the accuracy on the left-out training data as text."""
+        """Return the accuracy on the held-out training data as text."""
         ratio = "no ratio" if self.holdout_ratio is None else f"{self.holdout_ratio:.2f}"
         after = f"after {self.updates[-1]} updates without them, the others at {self.others:.2f}"
         left_out = f"accuracy {self.left_out_accuracies[-1].mean():.2f} on left-out training data"
         return f"{ratio}: {left_out} {after}"
 
     def plot(self) -> go.Figure:
-        """Plot the accuracies against updates, and the final ranges for memorisation and for a rule."""
+        """Plot the accuracies against updates, and the final accuracies that mean memorisation or a rule."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
         memorised, learnt = (
             self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
@@ -142,25 +142,25 @@ def holdout(
     n_sequences: int = 256,
     seed: int = 0,
 ) -> Holdout:
-    """Measure whether a model still answers training data that further training leaves out.
+    """Measure whether a model still predicts training data that are held out of further training.
 
-    AdamW trains copies of the model for 100 updates. The training of each copy leaves out a different random
-    tenth of the training data. In the first 80 updates, weights decay while the batch accuracy is at least
-    0.85. Each copy therefore keeps the answers to the other training data. Each copy forgets information that
-    the answers to the other training data do not need. A copy that keeps a rule for the other training data
-    also answers the left-out data. If the final accuracy on the other data is below 0.8, the probe starts
-    again, at most twice. Each new start has half the learning rate and twice the weight decay. The probe does
-    not change the model, and does not use held-out data.
+    AdamW trains copies of the model for 100 updates. Each copy holds out a different random tenth of the
+    training data. In the first 80 updates, weights decay while the batch accuracy is at least 0.85. Each copy
+    therefore continues to predict the other training data. Each copy forgets information that the other
+    training data do not need. A copy that keeps a rule for the other training data also predicts the held-out
+    tenth. If the final accuracy on the other data is below 0.8, the probe starts again, at most twice. Each
+    new start has half the learning rate and twice the weight decay. The probe does not change the model, and
+    uses only training data.
 
     The accuracy is the proportion of correct scored tokens, with the correct earlier tokens as input. The
     probe subtracts the chance level from both accuracies before it computes their ratio. The chance level is
-    the accuracy of a predictor that always gives the most frequent target of the last token. Equal sequences
-    count once.
+    the accuracy of a predictor that always gives the most frequent target after the last token. Equal
+    sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
-    training data. The holdout ratio of a model trained on random labels can reach 0.6. Two models that
-    memorised can have the same ratio although only one of the models answers held-out data. The holdout ratio
-    is therefore not an estimate of held-out accuracy.
+    training data. The holdout ratio of a model trained on random labels can reach 0.6, although these labels
+    follow no rule. Two models that memorised can have the same ratio although only one of the models predicts
+    new data. The holdout ratio is therefore not an estimate of the accuracy on new data.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.
@@ -169,9 +169,9 @@ def holdout(
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
             -100 for unscored positions. You may give a pair (tokens, targets), an object with both, or the
             path of a file with both.
-        which: a mask of the sequences to leave out instead of random tenths, bool [sequence], for example a
-            mask of exceptions. With `which`, the training of every copy leaves out the masked sequences, with
-            separate batches for each copy.
+        which: a mask of the sequences to hold out instead of random tenths, bool [sequence], for example a
+            mask of exceptions. With `which`, every copy holds out the masked sequences, and each copy has
+            separate batches.
         n_copies: the number of copies, from 1 to 10.
         lr: the learning rate, above 0.
         weight_decay: the decoupled weight decay of an update, at least 0.
@@ -180,14 +180,14 @@ def holdout(
         seed: the seed of the tenths, the batches and the test inputs.
 
     Returns:
-        The accuracies on the left-out and the other sequences, from 0 to 1, and their ratios. The probe
+        The accuracies on the held-out and the other sequences, from 0 to 1, and their ratios. The probe
         measures both accuracies before training and after 20, 40, 80 and 100 updates. The result also
         contains the learning rate and the weight decay.
 
     Raises:
         ValueError: If the training data are missing, have fewer than 200 distinct sequences or do not fit the
             model.
-        ValueError: If the training accuracy is below 0.9, `which` leaves out no sequence or all sequences, or
+        ValueError: If the training accuracy is below 0.9, `which` holds out no sequence or all sequences, or
             an option is out of range.
 
     Example:
@@ -281,7 +281,7 @@ def _training_data(
 
 
 def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndarray, " sequence"] | None]:
-    """Return each sequence once, and the mask of the sequences that the caller leaves out.
+    """Return each sequence once, and the mask of the sequences that the caller holds out.
 
     Raises:
         ValueError: If there are too few sequences, or `which` is not a mask of some sequences.
@@ -306,7 +306,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
 
 
 def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
-    """Return the chance level of the left-out data (see `Holdout.chance`)."""
+    """Return the chance level of the held-out data (see `Holdout.chance`)."""
     tokens, targets = data.tokens.long().numpy(), data.targets.long().numpy()
     if targets.ndim == 1:
         tokens, targets = tokens[:, -1:], targets[:, None]
@@ -331,7 +331,7 @@ def _trained_without(
     batch_size: int,
     n_sequences: int,
 ) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float]:
-    """Return each copy's accuracies on left-out and other sequences, and the mean weight decay.
+    """Return each copy's accuracies on held-out and other sequences, and the mean weight decay.
 
     Raises:
         ValueError: If the model does not fit its training data.

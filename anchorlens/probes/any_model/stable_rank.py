@@ -50,7 +50,7 @@ class StableRank(ProbeResult):
         return self.values / self.gaussian
 
     def headline(self) -> str:
-        """Return the reading of the first layer's W_Q, or the mean of all matrices without a W_Q, as text."""
+        """Return the stable rank of the first W_Q as text, or the mean of all matrices if there is no W_Q."""
         if self.w_q is None and FIRST in self.names:
             return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
         if self.w_q is None:

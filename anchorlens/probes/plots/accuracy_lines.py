@@ -1,4 +1,4 @@
-"""Plot of the accuracies on left-out and other training data against updates of further training."""
+"""Plot of the accuracies on held-out and other training data against updates of further training."""
 
 from __future__ import annotations
 

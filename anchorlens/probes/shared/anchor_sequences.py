@@ -131,7 +131,7 @@ def random_sequences(
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
-    """Return the keys x that are never trained at a position i, for which x mod m = i mod m."""
+    """Return the keys x with x mod m = i mod m, which are never trained at position i."""
     return task.keys[(task.keys - position) % task.modulus == 0]
 
 
@@ -143,7 +143,7 @@ def held_out_position(task: AnchorTask) -> int:
 
 
 def middle_keys(task: AnchorTask) -> list[int]:
-    """Return the keys 30 to 40 of the papers' plots, or the middle eleven number tokens of the task."""
+    """Return keys 30 to 40 as in the papers, or the middle eleven number tokens if 30 or 40 is not a key."""
     papers = [key for key in task.keys.tolist() if 30 <= key <= 40]
     return papers if {30, 40} <= set(papers) else _middle(task, MOST_KEYS)
 
@@ -159,7 +159,7 @@ def _middle(task: AnchorTask, n: int) -> list[int]:
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """Return the papers' sequence with key 40 and the pair (1, 2), or a similar sequence for another task."""
+    """Return one sequence of a trained pair, which has key 40 and the pair (1, 2) in the papers' task."""
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
 

@@ -26,7 +26,7 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """The base and source inputs, and the answers to the base inputs with the source's g(x; a1)."""
+    """The base and source inputs, and the base answers with the source's single-anchor result g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
     """The tokens of the run into which an activation is copied, [input, pos]."""
@@ -53,10 +53,10 @@ def interchanges(
     Args:
         task: the task, which defines pairs, keys and noise. Base and source have pairs trained on the
             composition.
-        kind: the kind of the inputs. In `unequal` and `unseen`, the source's g differs from the base's g. In
-            `equal`, both inputs have the same g, so the answer should not change. The exchange makes a pair
-            of the source's first anchor and the base's other anchors. The exchanged pair is untrained in
-            `unseen`, and trained in the other kinds.
+        kind: the kind of the inputs. In `unequal` and `unseen`, base and source have different single-anchor
+            results g. In `equal`, both inputs have the same single-anchor result g, so the answer should not
+            change. The exchange makes a pair of the source's first anchor and the base's other anchors. The
+            exchanged pair is untrained in `unseen`, and trained in the other kinds.
         n_sequences: the number of inputs.
         key_position: the position of the key in base and source.
         seed: the random seed.

@@ -55,8 +55,8 @@ def patch_effects(
         sites: the hook names of activations [batch, pos, d_model].
 
     Returns:
-        The mean proportion over sequences, [site, layer, pos]. The proportion is 0 if the patch changes
-        nothing, and 1 if the patch recovers the clean logit difference.
+        The recovered proportion of the logit difference averaged over sequences, [site, layer, pos]. The
+        proportion is 0 if the patch changes nothing, and 1 if the patch recovers the clean logit difference.
     """
     clean, corrupted = (
         pairs.differences(hooks.last_logits(model, tokens)).mean()
@@ -115,7 +115,7 @@ def patched_logits(
 
 
 def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
-    """Return whether the mean lies more than two standard errors above 0.
+    """Return whether the mean of the values lies more than two standard errors above 0.
 
     For a single value, the function returns whether the value is above 0.
 

@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
-        """The bands of all squares, which divide a square from left to right into equal widths."""
+        """The bands of all squares. The bands of one square lie side by side and have equal widths."""
         return tuple(
             Band(cell, column + FILLED * (i / len(cells) - 0.5), FILLED / len(cells), row - FILLED / 2)
             for column, row, cells in self.squares
@@ -73,7 +73,7 @@ class Layout:
 
     @cached_property
     def descriptions(self) -> dict[str, str]:
-        """A map from the id of each run to its text under the pointer."""
+        """A map from the id of each run to the hover text of the run."""
         fields = [self.x.name, *([] if self.y is None else [self.y.name]), "seed"]
         return {band.cell.id: description(band.cell, fields) for band in self.bands}
 
@@ -127,7 +127,7 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The counts of a map's outcomes, and how often seeds and verdicts agree."""
+    """The counts of a map's outcomes, of squares whose seeds agree, and of runs whose verdicts agree."""
 
     outcomes: Mapping[Category, int]
     """The number of runs with each outcome, in the order of `OUTCOMES`."""

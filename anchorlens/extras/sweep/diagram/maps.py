@@ -88,7 +88,8 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
 
     Returns:
         A figure with one band for each run, in the order of the seeds, coloured by phase. A square shows the
-        symbol of the phase and the number of seeds. If the seeds differ, the square shows each seed's symbol.
+        symbol of the phase and the number of seeds. If the seeds have different phases, the square shows the
+        seeds' symbols.
 
     Raises:
         ValueError: If there are no runs, or the runs differ in another field.
@@ -128,15 +129,15 @@ def number_map(
 
     Returns:
         A figure with one band for each run, in the order of the seeds. The colour goes from white for the
-        metric's lowest value to dark blue for its highest value. For an accuracy, these values are 0 and 1. A
-        square shows the mean over the seeds that have a value. If some seeds lack a value, the square also
-        shows the number of seeds with a value. Bands of underfit or failed runs are hatched.
+        metric's lowest value to dark blue for its highest value. For an accuracy, white is 0 and dark blue is
+        1. A square shows the metric's mean over the seeds that have a value. If some seeds lack a value, the
+        square also shows the number of seeds with a value. Bands of underfit or failed runs are hatched.
 
     Raises:
         ValueError: If there are no runs, the runs differ in another field, the metric is unknown, or all runs
             lack the metric.
 
-    Source: the accuracies over gamma and weight decay of arXiv 2405.05409 and 2501.08537.
+    Source: the plots of accuracy against gamma and weight decay in arXiv 2405.05409 and 2501.08537.
     """
     layout = arranged(cells, x, y)
     metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
@@ -158,12 +159,13 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
     Returns:
         A figure with one bubble for each run, with the seeds side by side. A bubble's size shows the
         behavioural phase, and a cross marks an underfit run. The colour shows the stable rank, which is at
-        least 1. At a stable rank of 1, all neurons share one direction. A square shows its mean stable rank.
+        least 1. At a stable rank of 1, all neurons of W_Q share one direction. A square shows the mean stable
+        rank of its runs.
 
     Raises:
         ValueError: If there are no runs, the runs differ in another field, or all runs lack a stable rank.
 
-    Source: the stable rank over gamma and weight decay of arXiv 2501.08537.
+    Source: the plot of stable rank against gamma and weight decay in arXiv 2501.08537.
     """
     return Picture(_ranks(arranged(cells, x, y)))
 
@@ -329,8 +331,8 @@ class Map(NamedTuple):
 def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
     """Return all maps of a page on these runs, in their order on the page.
 
-    The map of train accuracy is included if a run is underfit. The map of courses is included if the tasks do
-    not have OOD inputs.
+    The map of train accuracy is included if a run is underfit. The map "Course of training" is included if
+    the tasks do not have OOD inputs.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
 

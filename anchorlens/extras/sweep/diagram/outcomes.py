@@ -105,15 +105,16 @@ def outcome(cell: Cell) -> Category:
 
 
 def course(cell: Cell) -> Category:
-    """Return the course of a run, by the steps at which the run fits its training data and generalises.
+    """Return the course of a run's training, which is one of `COURSES`.
 
-    Courses are for tasks without OOD inputs.
+    A course describes a run of a task without OOD inputs. An accuracy passes 0.90 at the first step from
+    which the accuracy stays at 0.90 or more.
 
-    The course is comprehension if held-out accuracy passes 0.90 for good less than 1,000 steps after train
-    accuracy. The course is grokking if held-out accuracy passes 0.90 at least 1,000 steps after train
-    accuracy. The course is memorisation if only train accuracy passes 0.90, and confusion if train accuracy
-    does not pass 0.90. If a final accuracy is at least 0.90 but its step is missing, the run counts as a run
-    without a log.
+    The course is comprehension if held-out accuracy passes 0.90 less than 1,000 steps after train accuracy
+    passes 0.90. The course is grokking if held-out accuracy passes 0.90 at least 1,000 steps after train
+    accuracy passes 0.90. The course is memorisation if only train accuracy passes 0.90, and confusion if
+    train accuracy does not pass 0.90. If a final accuracy is at least 0.90 but the step of passing 0.90 is
+    missing, the course is `NO_LOG`.
     """
     problem, numbers = trouble(cell), cell.numbers
     if problem in (FAILED, MISSING):
@@ -163,9 +164,9 @@ def vote(categories: Sequence[Category]) -> str:
 
     Returns:
         A text in plotly's markup. If all seeds agree on a phase, the text is the symbol and the number of
-        seeds. If all seeds agree on another outcome, the text is the symbol. If the seeds differ, the text
-        lists each seed's symbol, or each symbol with its count for many seeds. The text is empty if all seeds
-        are untrained.
+        seeds. If all seeds agree on another outcome, the text is the symbol. If the seeds disagree, the text
+        lists each seed's symbol. With more than four seeds, the text lists the most frequent symbols with
+        their counts. The text is empty if all seeds are untrained.
 
     >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
     ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')
@@ -197,7 +198,7 @@ def mean(cells: Sequence[Cell], number: str, spec: str = ".2f") -> str:
 
 
 def description(cell: Cell, fields: Sequence[str]) -> str:
-    """Return the text under the pointer for a run, in plotly's markup.
+    """Return the hover text of a run, in plotly's markup.
 
     Args:
         cell: a run of a sweep.

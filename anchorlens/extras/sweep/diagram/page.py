@@ -43,7 +43,7 @@ SIGNS = (
 
 @dataclass(frozen=True, eq=False)
 class PageSlice:
-    """A slice of the sweep, with its maps on the page."""
+    """A slice of the sweep (runs that differ only in two axes and the seed), with its maps on the page."""
 
     label: str
     """The values that the runs share, or an empty text for a single slice."""
@@ -65,7 +65,7 @@ class PageSlice:
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """A map from each map's name to its figure without a title, or to the reason for its absence."""
+        """The figure (without a title) of each map, or the reason why a map has no figure, by map name."""
         figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:
@@ -139,7 +139,7 @@ def write_diagram(
         y: the vertical field.
         reports: whether to also write the full report of every trained run, with the pictures of the report
             probes. The folder `<name of the page>-reports` next to the page contains the reports. Each report
-            takes seconds, and existing reports are kept.
+            takes a few seconds. Existing reports are kept.
         progress: the display of the reports' progress, as for `train`.
 
     Raises:

@@ -24,7 +24,7 @@ FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
 
 @html.register
 def sweep_html(result: SweepResult) -> str:
-    """Return counts, the phases over two axes, and failed runs, as an HTML fragment without a script.
+    """Return the counts by status, the phases over two axes, and failed runs, as HTML without a script.
 
     Args:
         result: a result of `sweep` or `open_sweep`, which may be unfinished.

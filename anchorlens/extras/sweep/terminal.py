@@ -57,7 +57,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
 
 
 def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
-    """Print counts, the phases over two axes, failed runs, and runs in training."""
+    """Print the counts by status, the phases over two axes, failed runs, and runs in training."""
     console = Terminal()
     counts = ", ".join(f"{n} {status}" for status, n in result.counts.items())
     console.print(f"{safe_text(result.out, None)}: {counts}")
@@ -84,7 +84,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
 
 
 def print_sweep_json(result: SweepResult) -> None:
-    """Print one line of JSON with counts, axes, and the flat record of every run."""
+    """Print one line of JSON with the counts by status, the axes, and the flat record of every run."""
     axes = {name: list(values) for name, values in result.axes.items()}
     about = {"schema_version": SCHEMA_VERSION, "out": str(result.out), "counts": result.counts}
     print_json({**about, "phases": result.phases, "axes": axes, "cells": [cell.row() for cell in result]})

@@ -101,7 +101,8 @@ class Settings:
         """Read the config.json that belongs to a weights file.
 
         Raises:
-            CheckpointError: If config.json is missing or unreadable, or a link leads out of its folder.
+            CheckpointError: If config.json is missing or unreadable, or a link leads out of the model's
+                folder.
         """
         for folder in folders:
             with reading(folder):

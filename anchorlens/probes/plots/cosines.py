@@ -47,10 +47,10 @@ def key_cosines(
 def ordered_results(
     results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
 ) -> go.Figure:
-    """Plot a matrix of cosines between inputs in the order of g(x; a).
+    """Plot a matrix of cosines between inputs in the order of the single-anchor result g(x; a).
 
     Args:
-        results: the names of the values g.
+        results: the names of the single-anchor results g.
         cosines: the cosines, from -1 to 1. Each g has the same number of inputs. A box surrounds the inputs
             of each g that has several inputs.
         inputs: the description of the inputs.

@@ -84,7 +84,7 @@ class Layout:
         return [cell for square in columns for cell in square.cells]
 
     def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
-        """Return a map from each category in the layout to its bands."""
+        """Return the bands of each category in the layout."""
         groups: dict[Category, list[Band]] = {}
         for band in self.bands:
             groups.setdefault(category_of(band.cell), []).append(band)

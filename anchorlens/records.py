@@ -183,7 +183,8 @@ class Record:
         """Load the result of `to_dict`, also after a conversion to JSON and back.
 
         Raises:
-            ValueError: If a value is missing or of another type. The message names the first invalid value.
+            ValueError: If a value is missing or has the wrong type. The message names the first invalid
+                value.
         """
         from pydantic_core import to_json
 
@@ -194,7 +195,7 @@ class Record:
         """Load the result of `to_dict` from the bytes of a JSON file, and make its texts printable.
 
         Raises:
-            ValueError: If a value is missing or of another type, as for `from_dict`.
+            ValueError: If a value is missing or has the wrong type, as for `from_dict`.
         """
         from pydantic import ValidationError
 

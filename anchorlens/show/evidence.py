@@ -48,7 +48,7 @@ def _factor(nats: float) -> str:
 
 
 def odds(nats: float) -> str:
-    """Return the log-odds of yes, in nats, as odds in words.
+    """Return log-odds in nats as odds in words, with `yes` for log-odds above 0.
 
     >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
     ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')
@@ -58,7 +58,7 @@ def odds(nats: float) -> str:
 
 
 def not_measured_in_words(by_probes: ByProbes) -> str:
-    """Return a sentence with the names of the probes that were not measured, at least one."""
+    """Return a sentence that lists the one or more probes that were not measured."""
     probes, why = " and ".join(by_probes.not_measured), "because they cannot change the label"
     return f"Not measured, {why}: {probes}. The option thorough measures them too."
 

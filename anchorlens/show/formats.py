@@ -20,8 +20,8 @@ _LEAST = 5e-4
 def number(value: float | None, spec: str = ".3g") -> str:
     """Return a number as text for a table.
 
-    The text has a true minus sign. None, NaN and infinity become `none`. A number whose size is below 0.0005
-    becomes 0.
+    The text has a true minus sign. None, NaN and infinity become `none`. A number whose absolute value is
+    below 0.0005 becomes 0.
 
     >>> number(-0.12345), number(float("nan")), number(None), number(1.0, ".3f"), number(6e-10)
     ('−0.123', 'none', 'none', '1.000', '0')

@@ -42,7 +42,7 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """The hash of the script in the form of the security policy."""
+        """The hash of the script in the form that the page's security policy requires."""
         return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 

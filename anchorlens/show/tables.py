@@ -111,7 +111,8 @@ def _with_error(value: Accuracy) -> tuple[str, str]:
 def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy | None]]:
     """Return the accuracy of each pair by first anchor and second anchor, or None for an absent pair.
 
-    The result is empty for longer chains, for more than `most` anchors, and for other tasks.
+    The result is empty for chains of more than two anchors, for more than `most` anchors, and for tasks
+    without anchor pairs.
     """
     pairs = behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
@@ -146,8 +147,8 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
     Args:
         verdicts: the verdicts on the models.
         names: the names of the models.
-        most: the largest number of metrics. The table keeps the first metrics. Default: all metrics for
-            tables.
+        most: the largest number of metrics. The table keeps the first `most` metrics. Default: all metrics
+            that belong in tables.
     """
     declared = {metric.name: metric for verdict in verdicts for metric in verdict.behaviour.metrics}
     metrics = [metric for metric in declared.values() if metric.in_tables][:most]

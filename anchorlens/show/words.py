@@ -74,7 +74,8 @@ CAPTIONS = captions_in(TEMPLATES / "captions.toml")
 def caption_of(probe: str, result: object = None) -> Caption | None:
     """Return the caption of a shipped probe's plot.
 
-    If no shifts are known, the function returns the caption for tokens.
+    If the shifts or the key position of the result are unknown, the function returns the caption for general
+    token sequences.
     """
     of_tokens = not getattr(result, "steps", True) or getattr(result, "key_position", 0) is None
     return (CAPTIONS.get(f"{probe}_of_tokens") if of_tokens else None) or CAPTIONS.get(probe)

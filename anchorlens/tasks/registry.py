@@ -91,8 +91,8 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         The tasks of the file, in the order of the file.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, raises an error, defines no task, or defines a
-            task that cannot be registered. The message gives the line of the error.
+        ValueError: If the file is missing, has a suffix other than `.py`, raises an error, defines no task,
+            or defines a task that cannot be registered. The message gives the line of the error.
 
     Example:
         >>> own_tasks("largest.py")  # doctest: +SKIP
@@ -171,7 +171,7 @@ def read_task(values: Mapping[str, Any]) -> Task:
     """Read a task from JSON or TOML data; data without `kind` describe the two-anchor task.
 
     Raises:
-        ValueError: If the kind is unknown, the task does not have a field, or a value is invalid.
+        ValueError: If the kind or a field is unknown, or a value is invalid.
     """
     owner, own = task_class(values.get("kind")), {n: v for n, v in values.items() if n != "kind"}
     for name in own:

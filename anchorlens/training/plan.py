@@ -110,7 +110,8 @@ def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: floa
     """Count the memory and operations of training these runs, and estimate the time.
 
     Args:
-        runs: the runs, as for `train_many`, of equal shape and duration. The function counts the first run.
+        runs: the runs, as for `train_many`, of equal shape and duration. The function counts the cost of the
+            first run.
         workers: the number of processes on the CPU, as for `train_many`.
         seconds: the time for the measurement, in seconds, above 0.
 
@@ -161,8 +162,8 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
 
     Raises:
         ValueError: If an item is not a RunConfig, or a model is too small for its task or lacks a part that
-            the recipe names. A device that is not available or does not support the precision is also an
-            error.
+            the recipe names. The error also occurs if the device is not available or does not support the
+            precision.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single run. Write [run]")
@@ -186,7 +187,7 @@ def check_start(run: RunConfig) -> None:
     """Check that a run can start from the checkpoint that its recipe names.
 
     Raises:
-        ValueError: If the checkpoint is of another model, or its model was trained on another task.
+        ValueError: If the checkpoint's model or task differs from the model or task of the run.
     """
     start = starting_point(run.train_config)
     if start is None:

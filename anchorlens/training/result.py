@@ -69,13 +69,13 @@ class TrainResult:
     def passed_at(self) -> dict[str, int | None]:
         """The steps from which on the accuracies `train`, `id` and `ood` pass the thresholds of their phases.
 
-        The step is None if the accuracy does not pass at the last evaluation. The map is empty for a task
-        without phases.
+        The step is None if the accuracy does not pass its threshold at the last evaluation. The map is empty
+        for a task without phases.
         """
         return passed_at(self.log, self.checkpoint.task.metrics, self.behaviour.chance)
 
     def plot(self) -> go.Figure:
-        """Return a figure with accuracies and loss against optimizer steps."""
+        """Return a figure with accuracies and loss against optimiser steps."""
         from anchorlens.show.figures import training_curve  # late, since it imports plotly, which is slow
 
         return training_curve.training_curve(self.log)

@@ -131,7 +131,8 @@ class RunFolder:
         """Load the last state that `save_state` wrote, or return None if no state was saved.
 
         Raises:
-            CheckpointError: If the file is damaged, has another format, or contains the state of another run.
+            CheckpointError: If the file is damaged, has the wrong format, or contains the state of another
+                run.
         """
         path = self.path / "state.pt"
         if not path.exists():
@@ -154,7 +155,7 @@ class RunFolder:
         """Load the last checkpoint of a run that has ended, and the status of the run.
 
         Raises:
-            CheckpointError: If the file is damaged, has another format, or belongs to another run.
+            CheckpointError: If the file is damaged, has the wrong format, or belongs to another run.
         """
         path = self.path / "ckpt.pt"
         checkpoint = load_checkpoint(path, any_cost=True)  # another run's checkpoint is refused below

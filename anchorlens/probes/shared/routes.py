@@ -60,7 +60,7 @@ def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str
 
 @dataclass(frozen=True)
 class Routes:
-    """The measurements of the routes."""
+    """The baseline, the lost fraction of each stage, and the first late layer of each route."""
 
     baseline: float
     """The mean margin when no later position attends to the key or an anchor."""
@@ -83,7 +83,7 @@ def routes(
 
     In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the function chooses the
     border between early and late layers separately for each route. The chosen border maximises the smallest
-    fraction of the route on the first `N_TO_CHOOSE` sequences.
+    fraction over the stages of the route, measured on the first `N_TO_CHOOSE` sequences.
 
     Args:
         model: a model of two layers or more whose attention hooks can be edited.
@@ -123,9 +123,9 @@ def shares(
     groups: Sequence[Edges],
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[float, Mapping[Edges, float | None]]:
-    """Compute the baseline, and the loss without each group of edges.
+    """Compute the baseline, and the fraction of the margin that is lost without each group of edges.
 
-    The loss is the fraction of the margin above the baseline that is lost.
+    The fraction is relative to the margin above the baseline.
     """
     n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
     hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]

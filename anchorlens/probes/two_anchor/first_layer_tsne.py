@@ -92,8 +92,9 @@ def first_layer_tsne(
 
     Returns:
         A t-SNE, and the silhouettes by ordered and by unordered pair, from -1 to 1. The silhouettes are
-        clearly above 0 if the first layer brings the anchors together, as in the symmetric solution. If the
-        first layer does not bring the anchors together, the silhouettes are about 0 or negative.
+        clearly above 0 if the first layer brings the anchors to the last position, as in the symmetric
+        solution. If the first layer does not bring the anchors to the last position, the silhouettes are
+        about 0 or negative.
 
     Raises:
         ValueError: If an option is out of range, an activation is not finite, or the model is too small for

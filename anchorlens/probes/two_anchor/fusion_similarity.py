@@ -31,7 +31,7 @@ PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 
 @probe_result
 class FusionSimilarity(ProbeResult):
-    """The cosines between anchor pairs of the last position's residual stream after the last attention."""
+    """The cosines of two anchor pairs' residual streams at the last position, after the last attention."""
 
     probe: ClassVar[str] = "fusion_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
@@ -81,7 +81,7 @@ class FusionSimilarity(ProbeResult):
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Return the comparisons of the paper with the first three anchors of the task.
+    """Return the paper's comparisons, applied to the first three anchors of the task.
 
     If the task has two anchors, the only comparison is a pair with its reversed pair.
 
@@ -147,9 +147,10 @@ def fusion_similarity(
     MLP. With `postnorm`, the probe measures the residual stream after the LayerNorm of the last attention
     layer.
 
-    Limitations: The probe does not detect a model whose last MLP combines separate codes for g and the second
-    anchor, such as one-hot codes. Inputs with equal targets are not similar before this MLP. The probe does
-    not show whether the model uses the similarity, since the probe ablates nothing.
+    Limitations: The probe does not detect composition by a last MLP that combines separate codes for g(x; a1)
+    and the second anchor, such as one-hot codes. In such a model, inputs with equal targets are not yet
+    similar before the last MLP. The probe does not show whether the model uses the similarity, since the
+    probe ablates nothing.
 
     Args:
         model: a HookedTransformer, which the probe does not change.

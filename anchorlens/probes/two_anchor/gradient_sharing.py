@@ -88,22 +88,22 @@ def gradient_sharing(
 
     The probe does not use unseen pairs.
 
-    Limitations: The probe does not work for a decoder with separate neurons for each (g, anchor). Two pairs
-    without a common anchor never share these neurons, so the reading is 0 for a compiled model that composes.
-    If pairs share the weights that decode the target, the probe does not show how the model computes the
-    target.
+    Limitations: The probe does not work for a decoder with separate neurons for each combination of g(x; a1)
+    and second anchor. Two pairs without a common anchor never share these neurons. The reading `mlp_sharing`
+    is therefore 0 for this decoder, even if the model composes. If pairs share the weights that decode the
+    target, the probe does not show how the model computes the target.
 
     Args:
         model: a HookedTransformer. The probe changes neither the model nor its gradients.
         task: the task, which defines the trained pairs, their inputs and targets. The probe compares at most
-            64 pairs, or as many as fit into 256 MiB of gradients. If the task has more pairs, the probe
-            compares a random sample.
+            64 pairs, and fewer if the gradients do not fit into 256 MiB. If the task has more pairs, the
+            probe compares a random sample of its pairs.
         n_sequences: the number of inputs of each pair, at least 1.
         seed: the seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        The cosines for each part and each two pairs, from -1 to 1, and their means for each relation of two
-        pairs.
+        The cosines for each part and every two pairs, from -1 to 1. The means are over two pairs that share
+        no anchor, some anchor, or all anchors in reverse order.
 
     Raises:
         ValueError: If the model does not have the parameters of a HookedTransformer, or is too small for the

@@ -161,8 +161,9 @@ def information_flow(
     after the softmax, without renormalising. In the last layer, only the edges of the last position can reach
     the answer. The effects of all other edges of the last layer are 0.
 
-    The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
-    baseline. The score of a route is the smallest fraction over its stages. The routes are:
+    The baseline is the mean margin when no later position attends to the key or to an anchor. The fraction of
+    a stage is the margin that is lost when the stage is cut, divided by the margin above the baseline. The
+    score of a route is the smallest fraction over its stages. The routes are:
 
     - The inferential route leads from the key to the anchors in early layers. In late layers, the inferential
       route leads from each anchor to the last position.
@@ -171,15 +172,15 @@ def information_flow(
     - The gathered route leads from the key to the anchors and from each anchor to later anchors in early
       layers. In late layers, the gathered route leads from the last anchor to the last position.
 
-    The probe cuts the stage `key to anchors` to all anchors at once, since one anchor with the key is
+    The probe cuts the edges from the key to all anchors at once, because one anchor that receives the key is
     sufficient. In a model of two layers, the first layer is early and the second layer is late. In deeper
     models, the probe tries at most nine borders between early and late layers. For each route, the probe uses
     the border with the largest score. A model that uses another route, for example over a noise position, has
     the score 0 on all three routes. A model also has the score 0 on all three routes if it uses two routes
     and either route alone is sufficient.
 
-    Limitations: The probe does not show what an edge carries. A model with a table of pairs has the same
-    scores as a model that composes over the same edges. The probe does not detect a route other than the
+    Limitations: The probe does not show what an edge carries. A model with a lookup table of pairs has the
+    same scores as a model that composes over the same edges. The probe does not detect a route other than the
     inferential, symmetric and gathered route. For any other route, all scores are 0, and `merged_effects`
     shows the edges. The probe does not accept a second anchor at the last position. With frozen patterns, the
     probe does not detect edges that only affect the attention of later layers.

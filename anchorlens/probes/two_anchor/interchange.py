@@ -79,7 +79,7 @@ class Interchange(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Plot the interchange accuracy by location, for each kind and for the source's answer."""
+        """Plot the interchange accuracy by location, for each kind of input and for the source's answer."""
         titles = ("another g", "equal g", "unseen pair")
         panels = dict(zip(titles, self.accuracies, strict=True)) | {"source's answer": self.of_source}
         return place_map(
@@ -105,17 +105,17 @@ def interchange(
     The rule is a causal model, which computes g = g(x; a1), and then applies the other anchors to g. The
     probe copies the activation of a location from the source run into the base run. If the location contains
     g, the model must answer with the base's other anchors applied to the source's g. Base and source have
-    pairs trained on the composition, keys trained at the position, and separate noise. The expected answer
-    differs from all answers that could be confused with the expected answer (see `interchanges`).
+    pairs trained on the composition, keys that are trained at `key_position`, and separate noise. The
+    expected answer differs from all answers with another possible cause (see `interchanges`).
 
     - An accuracy near 1 for `unequal` shows that the location contains key and first anchor in some form.
     - An accuracy near 1 for `equal` shows that the answer depends on the location through g alone.
     - An accuracy near 1 for `unseen` shows that the later parts of the model apply the rule.
 
     Limitations: The probe does not detect g(x; a) that is spread over several locations. The probe does not
-    show the form in which a location contains g(x; a). A model with a table of (key, first anchor) also has
-    accuracy 1. Only `unseen_accuracy` distinguishes a table from g(x; a). The probe measures one position of
-    the key.
+    show the form in which a location contains g(x; a). A model with a lookup table of (key, first anchor)
+    also has accuracy 1. Only `unseen_accuracy` distinguishes a lookup table from g(x; a). The probe measures
+    one position of the key.
 
     Args:
         model: a HookedTransformer whose residual hooks can be edited.

@@ -106,8 +106,8 @@ def inputs_of_equal_result(
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
 
     Raises:
-        ValueError: If an anchor does not reach a value, fewer than two values are given, or all anchors reach
-            fewer than two values.
+        ValueError: If an anchor does not reach a given value, fewer than two values are given, or the anchors
+            reach fewer than two common values.
     """
     reached = {
         anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
@@ -167,10 +167,10 @@ def mask_second_anchor(
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines of the logits, the gaps between equal and different g, and the proportion of nearest
-        neighbours with the same g. The raw gap and the centred gap go from -2 to 2. Models in Phase 3 have a
-        bright diagonal and a gap above 0. The plot has a cell for every two values of g, and
-        `plot(averaged=False)` has a cell for every two inputs.
+        The cosines of the logits, the gaps between equal and different g, and the proportion of inputs whose
+        nearest neighbour has the same g. The raw gap and the centred gap go from -2 to 2. For a model in
+        Phase 3, the gap is above 0, and the plot has a bright diagonal. The plot has a cell for every two
+        values of g, and `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
         ValueError: If the last anchor is at the last position, which attends to itself, so that the probe

@@ -163,7 +163,7 @@ def nearest_neighbours(
 
     Returns:
         The proportions for each result, site, layer and position, from 0 to 1, for trained and for unseen
-        pairs. The readings are the values at the locations that the papers discuss.
+        pairs. The readings are the proportions at the locations that the papers discuss.
 
     Raises:
         ValueError: If a key or position is invalid for the task, or the model is too small for the task.
@@ -174,8 +174,8 @@ def nearest_neighbours(
         >>> nearest_neighbours(build_model(ModelConfig(gamma=0.5)), AnchorTask()).trained.shape
         (3, 2, 2, 9)
 
-    Source: Figure 4 of arXiv 2405.05409 shows the similarity of inputs with equal results. The proportion of
-    nearest neighbours at every location is ours.
+    Source: Figure 4 of arXiv 2405.05409 shows the similarity of inputs with equal results. The proportion at
+    every location is our own measure.
     """
     check_inputs(model, task)
     position = checked_position(task, key_position)

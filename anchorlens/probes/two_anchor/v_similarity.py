@@ -88,8 +88,8 @@ def v_similarity(
 ) -> VSimilarity:
     """Measure whether the attention values at the first anchor depend on g(x; a) alone.
 
-    The vector u(x; a) is `hook_v` of the layer at the position of the first anchor, with merged heads. Later
-    tokens have no effect on u(x; a), since attention is causal.
+    The vector u(x; a) is `hook_v` of the layer at the position of the first anchor, with concatenated heads.
+    Later tokens have no effect on u(x; a), since attention is causal.
 
     Limitations: The probe does not detect g(x; a) in other layers or at other positions. The probe does not
     show whether the model uses the value.
@@ -105,8 +105,8 @@ def v_similarity(
     Returns:
         The cosines for each pair of different anchors, and the gap between equal and different g for each
         pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The probe
-        computes the gap of each pair separately. Anchors with close shifts have more equal values of g, and
-        also have different cosines.
+        computes the gap of each pair separately. Two anchors with close shifts reach more equal values of g
+        than other anchors. The cosines of such anchors also differ from the cosines of other anchors.
 
     Raises:
         ValueError: If the model has one layer, or a key or position is invalid for the task.

@@ -58,7 +58,7 @@ def complete(figure: object, title: str) -> go.Figure:
 
     Args:
         figure: the result of a probe's `plot`, which does not change.
-        title: the title of a figure without a title.
+        title: the title to use if the figure has no title.
 
     Raises:
         ValueError: If the object is not a plotly figure.
@@ -126,8 +126,8 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         result: the result that the figure shows. With a result, an .html page has a caption.
 
     Raises:
-        ValueError: If the folder is missing, the path has another suffix, or the path is not an ordinary
-            file.
+        ValueError: If the folder is missing, the path has an unsupported suffix, or the path is not an
+            ordinary file.
         ValueError: If kaleido or a browser for static images is not installed.
         OSError: If the write fails. A failed write does not change an existing file.
     """

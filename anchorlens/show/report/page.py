@@ -40,7 +40,7 @@ def write_report(
     *,
     probes: Sequence[Callable[..., ProbeResult] | str] = REPORT_PROBES,
 ) -> None:
-    """Write one HTML page on one verdict, or on several verdicts side by side, which works offline.
+    """Write one offline HTML page on one verdict, or on several verdicts side by side.
 
     Every probe measures the model again for its plot, which takes seconds for a small model. If a probe
     refuses the model or fails, the page gives the reason instead of the plot.
@@ -56,8 +56,8 @@ def write_report(
     Raises:
         ValueError: If there is no verdict, or a verdict was loaded from JSON without its model.
         ValueError: If an object is not a verdict or a probe, or two probes have the same name.
-        ValueError: If the path has another suffix, is in a missing folder, or is a file of a verdict or not
-            an ordinary file.
+        ValueError: If the path has a suffix other than `.html`, is in a missing folder, or is a file of a
+            verdict or not an ordinary file.
         OSError: If the write fails. A failed write does not change an existing file.
 
     Example:

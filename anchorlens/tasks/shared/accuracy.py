@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Accuracy(Record):
-    """A proportion of sequences, or the mean of another metric over sequences, with its standard error."""
+    """A proportion of sequences, or the mean of a metric over sequences, with the standard error."""
 
     value: float
     """The value: 0..1 for a proportion; other metrics have their own bounds."""
@@ -61,7 +61,8 @@ class Accuracy(Record):
 
         Args:
             right: whether each answer is correct.
-            of: the number of sequences from which these were drawn, or None for a very large number.
+            of: the number of sequences from which the answered sequences were drawn, or None for a very large
+                number.
         """
         return cls.of_share(float(right.mean()), len(right), of=of)
 

@@ -27,7 +27,7 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
         **options: the options of the task's `evaluate`.
 
     Raises:
-        ValueError: If the code of the task fails, ends the program, or returns another type.
+        ValueError: If the code of the task fails, ends the program, or returns a value of the wrong type.
     """
     with blaming(task):
         found = task.evaluate(model, **options)
@@ -53,7 +53,7 @@ def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int)
     """Call `task.measure` for a line of the log, and return its metrics as finite Python numbers.
 
     Raises:
-        ValueError: If the code of the task fails, ends the program, or returns another type.
+        ValueError: If the code of the task fails, ends the program, or returns a value of the wrong type.
     """
     with blaming(task):
         found = task.measure(model, training_set, seed=seed)

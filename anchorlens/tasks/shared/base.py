@@ -41,8 +41,8 @@ class Batch(Protocol):
 class LogitsModel(Protocol):
     """A function from tokens [batch, pos] to logits.
 
-    The logits have the shape [batch, pos, d_vocab], as those of a HookedTransformer, or cover only the last
-    positions, [batch, n_last, d_vocab].
+    The logits have the shape [batch, pos, d_vocab], like the logits of a HookedTransformer, or cover only the
+    last positions, [batch, n_last, d_vocab].
     """
 
     def __call__(self, tokens: Tensor, /) -> Tensor:
@@ -140,7 +140,8 @@ class TaskConfig(Config):
         """Check that a caller's training data (tokens, targets) belong to this task, and return the data.
 
         Raises:
-            ValueError: If the data are not a pair (tokens, targets), or have another shape or vocabulary.
+            ValueError: If the data are not a pair (tokens, targets), or do not have the task's shape or
+                vocabulary.
         """
         from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
 
@@ -177,7 +178,7 @@ class TaskConfig(Config):
         """Build the result of `evaluate`.
 
         Args:
-            measures: the value of each metric. A missing metric is not defined.
+            measures: the value of each metric. A metric that is missing from `measures` is undefined.
             finite: whether every logit was finite.
             seed: the seed of the random draws.
             options: other settings of the evaluation, JSON-ready.

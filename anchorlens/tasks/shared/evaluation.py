@@ -130,8 +130,8 @@ class Evaluation(Record):
         """Return the phase by definition, or `undecided: borderline`.
 
         If a deciding accuracy is within two standard errors of its threshold, the phase is undecided. If only
-        commutativity is so close to its threshold, the phase is Phase 2 and `commutative` is None. `Accuracy`
-        defines the standard errors.
+        commutativity is within two standard errors of its threshold, the phase is Phase 2 and `commutative`
+        is None. `Accuracy` defines the standard errors.
         """
         return self._named(CLEAR)
 

@@ -82,13 +82,14 @@ class Evaluator(Generic[AnyTask]):
 
         Args:
             batch: distinct sequences.
-            of: the number of sequences from which these were drawn, or None if these are all sequences.
+            of: the number of sequences from which `batch` was drawn, or None if `batch` contains all
+                sequences.
         """
         right = self.right(batch)
         return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
-        """Return whether the token after each position is predicted correctly, or True without a target.
+        """Return whether the token after each position is predicted correctly, or True at unscored positions.
 
         If the lengths differ much, the model reads each sequence only up to its last scored position, in
         batches of similar lengths. If only the last position has a target, the result has one column.
@@ -159,8 +160,8 @@ class Evaluator(Generic[AnyTask]):
             end: the token that ends an answer.
 
         Returns:
-            The answer to each prompt, without the end mark. An answer ends at most a few tokens after the
-            length of the sequences.
+            The answer to each prompt, without the end mark. Decoding stops at the latest a few tokens after
+            the length of `tokens`.
         """
         import torch
 

@@ -70,7 +70,7 @@ class Grid(Axes):
 @documented
 @dataclass(frozen=True, eq=False)
 class Curve(Axes):
-    """A figure of proportions against a number, as data."""
+    """A curve of proportions over a numeric x axis, as data."""
 
     y: Sequence[DrawnShare]
     """The proportions, 0..1, one for each of `x`."""
@@ -85,7 +85,7 @@ class Curve(Axes):
 @documented
 @dataclass(frozen=True, eq=False)
 class Lines(Axes):
-    """A figure of several proportions against a number, as data."""
+    """A figure of several curves of proportions over a numeric x axis, as data."""
 
     y: Mapping[Name, Sequence[DrawnShare | None]]
     """The proportions of each line, 0..1, one for each of `x`; None for a missing value."""

@@ -57,8 +57,8 @@ def phase_metrics(
         asks: the data of train accuracy if the training data are unknown, and the data of ID and OOD, as text
             for a verdict.
         score: the measured quantity: `accuracy`, `exact match`.
-        thresholds: the two thresholds as text. ID below the first threshold is Phase 1. OOD above the second
-            threshold is Phase 3.
+        thresholds: the two thresholds as text. A model with ID accuracy below the first threshold is in Phase
+            1. A model with OOD accuracy above the second threshold is in Phase 3.
         ood_absent: the reason why OOD may be undefined in every square of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}

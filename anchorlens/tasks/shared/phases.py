@@ -213,19 +213,23 @@ def phase_by_definition(
         standard_errors: the number of standard errors that must lie between an accuracy and its threshold, at
             least 0, or None for exact accuracies. Plain numbers have a standard error of 0.
         train_source: the data on which `train` was measured, if these are not the training data. A model that
-            memorised its training data may be wrong on `fresh noise` or `every training sum`.
+            memorised its training data may be wrong on other data, such as `fresh noise` or `every training
+            sum`.
         asked: the data on which ID and OOD are measured, as text for the reason.
         chance: the accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes `chance +
-            (1 - chance) t`. With two labels, the thresholds are 0.95, 0.95 and 0.75.
+            (1 - chance) t`. With two equally frequent labels, the thresholds of train and ID are 0.95, and
+            the threshold of OOD is 0.75.
 
     Returns:
-        The phase is Phase 1 if ID is below 0.90. The phase is Phase 2 if ID is at least 0.90 and OOD at most
-        0.50, with commutativity if commutativity is at least 0.70. The phase is Phase 3 if ID is at least
-        0.90 and OOD above 0.50. The result is undecided if train is below 0.90 (underfit, or unknown training
-        data), or if ID is below 0.90 and OOD above 0.50 (inconsistent). The result is also undecided without
-        unseen pairs and for numbers that are not finite. With `standard_errors`, the result is undecided if a
-        deciding accuracy is too close to its threshold (borderline). If only commutativity is too close, the
-        phase is Phase 2 and `commutative` is None.
+        The phase is Phase 1 if ID accuracy is below 0.90. The phase is Phase 2 if ID accuracy is at least
+        0.90 and OOD accuracy is at most 0.50. The label is `Phase 2 with commutativity` if `commutativity` is
+        also at least 0.70. The phase is Phase 3 if ID accuracy is at least 0.90 and OOD accuracy is above
+        0.50. The result is undecided (underfit, or unknown training data) if train accuracy is below 0.90.
+        The result is undecided (inconsistent) if ID accuracy is below 0.90 and OOD accuracy is above 0.50.
+        The result is also undecided without unseen pairs and for numbers that are not finite. With
+        `standard_errors`, the result is undecided (borderline) if a deciding accuracy is within this number
+        of standard errors of its threshold. If only commutativity is that close to its threshold, the phase
+        is Phase 2 and `commutative` is None.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -265,7 +269,7 @@ def learnt_by_definition(
     train_source: str = TRAINING_SET,
     chance: float = 0.0,
 ) -> Phase:
-    """Return what a model has learnt of a task without OOD, which holds out random data.
+    """Return what a model has learnt of a task that holds out random data and has no OOD data.
 
     Args:
         train: the accuracy on the training data, 0..1.
@@ -277,11 +281,12 @@ def learnt_by_definition(
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        The label is `generalises` if ID is at least 0.90. The label is `knows that the order does not matter`
-        if ID is below 0.90 and `mirrored` is at least 0.90. The label is `memorises` if ID and `mirrored` are
-        below 0.90. The result is undecided if train is below 0.90 (underfit, or unknown training data), a
-        number is not finite, or the task holds out nothing. With `standard_errors`, the result is also
-        undecided if a deciding accuracy is too close to 0.90 (borderline).
+        The label is `generalises` if ID accuracy is at least 0.90. The label is `knows that the order does
+        not matter` if ID accuracy is below 0.90 and `mirrored` is at least 0.90. The label is `memorises` if
+        ID accuracy and `mirrored` are below 0.90. The result is undecided (underfit, or unknown training
+        data) if train accuracy is below 0.90. The result is also undecided if a number is not finite or the
+        task holds out nothing. With `standard_errors`, the result is also undecided (borderline) if a
+        deciding accuracy is within this number of standard errors of 0.90.
 
     >>> learnt_by_definition(1.0, 0.43, 0.98).label
     'knows that the order does not matter'
@@ -367,7 +372,7 @@ def _thresholds(chance: float) -> dict[str, float]:
 def passed_at(
     log: Iterable[Mapping[str, Any]], metrics: Iterable[Metric], chance: float = 0.0
 ) -> dict[str, int | None]:
-    """Return the steps after which train and ID stayed at least 0.90, and OOD above 0.50.
+    """Return the steps from which train and ID accuracy stayed at 0.90 or more, and OOD accuracy above 0.50.
 
     Args:
         log: the lines of a run, oldest first. Lines without an accuracy are skipped.

@@ -23,7 +23,7 @@ _MOST_ASKED = 20_000
 class TrainingDataTask(TaskConfig):
     """A task of sequences with targets, without a known rule and without held-out data.
 
-    Commands do not train this task, and files do not name it.
+    You cannot train a model on this task by a command, or name the task in a file.
     """
 
     kind: ClassVar[str] = "training-data"
@@ -58,7 +58,8 @@ class TrainingDataTask(TaskConfig):
         """Check a caller's training data, which may have any targets, and return the data.
 
         Raises:
-            ValueError: If the data are not a pair (tokens, targets), or have another length.
+            ValueError: If the data are not a pair (tokens, targets), or do not have the task's sequence
+                length.
         """
         return token_batch(training_set, seq_len=self.seq_len, every_position=None)
 

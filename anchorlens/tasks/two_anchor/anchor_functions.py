@@ -111,8 +111,8 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
     """Return a pair (chain) of a task's anchors as plain integers.
 
     Raises:
-        ValueError: If the number of anchors is wrong, or the task does not have an anchor. The message begins
-            with `what`.
+        ValueError: If the number of anchors is wrong, or an anchor does not belong to the task. The message
+            begins with `what`.
     """
     try:
         pair = tuple(operator.index(anchor) for anchor in value)
@@ -234,8 +234,8 @@ def tabulated_overrides(
     """Return the function of each pair. Tables and callables become tables over the keys.
 
     Raises:
-        ValueError: If the overrides are not a mapping, the task does not have a pair, or an override is not a
-            function of every key.
+        ValueError: If the overrides are not a mapping, a pair does not belong to the task, or an override is
+            not a function of every key.
     """
     if not isinstance(overrides, Mapping):
         raise ValueError(
@@ -307,21 +307,21 @@ class Targets:
         keys: Int[np.ndarray, " exception"],
         answers: Int[np.ndarray, " exception"],
     ) -> None:
-        """Set other trained answers for single pairs (rows of the tables) with single key tokens."""
+        """Set the trained answers of exceptions, each given by a row of the tables and a key token."""
         self.exceptions = rows, keys, answers
         self.trained = self.ruled.copy()
         self.trained[rows, keys - self.keys[0]] = answers
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether each (key, pair) is trained on another answer than the function of its pair."""
+        """Return whether each (key, pair) is trained on another answer than its pair's function gives."""
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
-        """Return whether the anchors, in any order, determine the answer to an unseen pair and key.
+        """Return whether another trained order of the same anchors has the correct target.
 
-        The anchors determine the answer if a trained pair of the same anchors in another order has the
-        composition as its target, apart from exceptions. The result is False for trained pairs.
+        The result has a value for every pair and key. The correct target of an unseen pair is the
+        composition. The comparison ignores exceptions. The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length

@@ -206,7 +206,7 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
     """Check that a model's training data are sequences of this task, and return the data.
 
     Raises:
-        ValueError: If the data are not sequences, have another shape, or contain unknown tokens.
+        ValueError: If the data are not sequences, do not have the task's shape, or contain unknown tokens.
     """
     if not isinstance(training_set, LazyDataset):
         return token_batch(training_set, seq_len=task.seq_len, d_vocab=task.d_vocab)

@@ -169,7 +169,7 @@ class CompositeFunction(TaskConfig):
         """Whether the reverse of an unseen pair is trained on another function than the composition.
 
         The property is true in the regime `conflict`. A model can then answer the pair by the rules or by
-        symmetry, and a verdict names the solution.
+        symmetry, and a verdict states the solution.
         """
         return any(pair[::-1] in self.trained_overrides for pair in self.ood_pairs)
 
@@ -243,12 +243,12 @@ class CompositeFunction(TaskConfig):
 
         Args:
             trials: the trials, with their pairs and keys.
-            kind: the kind of target: `trained` (overrides and exceptions apply), `inferential` (f itself), or
-                `mirrored`: the function that the reversed pair is trained on, the symmetric solution of
-                2405.05409, without exceptions.
+            kind: the kind of target. `trained` applies overrides and exceptions, and `inferential` is f
+                itself. `mirrored` is the target of the reversed pair without exceptions, which is the
+                symmetric solution of 2405.05409.
 
         Raises:
-            ValueError: If the task does not have a key.
+            ValueError: If a key does not belong to the task.
         """
         return self._targets.of(trials, kind)
 
@@ -257,10 +257,10 @@ class CompositeFunction(TaskConfig):
         return self._targets.is_exception(trials)
 
     def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether the anchors of each unseen trial, in any order, determine the correct answer.
+        """Return whether another trained order of each unseen trial's anchors has the correct target.
 
-        The anchors determine the answer if they are trained in another order on the composition of this pair.
-        Such trials do not show that a model composes, and the OOD test excludes them.
+        The correct target is the composition of the unseen pair. A trial with such an order does not show
+        that a model composes, and the OOD test excludes the trial.
         """
         return self._symmetric[self.pair_index(trials.pairs), trials.keys - self.key_min]
 

@@ -39,8 +39,8 @@ class AnchorEvaluation(Evaluation):
 
     Its measures:
 
-    - `train` is the accuracy on sequences of the training set if it is known, and otherwise on trained trials
-      with fresh noise (`train_source`).
+    - `train` is the accuracy on sequences of the training set if this set is known, and otherwise on trained
+      trials with fresh noise (`train_source`).
     - `id` is the accuracy on trained pairs at held-out (key, position), against their trained targets,
       exceptions included.
     - `ood` is the accuracy on unseen pairs against the inferential target, apart from test inputs that
@@ -139,7 +139,7 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def solution(self) -> Solution | None:
-        """The solution for unseen pairs whose reverse has another trained target, or None without such pairs.
+        """The solution for unseen pairs whose reversed pair has another target, or None without such pairs.
 
         See `anchorlens.tasks.two_anchor.by_position.solution_of`.
         """
@@ -167,7 +167,7 @@ class AnchorEvaluation(Evaluation):
         return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:
-        """Describe the most frequent deviations from the targets of a split: `+0 in 75%, -4 in 25%`."""
+        """Describe how far answers most often deviate from targets, such as `+0 in 75%, -4 in 25%`."""
         ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])

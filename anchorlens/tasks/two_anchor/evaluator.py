@@ -117,8 +117,8 @@ class Questions(Evaluator[CompositeFunction]):
     ) -> tuple[Accuracy, dict[int, Accuracy]]:
         """Return the accuracy on at most `limit` random sequences of a batch, overall and by position.
 
-        Identical sequences count once. A task without noise has few sequences. With noise, the batch is a
-        sample of very many sequences.
+        Identical sequences count once. A task without noise has few possible sequences. With noise, the batch
+        is a sample from a very large set of sequences.
         """
         n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
         if len(batch) <= _MOST_PERMUTED:

@@ -28,11 +28,11 @@ class MemorisedException(NamedTuple):
 def put_exceptions(
     targets: Targets, n: int, pairs: Int[np.ndarray, "pair k"], keys: Int[np.ndarray, " key"]
 ) -> None:
-    """Give each of `n` (key, pair) a random answer, uniform among the other trained answers.
+    """Give each of `n` combinations (key, pair) a random answer, uniform among the other trained answers.
 
-    Every (key, pair) has a fixed position in one order and a random answer. The exceptions are the first `n`
-    of this order. A larger `n` therefore keeps the exceptions of a smaller `n`, with the same answers. The
-    order and the answers depend only on the trained data, not on the seed of a run.
+    All combinations (key, pair) have a fixed order, and each combination has a random answer. The exceptions
+    are the first `n` of this order. A larger `n` therefore keeps the exceptions of a smaller `n`, with the
+    same answers. The order and the answers depend only on the trained data, not on the seed of a run.
 
     Args:
         targets: the targets of the task, changed in place.
@@ -41,7 +41,7 @@ def put_exceptions(
         keys: the key tokens with a trained position, ascending.
 
     Raises:
-        ValueError: If there are fewer (key, pair) than `n`, or all trained answers are equal.
+        ValueError: If there are fewer combinations (key, pair) than `n`, or all trained answers are equal.
     """
     rows = targets.rows(pairs)
     possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)

@@ -106,11 +106,11 @@ class AnchorTask(CompositeFunction):
                 combination of pair, key and position. `n_noise` is at least 2 unless the task has no noise.
                 The option `max_train` (4096) is the largest number of training sequences, at least 1. The
                 option `max_trials` (20,000) is the largest number of combinations per split, at least 2. The
-                papers' splits have 6,972 (train), 868 (ID) and 1,120 (OOD) combinations. From a larger
-                set or split, the evaluation draws a random sample. The option `batch_size` (1024) is
-                the largest number of sequences per forward pass, and is reduced if activations take more than
-                256 MB. With `half` 0 or 1, unseen pairs are evaluated at even (0) or odd (1) keys only.
-                Default: all keys.
+                papers' training split has 6,972 combinations. The papers' ID split has 868 combinations, and
+                the OOD split has 1,120 combinations. From a larger set or split, the evaluation draws a
+                random sample. The option `batch_size` (1024) is the largest number of sequences per forward
+                pass, and is reduced if activations take more than 256 MB. With `half` 0 or 1, unseen pairs
+                are evaluated at even (0) or odd (1) keys only. Default: all keys.
         """
         from anchorlens.tasks.two_anchor import behaviour
 

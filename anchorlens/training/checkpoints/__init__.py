@@ -20,7 +20,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 
 
 def runs() -> dict[str, RunConfig]:
-    """Return a map from the names of the four runs to their configurations."""
+    """Return a map from the names of the four shipped runs to their configurations."""
     return {name: preset(name, seed=0, **fields) for name, fields in MODELS.items()}
 
 
@@ -31,7 +31,7 @@ def shipped() -> list[Path]:
 
 
 def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
-    """Train the four checkpoints, which takes minutes.
+    """Train the four shipped models, which takes minutes.
 
     The function resumes or reads the runs that are already in the folder.
 
@@ -40,7 +40,7 @@ def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
         progress: the same argument as for `train`.
 
     Raises:
-        ValueError: If a folder contains a run with another configuration.
+        ValueError: If a folder contains a run with a different configuration.
     """
     folders = [out / name for name in MODELS]
     train_many(runs().values(), outs=folders, resume=True, progress=progress)

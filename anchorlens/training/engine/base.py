@@ -64,7 +64,7 @@ def stack_key(run: RunConfig) -> tuple[object, ...]:
 class Engine(ABC):
     """A trainer of one or more models, which makes each update for all models at once.
 
-    The step determines the batches, their order and the learning rates. The parameters and the optimizer's
+    The step determines the batches, their order and the learning rates. The parameters and the optimiser's
     moments are therefore the complete state.
     """
 

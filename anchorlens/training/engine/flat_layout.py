@@ -28,7 +28,7 @@ _ALIGNED = 16
 class FlatLayout(ABC):
     """A layout that holds all trained parameters of a member in one row of a matrix [member, parameter].
 
-    With this layout, the optimizer, the gradient norm and a copy each take one operation. The forward pass
+    With this layout, the optimiser, the gradient norm and a copy each take one operation. The forward pass
     reads the parameters under the names and shapes of `merged`. Other code reads the parameters under the
     names and shapes of `views`. In this base class, `merged` and `views` use the same names and shapes.
     """
@@ -82,7 +82,7 @@ class FlatLayout(ABC):
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Return a map from each weight matrix to its part of the network, here always the empty text.
+        """Return a map from each weight matrix to its part of the network, which is an empty text here.
 
         The map omits biases and normalisation weights, because they are not matrices.
         """

@@ -27,11 +27,11 @@ def numeric_settings(
     """Change global numeric settings so that a run is fast, and reproducible bit for bit on the CPU.
 
     The calling thread and later OpenMP threads flush denormal floats to zero. Large initial weights produce
-    denormals, which make a CPU four times slower. On the CPU, torch uses its deterministic algorithms.
-    Without deterministic algorithms, the timing of the threads may change the order in which a gradient is
-    summed. On the CPU, the process also keeps the memory that an update frees for the next update. Gradients
-    are on and autocast is off, even if the caller has set them otherwise. When the last run in any thread
-    ends, the function restores the settings of the process.
+    denormals. With denormals, a CPU is four times slower than without denormals. On the CPU, torch uses its
+    deterministic algorithms. Without deterministic algorithms, the timing of the threads may change the order
+    in which a gradient is summed. On the CPU, the process also keeps the memory that an update frees for the
+    next update. Gradients are on and autocast is off, even if the caller has set them otherwise. When the
+    last run in any thread ends, the function restores the settings of the process.
 
     Args:
         device: the device that the run computes on.

@@ -33,16 +33,16 @@ to it, so that one learning rate serves both."""
 
 
 class StackedOptimizer:
-    """An AdamW, Adam or Muon optimizer that updates each row of a matrix of weights.
+    """An AdamW, Adam or Muon optimiser that updates each row of a matrix of weights.
 
     On CUDA, the learning rates of an epoch are on the device, so that a CUDA graph can capture a step. The
-    class calls torch's fused functional optimizer, because an optimizer object imports torch's compiler,
-    which takes 2 s. The functional optimizer takes one weight decay for all weights. This class itself decays
-    the weights before the update in three cases:
+    class calls torch's fused functional optimiser, because an optimiser object imports torch's compiler, and
+    the import takes 2 s. The functional optimiser takes one weight decay for all weights. This class itself
+    decays the weights before the update in three cases:
 
     - The parts of the weights have different weight decays.
     - The weight decay is scheduled, which a graph would capture as a constant.
-    - The optimizer is Muon.
+    - The optimiser is Muon.
     """
 
     def __init__(

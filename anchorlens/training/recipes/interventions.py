@@ -239,7 +239,7 @@ def checked_schedule(
 
 
 def with_base(value: object, otherwise: object) -> object:
-    """Return a schedule with the base of the value that the schedule replaces, or another value unchanged.
+    """Return a schedule with the base of the value that it replaces, and any other value unchanged.
 
     A schedule that has a base keeps this base.
 

@@ -69,7 +69,7 @@ def safe_children(*restored: str) -> Iterator[None]:
     The context sets an environment variable. The end of the last open context restores the variable.
 
     Args:
-        restored: the other environment variables that change in the context and are restored with it.
+        restored: the other environment variables that change in the context, which the context also restores.
 
     Raises:
         ValueError: If this Python ignores environment variables (`python -E`).
@@ -100,7 +100,8 @@ def safe_children(*restored: str) -> Iterator[None]:
 def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
     """Open a pool of processes with one OpenMP thread each, which import the functions that they run.
 
-    The processes end when the context ends. If this process is killed, the processes end within a second.
+    The processes end when the context ends. If this process is killed, the processes of the pool end within a
+    second.
 
     Args:
         n_processes: the number of processes.

@@ -128,7 +128,7 @@ def train_many(
 
     On CUDA, runs of equal shape and duration form a stack, which updates all of them at once. If the memory
     is too small, the function splits the stack. On the CPU, each run has a separate process, with one process
-    per core at a time. In our measurements, processes were faster than a stack or threads.
+    per core at a time. In our measurements on the CPU, processes were faster than a stack or threads.
 
     Args:
         runs: the configurations of the runs, for example from `preset`. The runs may differ in all fields.

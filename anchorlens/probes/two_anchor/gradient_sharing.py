@@ -84,7 +84,8 @@ def gradient_sharing(
     the same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets
     of all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
     therefore have the same direction. A model that has learnt each pair as a whole uses separate weights for
-    each pair. The gradients of a model with separate weights for each pair are orthogonal.
+    each pair. In a model with separate weights for each pair, the gradients of different pairs are
+    orthogonal.
 
     The probe does not use unseen pairs.
 

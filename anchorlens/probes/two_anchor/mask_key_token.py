@@ -67,7 +67,7 @@ class MaskKeyToken(ProbeResult):
     sequence i of every pair."""
 
     def headline(self) -> str:
-        """Return the mirror merge and both silhouettes as text."""
+        """Return `mirror_merge` and both silhouettes as text."""
         if self.mirror_merge is None or self.silhouette_ordered is None:
             return "all answers are the same without the key token"
         n = len(self.pairs)
@@ -132,10 +132,10 @@ def mask_key_token(
         seed: the seed of the keys, noise and t-SNE.
 
     Returns:
-        The silhouettes of the logits with ordered and with unordered labels, from -1 to 1, the mirror merge,
-        and a t-SNE. Models in Phase 1 have no clusters. Models in Phase 2 without commutativity have a
-        cluster for each ordered pair. Models in Phase 2 with commutativity and in Phase 3 have a cluster for
-        each unordered pair, and a mirror merge near 0.
+        The silhouettes of the logits with ordered and with unordered labels, from -1 to 1, the reading
+        `mirror_merge`, and a t-SNE. Models in Phase 1 have no clusters. Models in Phase 2 without
+        commutativity have a cluster for each ordered pair. Models in Phase 2 with commutativity and in Phase
+        3 have a cluster for each unordered pair, and a `mirror_merge` near 0.
 
     Raises:
         ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the

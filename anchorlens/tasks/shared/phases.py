@@ -380,9 +380,9 @@ def passed_at(
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        The first step of `train`, `id` and `ood` from which every evaluation passes its threshold, or None if
-        the last evaluation does not pass. A task without OOD has no `ood`. The result is empty for a task
-        without labels.
+        The first step from which every evaluation passes the threshold, for each of `train`, `id` and `ood`.
+        The step is None if the last evaluation does not pass the threshold. A task without OOD has no `ood`.
+        The result is empty for a task without labels.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]

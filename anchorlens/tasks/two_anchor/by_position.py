@@ -71,7 +71,8 @@ def gathered(
 def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
     """Return the solution by which the model answers unseen pairs.
 
-    A solution holds at a position if its proportion exceeds 0.5 by more than two standard errors.
+    A solution holds at a position if the proportion of answers by this solution exceeds 0.5 by more than two
+    standard errors.
 
     Args:
         positions: the answers at each position.

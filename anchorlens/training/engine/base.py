@@ -41,7 +41,7 @@ def _stream_to_capture_on(device: torch.device) -> torch.cuda.Stream:
 
 
 class Update(NamedTuple):
-    """The loss, learning rate and gradient norm of a member's last update."""
+    """The loss, learning rate and gradient norm of the last update of one model in a stack."""
 
     loss: float
     """Loss on the batch before the update: mean cross-entropy at scored positions (nats), or the task's
@@ -62,7 +62,7 @@ def stack_key(run: RunConfig) -> tuple[object, ...]:
 
 
 class Engine(ABC):
-    """A trainer of one or more models, which makes each update for all models at once.
+    """A trainer of one or more models (members), which makes each update for all models at once.
 
     The step determines the batches, their order and the learning rates. The parameters and the optimiser's
     moments are therefore the complete state.
@@ -159,7 +159,7 @@ class Engine(ABC):
     # -- updates -------------------------------------------------------------------------------------
 
     def advance(self, stop: int) -> list[Update]:
-        """Make the updates up to step `stop` and report the last update of each member."""
+        """Make the updates up to step `stop` and report the last update of each model."""
         per_epoch = self._train.steps_per_epoch
         while self.step < stop:
             epoch, within = divmod(self.step, per_epoch)
@@ -175,11 +175,11 @@ class Engine(ABC):
         return self._report()
 
     def stop(self, member: int) -> None:
-        """Exclude a member from further updates."""
+        """Exclude a model of the stack from further updates."""
         self._active[member] = False
 
     def first_loss(self) -> Tensor:
-        """Return the summed loss of all members on their first batch, for estimates of the cost."""
+        """Return the summed loss of all models on their first batch, for estimates of the cost."""
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
@@ -270,22 +270,22 @@ class Engine(ABC):
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
-        """Return a copy of a member's current parameters by name, on the CPU."""
+        """Return a copy of one model's current parameters by name, on the CPU."""
         return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
-        """Return a copy of all weights, with one row per member for `layout.weights`."""
+        """Return a copy of all weights, with one row per model for `layout.weights`."""
         return self._rows.detach().clone()
 
     def weight_norms(self) -> list[float]:
-        """Return the global L2 norm of each member's parameters.
+        """Return the global L2 norm of each model's parameters.
 
         The norm is NaN or infinite if a parameter is NaN or infinite.
         """
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
-        """Return a member as a function, which maps tokens to all logits if the member is a transformer.
+        """Return one model as a function, which maps tokens to all logits if the model is a transformer.
 
         The function reads the weights in place, so later updates change the function too.
         """
@@ -293,7 +293,7 @@ class Engine(ABC):
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """Return copies of a member's weights and moments on the CPU, from which the member can resume."""
+        """Return copies of one model's weights and moments on the CPU, from which training can resume."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._optimizer.moments(member).items():
             views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device for all parameters
@@ -304,10 +304,10 @@ class Engine(ABC):
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continue from the states that `state` returned for the members at `step`.
+        """Continue from the states that `state` returned for the models at `step`.
 
         Raises:
-            ValueError: If the tensors do not fit these members, or `step` is out of range.
+            ValueError: If the tensors do not fit these models, or `step` is out of range.
         """
         if len(states) != len(self) or not 0 < step <= self._train.total_steps:
             raise ValueError(

@@ -26,7 +26,7 @@ _ALIGNED = 16
 
 
 class FlatLayout(ABC):
-    """A layout that holds all trained parameters of a member in one row of a matrix [member, parameter].
+    """A layout that holds all trained parameters of a model in one row of a matrix [member, parameter].
 
     With this layout, the optimiser, the gradient norm and a copy each take one operation. The forward pass
     reads the parameters under the names and shapes of `merged`. Other code reads the parameters under the
@@ -57,7 +57,7 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
-        """Return one member as a differentiable function of the `parameters` that `merged` returned."""
+        """Return one model as a differentiable function of the `parameters` that `merged` returned."""
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
@@ -89,14 +89,14 @@ class FlatLayout(ABC):
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 
     def row(self, weights: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
-        """Return the row of a member with the given parameters."""
+        """Return the row that holds the given parameters of one model."""
         row = next(iter(weights.values())).detach().new_empty(self.size)
         for name, view in self.views(row.unsqueeze(0)).items():
             view[0].copy_(weights[name].detach())
         return row
 
     def weights(self, row: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """Return a copy of a member's parameters by name, including the frozen parameters."""
+        """Return a copy of one model's parameters by name, including the frozen parameters."""
         views = self.views(row.detach().clone().unsqueeze(0))
         return {
             name: views[name][0].contiguous() if name in views else row.new_zeros(shape)

@@ -126,7 +126,7 @@ class BeforeSteps:
 
     @torch.no_grad()
     def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
-        """Apply the interventions that are due at a step to the active members, in place."""
+        """Apply the interventions that are due at a step to the active models, in place."""
         for due in self._at.get(step, ()):
             views = self._layout.views(rows[due.member : due.member + 1])
             for name in due.names:
@@ -154,7 +154,7 @@ class _Due(NamedTuple):
 
 
 class Constraints:
-    """The constraints on members' weights, which freeze parameters or bound the rank of matrices."""
+    """The constraints on the models' weights, which freeze parameters or bound the rank of matrices."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -182,7 +182,7 @@ class Constraints:
         Args:
             step: the number of updates made before this update.
             rows: the weights of the stack.
-            taken: the members that the update changes, bool [member].
+            taken: the models that the update changes, bool [member].
         """
         frozen = [
             (view, view.clone())
@@ -214,7 +214,7 @@ def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
 
 
 class Penalties:
-    """The complexity penalties that recipes add to the loss of each member."""
+    """The complexity penalties that recipes add to the loss of each model."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""

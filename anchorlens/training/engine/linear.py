@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def linear(x: Rows, weight: Weight, bias: Bias | None, *, bf16: bool = False) -> Mapped:
-    """Compute x @ weight + bias for each member.
+    """Compute x @ weight + bias for each model of a stack.
 
     Args:
         x: the inputs, [member, row, d_in].

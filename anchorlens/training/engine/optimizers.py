@@ -101,12 +101,12 @@ class StackedOptimizer:
         taken: Tensor,
         within: Int[Tensor, 1],
     ) -> None:
-        """Clip the gradients in place and update the members in `taken`, without waiting for the device.
+        """Clip the gradients in place and update the models in `taken`, without waiting for the device.
 
         Args:
-            grads: the gradients of each member's loss.
+            grads: the gradients of each model's loss.
             norms: the global norms of the gradients.
-            taken: the members to update, bool [member].
+            taken: the models to update, bool [member].
             within: the number of updates made before this update in its epoch.
         """
         skipped = (~taken).float()
@@ -180,11 +180,11 @@ class StackedOptimizer:
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
-        """Return the moments of a member by name, which are zero before the first step."""
+        """Return the moments of one model by name, which are zero before the first step."""
         return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
-        """Continue from the moments of a member after `step` updates."""
+        """Continue from the moments of one model after `step` updates."""
         self._steps[member].fill_(step)
         for name, moment in moments.items():
             self._moments[member][name].copy_(moment)

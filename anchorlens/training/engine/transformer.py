@@ -119,11 +119,11 @@ class Transformer(FlatLayout):
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:
-        """Return one member as a function from tokens to logits at every position.
+        """Return one model as a function from tokens to logits at every position.
 
         Args:
             config: the shape and the variant.
-            parameters: the parameters of one member, as `merged` returns them.
+            parameters: the parameters of one model, as `merged` returns them.
         """
         return FastModel(config, parameters, n_last=None)
 

@@ -70,8 +70,8 @@ class Accuracy(Record):
     def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
         """Return a proportion of `n` sequences with its binomial standard error; `of_some` explains `of`.
 
-        The standard error is sqrt(p (1 - p) / (n + 2)) with p = (k + 1) / (n + 2) for k = share * n, times
-        sqrt(1 - n / of).
+        The standard error is sqrt(p (1 - p) / (n + 2)) times sqrt(1 - n / of), with p = (share * n + 1) / (n
+        + 2).
 
         >>> Accuracy.of_share(1.0, 1).standard_error, Accuracy.of_share(1.0, 100, of=100).standard_error
         (0.2721655269759087, 0.0)

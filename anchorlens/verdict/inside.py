@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -59,6 +59,7 @@ def read_inside(
     train_is_known: bool = True,
     void: Phase | None = None,
     thorough: bool = False,
+    without: Collection[str] = (),
 ) -> Inside:
     """Assign the phase, solution or label that the readings support.
 
@@ -73,6 +74,7 @@ def read_inside(
         void: the reason why the answers exclude every phase. If there is a reason, the function takes no
             readings.
         thorough: whether to take the costly readings even if the costly readings cannot change the phase.
+        without: the names of costly probes that are never applied.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -104,7 +106,7 @@ def read_inside(
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
         for name in COSTLY if thorough or underfit is None else ():
-            if not _has_vote(name, both):
+            if name in without or not _has_vote(name, both):
                 continue
             if not thorough and all(is_settled(by, values, distance) for by in both):
                 break
@@ -129,7 +131,9 @@ def read_inside(
                 dict.fromkeys(
                     one.probe
                     for one in READINGS
-                    if one.name not in values and _has_vote(one.measurement, both)
+                    if one.name not in values
+                    and one.measurement not in without
+                    and _has_vote(one.measurement, both)
                 )
             ),
         ),
@@ -201,9 +205,9 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
 
 
 def _has_vote(measurement: str, verdicts: Sequence[QuestionModel]) -> bool:
-    """Return whether a reading of the measurement has a vote in a verdict."""
+    """Return whether a reading of the measurement has a vote with a weight above 0 in a verdict."""
     names = {one.name for one in READINGS if one.measurement == measurement}
-    return any(names & set(answer.votes) for by in verdicts for answer in by.questions.values())
+    return any(not names.isdisjoint(by.voters) for by in verdicts)
 
 
 def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
@@ -220,7 +224,7 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
     names = [
         name
         for name in COSTLY_READINGS
-        if name not in values and any(name in answer.votes for answer in fitted.questions.values())
+        if name not in values and name in fitted.voters
     ]
     found = set()
     for extremes in itertools.product((None, -_BEYOND_ALL, _BEYOND_ALL), repeat=len(names)):

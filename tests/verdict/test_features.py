@@ -1,15 +1,12 @@
 """What the calibration has a range for: a model that the zoo has none like is outside, and says so."""
 
-from dataclasses import replace
-
 import pytest
-import torch
 
-from anchorlens import AnchorTask, ModelConfig, build_model, evaluate, load_checkpoint
-from anchorlens.training import checkpoints
-from anchorlens.verdict import READINGS, inside
+from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.inside import features, margin_is_of_training, read_inside
+from anchorlens.verdict.inside import features
+
+RANGE = calibration().regimes["reasoning"].range
 
 SHAPE = {"n_layers": 2, "d_model": 48, "d_head": 12, "n_heads": 4, "d_mlp": 48, "d_vocab": 110, "n_ctx": 9}
 SHAPE |= {"act_fn": "gelu"}
@@ -28,7 +25,7 @@ def outside(**fields):
     from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
 
     model = HookedTransformer(HookedTransformerConfig(**SHAPE | fields, device="cpu", init_weights=False))
-    return calibration().outside(features(model, AnchorTask()))
+    return RANGE.outside(features(model, AnchorTask()))
 
 
 @pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning")
@@ -49,5 +46,6 @@ def test_a_variant_is_known_by_its_blocks(variant):
     """In memory as from a file, where its configuration says it."""
     model = build_model(ModelConfig(variant=variant, n_layers=2, d_model=64, d_head=32, d_mlp=64))
     assert features(model, AnchorTask())["variant"] == variant
-    found = calibration().outside(features(model, AnchorTask()))
+    assert RANGE.outside(features(model, AnchorTask())) == []
+    found = calibration().regimes["conflict"].range.outside(features(model, AnchorTask()))
     assert found == ([] if variant != "released" else ["variant 'released' is not one of 'gpt2', 'postnorm'"])

@@ -1,10 +1,9 @@
 """Fit the verdicts by the inside on the zoo's table, and measure them on what was held out.
 
-    python research/calibrate.py [--held-out] [--write]
+    python research/calibrate.py [--table research/calibration/zoo.parquet] [--held-out] [--write]
 
-A minute or two: `research/zoo.py` trained and measured the models. In `reasoning` the fit goes by the second
-zoo; in `conflict`, and for the early verdict, by the first. Without --held-out nothing of the held-out groups
-is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
+A minute or two: `research/zoo.py` trained and measured the models. Without --held-out nothing of the held-out
+groups is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
 calibration of the package, the tables of docs/calibration.md and the picture of docs/trust.md.
 """
 
@@ -14,6 +13,7 @@ import argparse
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,10 @@ from calibration.fit import (
     left_out,
     of_early,
     of_trained,
-    survival_at,
 )
 from calibration.held_out import Said
-from calibration.runs import FIRST, FITTED, GROUPS, MOMENTS, PAPERS, SECOND, SECOND_FITTED
-from zoo import SECOND_TABLE, TABLE
+from calibration.runs import AGAIN, FIRST, FITTED, MOMENTS, PAPERS
+from zoo import TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
 FIRST_TABLE = TABLE.with_name("first_zoo.parquet")
@@ -75,7 +74,7 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
     said: LeftOut = {}
     for regime, questions in OF_REGIME.items():
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        regimes[regime] = {"range": range_of(mine)}
+        regimes[regime] = {}
         for name, readings in WAYS.items():
             evidence = of_trained(mine, readings)
             fits = fit(mine, evidence, questions)
@@ -95,29 +94,27 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             "fit_on": f"{len(ends)} runs of {ends['task'].nunique()} tasks",
             "versions": library_versions(),
         },
+        "known": {
+            "variant": sorted(ends["variant"].unique().tolist()),
+            **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
+            "chain_length": [2, 2],
+            **OF_EVERY_RUN,
+        },
         "regimes": regimes,
-        **early(fitted),
+        "early": early(fitted),
     }
     return calibrated, said
 
 
-def range_of(rows: Any) -> dict[str, Any]:
-    """The calibration range of some runs, as JSON data."""
-    known = {"variant": sorted(rows["variant"].unique().tolist())}
-    known |= {name: [int(rows[name].min()), int(rows[name].max())] for name in NUMBERS}
-    return {"known": {**known, "chain_length": [2, 2], **OF_EVERY_RUN}}
-
-
 def early(fitted: Any) -> dict[str, Any]:
-    """The early verdict of each moment, of the papers' task in `reasoning`, and its range."""
-    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["moment"] < 1)]
-    mine = mine[mine["regime"] == "reasoning"]
+    """Moment -> the early verdict, of the papers' task in `reasoning`."""
+    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["regime"] == "reasoning")]
     found = {}
     for moment in (one for one in MOMENTS if one < 1):
         rows = mine[mine["moment"] == moment].reset_index(drop=True)
         rows["task"] = rows["seed"] % 6  # of one task, every sixth seed is left out at a time
         found[str(moment)] = {**fit(rows, of_early(rows), OF_EARLY), "ranges": {}}  # which nothing shows
-    return {"early": found, "early_range": range_of(mine)}
+    return found
 
 
 def least_probability(said: Sequence[Said]) -> float:
@@ -126,30 +123,26 @@ def least_probability(said: Sequence[Said]) -> float:
     return max(0.5, math.floor(100 * least) / 100)  # down, as rounding up may leave many more undecided
 
 
-def both_zoos(first: Any, second: Any) -> Any:
-    """The rows that the verdicts go by: in `reasoning` the ends of the second zoo, else those of the first.
-
-    Of the second zoo the groups that it is fit on, and those held out that it brings.
-    """
-    first = first[(first["regime"] == "conflict") | (first["moment"] < 1)]
-    second = second[(second["regime"] == "reasoning") & second["group"].isin([*SECOND_FITTED, *SECOND])]
-    second = second.assign(**{"survival.survival": survival_at(second)})
-    return pd.concat([first[first["group"].isin([*GROUPS, FIRST])], second], ignore_index=True)
+def as_opened(said: Sequence[Said]) -> list[Said]:
+    """What was said when the held-out groups were opened, before `not_quite_fit` left any undecided."""
+    return [replace(one, not_quite_fit=False) for one in said]
 
 
 def main() -> None:
     """Read the command line, fit, print."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--first", type=Path, default=FIRST_TABLE, help="the table of the first zoo")
     parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
     parser.add_argument("--write", action="store_true", help="replace the calibration, tables and picture")
     given = parser.parse_args()
-    first = pd.concat([pd.read_parquet(TABLE), pd.read_parquet(FIRST_TABLE)], ignore_index=True)
-    zoo = both_zoos(first, pd.read_parquet(SECOND_TABLE))
+    zoo = pd.concat([pd.read_parquet(given.table), pd.read_parquet(given.first)], ignore_index=True)
     if not given.held_out:
         zoo = zoo[zoo["group"].isin(FITTED)]
-    elif any((zoo["group"] == name).sum() < group.n for name, group in SECOND.items() if name not in FITTED):
-        parser.error("the held-out groups are opened when all of their runs are trained; train the rest")
+    trained = zoo["group"].tolist()
+    unfinished = {name for name, group in AGAIN.items() if trained.count(name) < group.n}
+    zoo = zoo[[group not in unfinished for group in trained]]
     calibrated, left = content(zoo)
     said, found = said_and_tables(zoo, calibrated, left)
     console = Console(width=220)
@@ -172,7 +165,7 @@ def said_and_tables(
     said: dict[tuple[str, str], list[Said]] = {}
     for regime in OF_REGIME:
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        spread = held_out.distances(mine, model.regimes[regime].range)
+        spread = held_out.distances(mine, model)
         for way in WAYS:
             by = {regime: getattr(model.regimes[regime], way)}
             said[regime, way] = held_out.verdicts(mine, by, spread)
@@ -189,9 +182,7 @@ def said_and_tables(
         "fits": tables.fits_table(fitted),
         "weights": tables.weights_table(calibrated),
         "context": tables.context_table(fitted),
-        "aims": tables.aims_table(
-            said["reasoning", "by_probes"], left["reasoning", "by_probes"], held_out.by_hyperparameters(ends)
-        ),
+        "aims": tables.aims_table(*(as_opened(said[regime, "by_probes"]) for regime in OF_REGIME)),
         **{
             name: tables.accuracy_table(said[regime, way], left[regime, way], of_phases=regime == "reasoning")
             for name, regime, way in (
@@ -207,6 +198,9 @@ def said_and_tables(
         "confusions": tables.confusion_table(of_all["by the probes"]),
         "distances": tables.distance_table(of_all),
         "ties": tables.tie_table(said["reasoning", "by_probes"]),
+        "not quite fit": tables.not_quite_fit_table(
+            said["reasoning", "by_probes"], left["reasoning", "by_probes"]
+        ),
         "costly": tables.costly_table(ends, model),
         "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from anchorlens.tasks.shared.phases import OOD_THRESHOLD
 from anchorlens.verdict.question_model import Question
 from anchorlens.verdict.readings import Reading
 from calibration.difficulty import difficulty
-from calibration.fit import BY_PROBES, asked, fit_question, of_trained, survival_at
+from calibration.fit import BY_PROBES, asked, fit_question, of_trained
 from calibration.runs import SECOND_FITTED, runs
 from calibration.votes import Table
 from zoo import TABLE
@@ -38,19 +38,8 @@ NEARLY_BEST = 0.01
 """Of the AUC: of numbers of updates within it of the best, the smallest is taken."""
 NEARLY_FIT = (0.90, 0.98)
 """Train accuracies of models that may compose and have a small margin."""
-MARGIN = "information_flow.margin"
-FIRST_DIRECTIONS = {
-    MARGIN: {"generalises": 1},
-    "gradient_sharing.sharing": {"composes": 1},
-    "gradient_sharing.mlp_sharing": {"composes": 1},
-    "gradient_sharing.attention_sharing": {"composes": 1},
-    "gradient_sharing.order_blindness": {"composes": -1},
-}
-"""Directions that readings had in the first fit, and have no more."""
 KNOWN = tuple(
-    replace(one, directions={**one.directions, **FIRST_DIRECTIONS.get(one.name, {})})
-    for one in BY_PROBES
-    if one.measurement not in ("holdout", "survival") and not one.over_training
+    one for one in BY_PROBES if one.measurement not in ("holdout", "survival") and not one.over_training
 )
 """The readings of the first fit."""
 GRADIENTS = tuple(one for one in KNOWN if one.measurement == "gradient_sharing")
@@ -69,6 +58,7 @@ MARGINS = (
     Reading("holdout", "holdout_ratio", "accuracy of training data left out", {"generalises": 1}),
 )
 """What might replace the margin in *generalises*."""
+MARGIN = "information_flow.margin"
 
 
 @dataclass(frozen=True)
@@ -121,6 +111,21 @@ def with_difficulty(rows: Table) -> Table:
     planned = runs()
     numbers = {name: difficulty(planned[name].run.task) for name in rows["name"].unique() if name in planned}
     return rows.join(pd.DataFrame([numbers.get(name, {}) for name in rows["name"]], index=rows.index))
+
+
+def survival_at(rows: Table, least_updates: float) -> pd.Series:
+    """Survival of each run at the first dose after which the other pairs take so many updates on average.
+
+    Where none does, that at the largest dose that was measured; NaN where there is none.
+    """
+    found = pd.Series(np.nan, rows.index)
+    enough = pd.Series(False, rows.index)
+    for dose in DOSES:
+        updates = rows[f"survival at {dose:g}.mean_updates"]
+        taken = ~enough & updates.notna()
+        found[taken] = rows.loc[taken, f"survival at {dose:g}.survival"]
+        enough |= updates >= least_updates
+    return found
 
 
 def auc_within_tasks(rows: Table, which: Question, values: pd.Series) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
+WHOLLY_FIT = 0.98
+"""The smallest train accuracy at which a small margin on fresh noise shows that the model does not
+generalise."""
+_SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 _BEYOND_ALL = 1e9
 """A value outside the range of every vote, which counts as the nearer end of the range."""
@@ -59,7 +63,6 @@ def read_inside(
     train_is_known: bool = True,
     void: Phase | None = None,
     thorough: bool = False,
-    without: Collection[str] = (),
 ) -> Inside:
     """Assign the phase, solution or label that the readings support.
 
@@ -74,7 +77,6 @@ def read_inside(
         void: the reason why the answers exclude every phase. If there is a reason, the function takes no
             readings.
         thorough: whether to take the costly readings even if the costly readings cannot change the phase.
-        without: the names of costly probes that are never applied.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -100,13 +102,13 @@ def read_inside(
         return _nothing(void)
     anchors = cast("AnchorTask", task)
     try:
-        of_regime, known = calibration().of(anchors), features(model, anchors)
-        distance = of_regime.range.distance(known)
+        fitted, known = calibration(), features(model, anchors)
+        of_regime, distance = fitted.of(anchors), fitted.distance(known)
         both = (of_regime.by_probes, of_regime.by_decoding)
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
         for name in COSTLY if thorough or underfit is None else ():
-            if name in without or not _has_vote(name, both):
+            if not _has_vote(name, both):
                 continue
             if not thorough and all(is_settled(by, values, distance) for by in both):
                 break
@@ -117,7 +119,12 @@ def read_inside(
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
         phase = likeliest_phase(probabilities, by.least_probability)
-        return Posterior(phase if underfit is None else underfit, probabilities)
+        if underfit is not None:
+            phase = underfit
+        elif phase.number == 1 and train is not None and margin_is_of_training(train.value, values):
+            why = f"train accuracy {train} is below {WHOLLY_FIT:.2f}, so {_SMALL_MARGIN}; train longer"
+            phase = Phase.undecided("ambiguous", why)
+        return Posterior(phase, probabilities)
 
     probes_alone = posterior(of_regime.by_probes)
     shown = {name: value for name, value in values.items() if name in of_regime.by_probes.ranges}
@@ -126,14 +133,12 @@ def read_inside(
             phase=probes_alone.phase,
             probabilities=probes_alone.probabilities,
             evidence=evidence(of_regime.by_probes, shown, distance),
-            outside=tuple(of_regime.range.outside(known)),
+            outside=tuple(fitted.outside(known)),
             not_measured=tuple(
                 dict.fromkeys(
                     one.probe
                     for one in READINGS
-                    if one.name not in values
-                    and one.measurement not in without
-                    and _has_vote(one.measurement, both)
+                    if one.name not in values and _has_vote(one.measurement, both)
                 )
             ),
         ),
@@ -171,6 +176,20 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
     }
 
 
+def margin_is_of_training(train: float, values: Values) -> bool:
+    """Return whether unfinished training instead of Phase 1 may explain a small margin on trained pairs.
+
+    We did not measure the margin of the calibration models on training sequences. However, nearly all
+    calibration models in Phase 1 have either fit their data completely or have a negative margin.
+
+    Args:
+        train: the accuracy on training data, from 0 to 1.
+        values: the readings and their values.
+    """
+    margin = values.get("information_flow.margin")
+    return FIT_THRESHOLD <= train < WHOLLY_FIT and margin is not None and margin > 0
+
+
 def _nothing(phase: Phase) -> Inside:
     """Return verdicts without probabilities."""
     return Inside(ByProbes(phase, None), Posterior(phase, None))
@@ -205,9 +224,9 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
 
 
 def _has_vote(measurement: str, verdicts: Sequence[QuestionModel]) -> bool:
-    """Return whether a reading of the measurement has a vote with a weight above 0 in a verdict."""
+    """Return whether a reading of the measurement has a vote in a verdict."""
     names = {one.name for one in READINGS if one.measurement == measurement}
-    return any(not names.isdisjoint(by.voters) for by in verdicts)
+    return any(names & set(answer.votes) for by in verdicts for answer in by.questions.values())
 
 
 def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
@@ -224,7 +243,7 @@ def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> 
     names = [
         name
         for name in COSTLY_READINGS
-        if name not in values and name in fitted.voters
+        if name not in values and any(name in answer.votes for answer in fitted.questions.values())
     ]
     found = set()
     for extremes in itertools.product((None, -_BEYOND_ALL, _BEYOND_ALL), repeat=len(names)):

@@ -116,8 +116,7 @@ class TestClassify:
             "commutative": {},
         }
         by = QuestionModel({which: QuestionFit(0.0, own) for which, own in votes.items()}, {})
-        both = replace(calibrations.calibration().regimes["reasoning"], by_probes=by, by_decoding=by)
-        monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: both)
+        monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: calibrations.OfRegime(by, by))
         asked = []
 
         def taken(model, task, names, training_set):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from rich.table import Table
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, Calibration
+from anchorlens.verdict.question_model import Regime
+from anchorlens.verdict.readings import Reading
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
@@ -72,21 +74,10 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
     ends = fitted[fitted["moment"] == 1].reset_index(drop=True)
     regimes: dict[str, dict[str, Any]] = {}
     said: LeftOut = {}
-    for regime, questions in OF_REGIME.items():
+    for regime in OF_REGIME:
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        regimes[regime] = {}
-        for name, readings in WAYS.items():
-            evidence = of_trained(mine, readings)
-            fits = fit(mine, evidence, questions)
-            probabilities = left_out(mine, evidence, questions)
-            if (
-                name == "by_decoding" and regime == "reasoning"
-            ):  # whether it generalises is asked as by the probes
-                fits["questions"]["generalises"] = regimes[regime]["by_probes"]["questions"]["generalises"]
-                probabilities = left_out(mine, evidence, questions, of_trained(mine, BY_PROBES))
-            least = least_probability(held_out.said_of(mine, probabilities, {regime: 0.0}))
-            regimes[regime][name] = {"least_probability": least, **fits}
-            said[regime, name] = held_out.said_of(mine, probabilities, {regime: least})
+        regimes[regime], of_ways = of_regime(mine, regime, WAYS)
+        said |= {(regime, name): some for name, some in of_ways.items()}
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {
@@ -94,16 +85,49 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             "fit_on": f"{len(ends)} runs of {ends['task'].nunique()} tasks",
             "versions": library_versions(),
         },
-        "known": {
-            "variant": sorted(ends["variant"].unique().tolist()),
-            **{name: [int(ends[name].min()), int(ends[name].max())] for name in NUMBERS},
-            "chain_length": [2, 2],
-            **OF_EVERY_RUN,
-        },
+        "known": known_of(ends),
         "regimes": regimes,
         "early": early(fitted),
     }
     return calibrated, said
+
+
+def of_regime(
+    rows: Any, regime: Regime, ways: Mapping[str, Sequence[Reading]]
+) -> tuple[dict[str, Any], dict[str, list[Said]]]:
+    """The verdicts of one regime as JSON data, by their names; and what each run gets without its task.
+
+    Args:
+        rows: of the runs that are fit on, at their end.
+        regime: theirs.
+        ways: the readings of each verdict, `by_probes` first.
+    """
+    fitted: dict[str, Any] = {}
+    said = {}
+    questions = OF_REGIME[regime]
+    for name, readings in ways.items():
+        evidence = of_trained(rows, readings)
+        fits = fit(rows, evidence, questions)
+        probabilities = left_out(rows, evidence, questions)
+        if (
+            name == "by_decoding" and regime == "reasoning"
+        ):  # whether it generalises is asked as by the probes
+            fits["questions"]["generalises"] = fitted["by_probes"]["questions"]["generalises"]
+            probabilities = left_out(rows, evidence, questions, of_trained(rows, ways["by_probes"]))
+        least = least_probability(held_out.said_of(rows, probabilities, {regime: 0.0}))
+        fitted[name] = {"least_probability": least, **fits}
+        said[name] = held_out.said_of(rows, probabilities, {regime: least})
+    return fitted, said
+
+
+def known_of(rows: Any) -> dict[str, Any]:
+    """The range of the models and tasks of some runs, as JSON data."""
+    return {
+        "variant": sorted(rows["variant"].unique().tolist()),
+        **{name: [int(rows[name].min()), int(rows[name].max())] for name in NUMBERS},
+        "chain_length": [2, 2],
+        **OF_EVERY_RUN,
+    }
 
 
 def early(fitted: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from anchorlens.tasks.shared.phases import OOD_THRESHOLD
 from anchorlens.verdict.question_model import Question
 from anchorlens.verdict.readings import Reading
 from calibration.difficulty import difficulty
-from calibration.fit import BY_PROBES, asked, fit_question, of_trained
+from calibration.fit import BY_PROBES, asked, fit_question, of_trained, survival_at
 from calibration.runs import SECOND_FITTED, runs
 from calibration.votes import Table
 from zoo import TABLE
@@ -111,21 +111,6 @@ def with_difficulty(rows: Table) -> Table:
     planned = runs()
     numbers = {name: difficulty(planned[name].run.task) for name in rows["name"].unique() if name in planned}
     return rows.join(pd.DataFrame([numbers.get(name, {}) for name in rows["name"]], index=rows.index))
-
-
-def survival_at(rows: Table, least_updates: float) -> pd.Series:
-    """Survival of each run at the first dose after which the other pairs take so many updates on average.
-
-    Where none does, that at the largest dose that was measured; NaN where there is none.
-    """
-    found = pd.Series(np.nan, rows.index)
-    enough = pd.Series(False, rows.index)
-    for dose in DOSES:
-        updates = rows[f"survival at {dose:g}.mean_updates"]
-        taken = ~enough & updates.notna()
-        found[taken] = rows.loc[taken, f"survival at {dose:g}.survival"]
-        enough |= updates >= least_updates
-    return found
 
 
 def auc_within_tasks(rows: Table, which: Question, values: pd.Series) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anchorlens.probes.two_anchor.survival import DOSES
 from anchorlens.tasks.shared.phases import (
     COMMUTATIVITY_THRESHOLD,
     FIT_THRESHOLD,
@@ -127,6 +128,21 @@ def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
             for number, width in zip(numbers, widths, strict=True)
         ]
     return pd.DataFrame(found, index=rows.index, dtype=float)
+
+
+def survival_at(rows: Table, least_updates: float) -> Column:
+    """Survival of each run at the first dose after which the other pairs take so many updates on average.
+
+    Where none does, that at the largest dose that was measured; NaN where there is none.
+    """
+    found = pd.Series(np.nan, rows.index)
+    enough = pd.Series(False, rows.index)
+    for dose in DOSES:
+        updates = rows[f"survival at {dose:g}.mean_updates"]
+        taken = ~enough & updates.notna()
+        found[taken] = rows.loc[taken, f"survival at {dose:g}.survival"]
+        enough |= updates >= least_updates
+    return found
 
 
 def now_of(rows: Table) -> Table:

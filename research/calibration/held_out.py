@@ -21,7 +21,7 @@ N_BINS, N_RESAMPLES = 10, 2000
 ALL = "all held out"
 FEW_TASKS = 5
 """Of fewer tasks, runs are drawn: each has hyperparameters and a seed of its own."""
-OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, FIRST)
+OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, FIRST, "second: papers", "second, held-out: papers")
 OF_EARLY_FIT = (PAPERS, FIRST)
 """Groups that the early verdict is fit on."""
 

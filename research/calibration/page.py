@@ -20,23 +20,24 @@ def markdown(table: Table) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def update(page: Path, tables: Mapping[str, Table]) -> None:
+def update(page: Path, tables: Mapping[str, Table], mark: str = "table") -> None:
     """Replace every table of a page.
 
     Args:
-        page: Markdown in which `<!-- table: NAME -->` and `<!-- end -->` stand around each.
+        page: Markdown in which `<!-- MARK: NAME -->` and `<!-- end -->` stand around each.
         tables: by their names.
+        mark: the word of the comments.
 
     Raises:
         ValueError: the page lacks one, or has another.
     """
     text = page.read_text()
-    there = re.findall("<!-- table: (.*) -->", text)
+    there = re.findall(f"<!-- {mark}: (.*) -->", text)
     if sorted(there) != sorted(tables):
         raise ValueError(f"{page} must have the tables {', '.join(tables)}, got {', '.join(there)}")
     for name, table in tables.items():
         text = re.sub(
-            f"(<!-- table: {re.escape(name)} -->\n).*?(<!-- end -->)",
+            f"(<!-- {mark}: {re.escape(name)} -->\n).*?(<!-- end -->)",
             lambda found, table=table: f"{found[1]}\n{markdown(table)}\n\n{found[2]}",
             text,
             count=1,

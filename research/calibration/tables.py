@@ -58,7 +58,7 @@ def runs_table(rows: Rows) -> Table:
     ends = rows[rows["moment"] == 1]
     found = ends.apply(label_of, axis=1)
     columns = (*LABELS[:3], "Phase 2, order matters", LABELS[3], *SOLUTIONS, UNDECIDED)
-    table = _table("group", "drawn", "trained", *columns)
+    table = markdown_table("group", "drawn", "trained", *columns)
     planned = {**GROUPS, **AGAIN}
     for name in (FIRST, *GROUPS, *(name for name in AGAIN if (rows["group"] == name).any())):
         mine = found[ends["group"] == name]
@@ -83,7 +83,7 @@ def fits_table(rows: Rows) -> Table:
             cells.setdefault(name, []).append(
                 f"{area(answers, log_odds):.3f}, {mean_loss(answers, log_odds):.2f}"
             )
-    table = _table("fit", *columns)
+    table = markdown_table("fit", *columns)
     for name, texts in cells.items():
         table.add_row(name, *texts)
     return table
@@ -95,7 +95,7 @@ def readings_table(rows: Rows) -> Table:
         (regime, which) for regime, of in OF_REGIME.items() for which in of[:2]
     ]
     questions.insert(2, ("reasoning", "commutative"))
-    table = _table("reading", "evidence", *(which for _, which in questions))
+    table = markdown_table("reading", "evidence", *(which for _, which in questions))
     values = values_of(rows)
     for reading in READINGS:
         if values[reading.name].isna().all():
@@ -114,7 +114,7 @@ def weights_table(content: Mapping[str, Any]) -> Table:
     questions: list[tuple[Regime, Any]] = [
         (regime, which) for regime, of in OF_REGIME.items() for which in of
     ]
-    table = _table("reading", *(which for _, which in questions))
+    table = markdown_table("reading", *(which for _, which in questions))
     for reading in READINGS:
         by = "by_probes" if reading in BY_PROBES else "by_decoding"
         if not any(of_regime[by]["ranges"].get(reading.name) for of_regime in content["regimes"].values()):
@@ -136,7 +136,9 @@ def context_table(rows: Rows) -> Table:
     mine = rows[rows["regime"] == "reasoning"].reset_index(drop=True)
     label, values = mine.apply(label_of, axis=1), values_of(mine, BY_PROBES)
     groups = {"Phase 2": label.str.startswith("Phase 2"), "Phase 3": label == LABELS[3]}
-    table = _table("reading", *(f"within {name} ({int(of.sum())} runs)" for name, of in groups.items()))
+    table = markdown_table(
+        "reading", *(f"within {name} ({int(of.sum())} runs)" for name, of in groups.items())
+    )
     for name in values.dropna(axis="columns", how="all"):
         cells = []
         for of in groups.values():
@@ -163,7 +165,7 @@ def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], *, of_phases:
     """
     columns = ["group", "runs", "classified", "correct", "correct without borderline runs"]
     columns += ["commutativity correct"] if of_phases else []
-    table = _table(*columns, "calibration error")
+    table = markdown_table(*columns, "calibration error")
     for group, some in by_group(said).items():
         mine = [one for one in left_out if one.group == group] or some
         name = f"{_title(group)}, leave-one-task-out" if mine is not some else _title(group)
@@ -183,7 +185,7 @@ def accuracy_table(said: Sequence[Said], left_out: Sequence[Said], *, of_phases:
 
 def confusion_table(said: Sequence[Said]) -> Table:
     """Behaviour as rows and the verdict by the probes as columns, phases alone."""
-    table = _table("behaviour / by the probes", "Phase 1", "Phase 2", "Phase 3", UNDECIDED)
+    table = markdown_table("behaviour / by the probes", "Phase 1", "Phase 2", "Phase 3", UNDECIDED)
     for number in (1, 2, 3):
         mine = [one for one in said if one.truth.startswith(f"Phase {number}")]
         names = [max(one.ends, key=one.ends.__getitem__) if one.is_named else UNDECIDED for one in mine]
@@ -194,7 +196,7 @@ def confusion_table(said: Sequence[Said]) -> Table:
 def tie_table(said: Sequence[Said]) -> Table:
     """How often a classified run's phase is correct though another is more than half as probable."""
     near = [one for one in said if one.is_named and one.sure < TIE * sorted(one.ends.values())[-2]]
-    table = _table("runs", "classified with a close second", "correct")
+    table = markdown_table("runs", "classified with a close second", "correct")
     parts = {
         "fit": [one for one in near if one.group in FITTED],
         ALL: [one for one in near if is_held_out(one.group)],
@@ -208,7 +210,9 @@ def tie_table(said: Sequence[Said]) -> Table:
 
 def not_quite_fit_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table:
     """What the rule on models that have not quite fit their data leaves undecided, correct or not."""
-    table = _table("runs with a phase", "correct verdicts left undecided", "wrong verdicts left undecided")
+    table = markdown_table(
+        "runs with a phase", "correct verdicts left undecided", "wrong verdicts left undecided"
+    )
     parts = {
         ALL: [one for one in said if is_held_out(one.group)],
         "repeats": [one for one in said if one.group in AGAIN],
@@ -228,7 +232,7 @@ def costly_table(rows: Rows, fitted: Calibration) -> Table:
         rows: of runs at their end, one each.
         fitted: the verdicts.
     """
-    table = _table("regime", "verdict", "runs", "not needed", "change on average", "largest change")
+    table = markdown_table("regime", "verdict", "runs", "not needed", "change on average", "largest change")
     rows = rows[rows["train"] >= FIT_THRESHOLD].reset_index(drop=True)
     for regime, of_regime in fitted.regimes.items():
         mine = rows[rows["regime"] == regime].reset_index(drop=True)
@@ -251,7 +255,7 @@ def costly_table(rows: Rows, fitted: Calibration) -> Table:
 def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
     """How many are right, named or not, of those near to a threshold and of those far from it."""
     edges = (0.0, 0.1, 0.2, 0.3, 1.0)
-    table = _table("distance of OOD (Phase 1: ID) from its threshold", *said)
+    table = markdown_table("distance of OOD (Phase 1: ID) from its threshold", *said)
     for low, high in itertools.pairwise(edges):
         title = f"{low:.1f} to {high:.1f}" if high < 1 else f"{low:.1f} or more"
         table.add_row(
@@ -262,7 +266,7 @@ def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
 
 def early_table(found: Sequence[Forecast]) -> Table:
     """A row for each moment: how often the early verdict and the present state have the end right."""
-    table = _table(
+    table = markdown_table(
         "steps taken",
         "runs",
         "early verdict",
@@ -285,7 +289,9 @@ def early_table(found: Sequence[Forecast]) -> Table:
 
 def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> Table:
     """The probes and the hyperparameter baseline on all held-out runs that have a phase, undecided or not."""
-    table = _table("group", "probes", "baseline", "Phase 3 against 2: probes", "Phase 3 against 2: baseline")
+    table = markdown_table(
+        "group", "probes", "baseline", "Phase 3 against 2: probes", "Phase 3 against 2: baseline"
+    )
     ways = by_group(probes), by_group(recipes)
     for name in (*(name for name in GROUPS if name not in FITTED), ALL, *(n for n in AGAIN if n in ways[0])):
         mine = [of[name] for of in ways]
@@ -297,7 +303,7 @@ def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> T
 def aims_table(reasoning: Sequence[Said], conflict: Sequence[Said]) -> Table:
     """The aims of the verdict by the probes, and its results on what is held out."""
     groups, solutions = by_group(reasoning), by_group(conflict)
-    table = _table("held-out runs, by the probes", "aim", "result (95% interval)")
+    table = markdown_table("held-out runs, by the probes", "aim", "result (95% interval)")
     papers = sorted(groups[PAPERS_HELD_OUT], key=lambda one: -one.sure)
     surest = papers[: round(0.9 * len(papers))]
     beyond = ("held-out kind", "held-out anchors", *(name for name in GROUPS if name.startswith("beyond")))
@@ -337,7 +343,7 @@ def _title(group: str) -> str:
     return TITLES.get(group, group)
 
 
-def _table(*columns: str) -> Table:
+def markdown_table(*columns: str) -> Table:
     """An empty Markdown table."""
     table = Table(*columns, box=box.MARKDOWN)
     for column in table.columns:

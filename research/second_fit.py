@@ -1,10 +1,11 @@
 """The second fit of the verdicts in `reasoning`, and what it is worth beside the calibration that ships.
 
-    python research/second_fit.py [--held-out] [--write]
+    python research/second_fit.py [--held-out] [--write] [--shipped]
 
 Two minutes: `research/zoo.py` trained and measured the models of the second zoo. The fit goes by the runs of
 `SECOND_FITTED`. Without --held-out nothing of the held-out groups is looked at. --write stores the fit in
-research/calibration/second_fit.json, and the tables in docs/calibration.md. The rules stand in
+research/calibration/second_fit.json, and the tables in docs/calibration.md. --shipped prints what the stored
+fit says of the shipped checkpoints instead, which takes some minutes. The rules stand in
 research/calibration/README.md, under *The second zoo*.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +22,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from anchorlens import load_checkpoint
 from anchorlens.tasks.shared.phases import LABELS
+from anchorlens.training import checkpoints
 from anchorlens.verdict.calibration import Calibration, calibration
+from anchorlens.verdict.inside import by_phase, features
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
-from anchorlens.verdict.readings import Reading
+from anchorlens.verdict.readings import COSTLY_READINGS, Reading, take_readings
 from calibrate import DOCS, WAYS, known_of, of_regime
 from calibration import held_out, page, tables
 from calibration.compared import ends_by_hyperparameters
@@ -229,13 +233,30 @@ def composing_as_phase_1(fitted: Calibration, rows: Any) -> list[str]:
     ]
 
 
+def said_of_shipped(fitted: Calibration) -> Iterator[tuple[str, dict[Any, float], dict[str, float | None]]]:
+    """What a fit says of each shipped checkpoint by the probes: name, probabilities, costly readings."""
+    by_probes = fitted.regimes["reasoning"].by_probes
+    for path in checkpoints.shipped():
+        checkpoint = load_checkpoint(path)
+        model, task = checkpoint.build_model(), checkpoint.task
+        values = take_readings(model, task, training_set=checkpoint.training_set())
+        probabilities = by_probes.probabilities(values, fitted.distance(features(model, task)))
+        yield path.stem, by_phase(probabilities), {name: values.get(name) for name in COSTLY_READINGS}
+
+
 def main() -> None:
     """Read the command line, fit, print."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
     parser.add_argument("--write", action="store_true", help="replace the stored fit and the page's tables")
+    parser.add_argument("--shipped", action="store_true", help="classify the shipped checkpoints")
     given = parser.parse_args()
+    if given.shipped:
+        for name, probabilities, costly in said_of_shipped(Calibration.from_json(STORED.read_bytes())):
+            print(name, *(f"Phase {phase}: {each:.0%}" for phase, each in probabilities.items()))
+            print("   ", *(f"{reading} {value}" for reading, value in costly.items()))
+        return
     table = pd.read_parquet(SECOND_TABLE)
     fitted = rows_of(table, SECOND_FITTED)
     new = [name for name in SECOND if name not in SECOND_FITTED]

@@ -31,8 +31,8 @@ from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
 from anchorlens.verdict.readings import COSTLY_READINGS, Reading, take_readings
 from calibrate import DOCS, WAYS, known_of, of_regime
 from calibration import held_out, page, tables
-from calibration.compared import ends_by_hyperparameters
-from calibration.fit import label_of, survival_at
+from calibration.compared import area, ends_by_hyperparameters
+from calibration.fit import OF_REGIME, asked, label_of, survival_at, values_of
 from calibration.held_out import ALL, Said
 from calibration.runs import SECOND, SECOND_FITTED
 from zoo import SECOND_TABLE
@@ -118,6 +118,7 @@ def found_tables(
         "aims": aims_table(new["by_probes"], old["by_probes"], before, left["by_probes"]),
         "groups": groups_table(new, old, before),
         "confusions": tables.confusion_table(new["by_probes"]),
+        "readings": readings_table(fitted),
         "weights": weights_table(content),
     }
 
@@ -202,6 +203,21 @@ def groups_table(new: Mapping[str, Any], old: Mapping[str, Any], before: Sequenc
                 *(held_out.share_right(mine(said)) for said in ways),
                 held_out.share(some),
             )
+    return table
+
+
+def readings_table(fitted: Any) -> Table:
+    """Area under the curve of each reading by itself, of the runs that are fit on."""
+    questions = OF_REGIME["reasoning"]
+    table, values = tables.markdown_table("reading", *questions), values_of(fitted)
+    for reading in SECOND_WAYS["by_probes"]:
+        cells = []
+        for which in questions:
+            of, yes = asked(fitted, which)
+            there = of & values[reading.name].notna().to_numpy()
+            enough = len(set(yes[there])) == 2
+            cells.append(f"{area(yes[there], values[reading.name][there]):.2f}" if enough else "-")
+        table.add_row(reading.name, *cells)
     return table
 
 

@@ -172,7 +172,7 @@ def _decimal(text: str) -> Decimal:
     """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
 
     Raises:
-        ValueError: If the text is not such a number, or its exponent is so large that writing the number
+        ValueError: If the text is not a number of this kind, or its exponent is so large that writing the number
             would take hours.
     """
     try:

@@ -148,9 +148,9 @@ def fusion_similarity(
     layer.
 
     Limitations: The probe does not detect composition by a last MLP that combines separate codes for g(x; a1)
-    and the second anchor, such as one-hot codes. In such a model, inputs with equal targets are not yet
-    similar before the last MLP. The probe does not show whether the model uses the similarity, since the
-    probe ablates nothing.
+    and the second anchor, such as one-hot codes. In a model of this kind, inputs with equal targets are
+    not yet similar before the last MLP. The probe does not show whether the model uses the similarity, since
+    the probe ablates nothing.
 
     Args:
         model: a HookedTransformer, which the probe does not change.

@@ -172,8 +172,8 @@ def _decimal(text: str) -> Decimal:
     """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
 
     Raises:
-        ValueError: If the text is not a number of this kind, or its exponent is so large that writing the number
-            would take hours.
+        ValueError: If the text is not a number of this kind, or its exponent is so large that writing the
+            number would take hours.
     """
     try:
         number = Decimal(text)

@@ -85,7 +85,7 @@ def classify(
             with a warning. You may also give a list of models.
         task: the task of a HookedTransformer. Default: the papers' two-anchor task. If `training_set` belongs
             to another task, `classify` uses only the training data, without a task. A checkpoint contains its
-            task. If the files of the task have moved, you may give an equal task with new paths (`data`).
+            task. If the files of the task have moved, give the same task with the new paths in `data`.
         config: the configuration of a bare state dict, as for `open_checkpoint`. The configuration is a TOML
             or JSON file or its content, a ModelConfig, or a HookedTransformerConfig.
         training_set: the training sequences of the model, as for `evaluate`. The sequences are tokens [batch,

@@ -54,8 +54,8 @@ def audit_command(
     """Find wrong mappings in a dataset.
 
     A model with small initial weights learns the rule first and the exceptions last. A mapping that the
-    models fit late probably breaks the rule or is noise. If the dataset marks the wrong mappings, the audit
-    compares its ranking with these marks.
+    models fit late probably breaks the rule or is noise. If the dataset states which mappings are
+    wrong, the audit compares the ranking with these labels.
 
     Examples:
         anchorlens audit noisy.csv --out audits/a

@@ -115,9 +115,10 @@ class ModularTask(TaskConfig):
     """The modulus p. Numbers and answers range from 0 to p-1. For a table, p is the number of rows."""
     operation: Operation = "add"
     """The operation that gives the answer. The operations add, subtract, multiply, divide, x2xyy2 (a^2 + ab +
-    b^2) and x3xy (a^3 + ab) are modulo p. For divide, p is a prime and b is not 0. The operation permutations
-    is the product in the symmetric group, where p must be 6, 24 or 120. The operation random gives each pair
-    a random answer, as a control. The operation table reads the answers from `table`."""
+    b^2) and x3xy (a^3 + ab) are modulo p. For divide, p is a prime and b is not 0. The operation
+    `permutations` is the product in the symmetric group with p elements, and p must be 6, 24 or 120. The
+    operation `random` gives each pair a random answer, as a control. The operation `table` reads the answers
+    from `table`."""
     tokens: Layout = "a b ="
     """The layout of the model's input tokens. In a layout with `B`, the second number has separate
     tokens, from p to 2p-1."""
@@ -302,7 +303,7 @@ class ModularTask(TaskConfig):
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
-        """Return a map from each metric to whether each pair belongs to the metric, [p * p].
+        """Return a boolean mask [p * p] for each metric, with the pairs that the metric is measured on.
 
         Args:
             trained: whether each pair was trained, [p * p].

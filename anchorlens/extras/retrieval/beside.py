@@ -161,7 +161,7 @@ def with_retrieval(
     training sequences are correct.
 
     Args:
-        model: a model of the task, which does not change.
+        model: a model of the task. The function does not change the model.
         task: an AnchorTask.
         training_set: the training data of the model, as for `evaluate`.
         layer: the layer of the activations, counted from the last layer if negative. Default: the best layer.

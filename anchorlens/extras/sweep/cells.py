@@ -54,7 +54,7 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
             first_train, train = other.train_config.to_dict(), run.train_config.to_dict()
             field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
-                "the runs of a sweep must be different, got two runs that differ only in the value of "
+                "two runs of a sweep must differ in more than a field without effect, got two values of "
                 f"{field}: {first_train[field]} and {train[field]}. Give {field} one value, because {field} "
                 "does not affect learning."
             )

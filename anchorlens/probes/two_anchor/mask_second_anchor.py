@@ -173,8 +173,8 @@ def mask_second_anchor(
         values of g, and `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
-        ValueError: If the last anchor is at the last position, which attends to itself, so that the probe
-            cannot mask the anchor.
+        ValueError: If the last anchor is at the last position. The probe cannot mask this anchor, because the
+            last position attends to itself.
         ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
             task.
 

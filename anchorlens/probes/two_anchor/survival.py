@@ -31,7 +31,7 @@ FEWEST_UPDATES = 120
 
 @probe_result
 class Survival(ProbeResult):
-    """The accuracy of trained pairs held out of relearning, and of the other pairs, in restored copies."""
+    """The accuracy of restored copies on trained pairs held out of relearning, and on other trained pairs."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")

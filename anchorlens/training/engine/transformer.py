@@ -28,7 +28,7 @@ experts are skipped first."""
 
 
 class Transformer(FlatLayout):
-    """The parameters of a HookedTransformer in the memory of a stack, and its forward pass."""
+    """The parameters of a HookedTransformer in the tensors of a stack, and the forward pass of the model."""
 
     def __init__(self, config: ModelConfig) -> None:
         """Lay out every trained parameter of `config`."""

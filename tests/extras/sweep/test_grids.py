@@ -39,7 +39,7 @@ class TestAxisValues:
         ("field", "text", "message"),
         [
             ("gama", "0.3", "Did you mean 'gamma'"),
-            ("gamma", "0.8:0.3:0.1", "first at most last"),
+            ("gamma", "0.8:0.3:0.1", "first value that is at most last"),
             ("gamma", "0.3:0.8:0", "a positive step"),
             ("gamma", "0.3:0.8", "must have a step, got none. Write 0.3:0.8:0.1"),
             ("gamma", "0.3:x:0.1", "consist of numbers, got 'x'"),

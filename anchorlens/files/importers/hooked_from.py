@@ -88,9 +88,8 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     if differences[nearest] <= tolerance:
         return model_of({**fields, "act_fn": nearest}, weights).to(str(device_of(gpt)), print_details=False)
     raise ValueError(
-        f"{what} with other logits. The logits differ by at least {differences[nearest]:.2g} from the logits "
-        "of a GPT-2 with the same weights, for every activation function "
-        f"({', '.join(_ACTIVATIONS)}). {_ELSE}"
+        f"{what} whose logits differ by at least {differences[nearest]:.2g} from the logits of a GPT-2 with "
+        f"the same weights, for every activation function ({', '.join(_ACTIVATIONS)}). {_ELSE}"
     )
 
 

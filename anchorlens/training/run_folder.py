@@ -285,17 +285,13 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
         return lines, False
     with reading(path), ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
-            raise ValueError(
-                f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten the log"
-            )
+            raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten it")
         while text := file.readline(_LONGEST_LINE):
             line = _log_line(text)
             if line is None:
                 return lines, text.endswith(b"\n") or file.read(1) != b""
             if len(lines) == _MOST_LINES:
-                raise ValueError(
-                    f"the log must have at most {_MOST_LINES:,} lines, got more. Shorten the log"
-                )
+                raise ValueError(f"the log must have at most {_MOST_LINES:,} lines, got more. Shorten it")
             lines.append(line)
     return lines, False
 

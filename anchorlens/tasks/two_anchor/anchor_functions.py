@@ -92,9 +92,7 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
         ValueError: If the anchor is unknown, or its table does not contain the value.
     """
     if anchor not in anchors:
-        raise ValueError(
-            f"anchor must be one of {safe_repr(list(anchors))}, got {safe_repr(anchor)}. Use another anchor"
-        )
+        raise ValueError(f"anchor must be one of {safe_repr(list(anchors))}, got {safe_repr(anchor)}")
     function = anchors[anchor]
     if isinstance(function, int):
         return x + function
@@ -164,9 +162,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
     elif callable(function):
         values = [function(x) for x in inputs]
     else:
-        raise ValueError(
-            f"{what} must be a shift, a table or a callable, got {safe_repr(function)}. Give another function"
-        )
+        raise ValueError(f"{what} must be a shift, a table or a callable, got {safe_repr(function)}")
     try:
         table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
         largest = max(table.values(), key=abs, default=0)

@@ -226,8 +226,7 @@ def checked_schedule(
         base = default
     if base is None:
         raise ValueError(
-            f"{name} must begin with a base value, which holds outside its windows, got {safe_repr(value)}. "
-            "Add a base value"
+            f"{name} must begin with a base value for steps outside windows, got {safe_repr(value)}. Add it"
         )
     values = [(name, base)]
     for window in schedule.windows:
@@ -325,10 +324,7 @@ def read_changes(
 def _items(name: str, text: str, form: str) -> list[str]:
     items = text.split()
     if not items or len(text) > _LONGEST:
-        raise ValueError(
-            f"{name} must be {form}, with at most {_LONGEST} characters, got {safe_repr(text)}. Correct "
-            f"{name}"
-        )
+        raise ValueError(f"{name} must be {form}, with at most {_LONGEST} characters, got {safe_repr(text)}")
     return items
 
 

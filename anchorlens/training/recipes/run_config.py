@@ -110,9 +110,7 @@ class RunConfig(NamedTuple):
         for part in values:
             check_choice("a part of the configuration", part, PARTS)
             if not isinstance(values[part], Mapping):
-                raise ValueError(
-                    f"{part} must be a table of fields, got {safe_repr(values[part])}. Write a table"
-                )
+                raise ValueError(f"{part} must be a table of fields, got {safe_repr(values[part])}")
         if task is None:
             task = (read_task if is_new else read_stored_task)(values.get("task", {}))
         train = values.get("train", {})
@@ -186,7 +184,7 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
     """
     for part, fields in (*base.items(), *changes.items()):
         if not isinstance(fields, Mapping):
-            raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}. Write a table")
+            raise ValueError(f"{part} must be a table of fields, got {safe_repr(fields)}")
     result = {part: dict(fields) for part, fields in base.items()}
     for part, fields in changes.items():
         target = result.setdefault(part, {})

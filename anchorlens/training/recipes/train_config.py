@@ -162,8 +162,7 @@ class TrainConfig(Config):
             object.__setattr__(self, "start", os.path.abspath(self.start))  # valid from any current folder
         if self.start_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.start_sha256):
             raise ValueError(
-                f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}. Correct or "
-                "remove start_sha256"
+                f"start_sha256 must be 64 hexadecimal digits, got {safe_repr(self.start_sha256)}. Remove it"
             )
         if self.batch_size > self.n_samples:
             raise ValueError(

@@ -340,7 +340,7 @@ class TestErrors:
             ({"freeze": "W_Q@0.5:0.51"}, "at least one of the run's 8 updates"),
             (
                 {"weight_decay": "0 0.5:1=1", "weight_decay_qk": "0:0.5=1"},
-                "weight_decay_qk must begin with a base value, which holds outside its windows",
+                "weight_decay_qk must begin with a base value for steps outside windows",
             ),
         ],
     )

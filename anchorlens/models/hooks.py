@@ -199,9 +199,9 @@ def cut_copies(
     Copy 0 has no mask, and each other copy has one mask.
 
     The function sets the masked attention to zero after the softmax, without renormalising. Later layers read
-    the changed residual stream. With `frozen`, later layers keep the attention pattern of copy 0. The copy
-    then shows the direct effect of the edge (path patching). With `recomputed`, later layers compute their
-    pattern from the changed residual stream. The copy then shows the total effect of the edge.
+    the changed residual stream. With `frozen`, later layers keep the attention pattern of copy 0. A masked
+    copy then shows the direct effect of its edge (path patching). With `recomputed`, later layers compute
+    their pattern from the changed residual stream. A masked copy then shows the total effect of its edge.
 
     Args:
         model: the model. Check with `assert_live` whether masks affect the model's logits.

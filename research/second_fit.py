@@ -28,7 +28,7 @@ from anchorlens.training import checkpoints
 from anchorlens.verdict.calibration import Calibration, calibration
 from anchorlens.verdict.inside import by_phase, features
 from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
-from anchorlens.verdict.readings import COSTLY_READINGS, Reading, take_readings
+from anchorlens.verdict.readings import COSTLY_READINGS, take_readings
 from calibrate import DOCS, WAYS, known_of, of_regime
 from calibration import held_out, page, tables
 from calibration.compared import area, ends_by_hyperparameters
@@ -226,17 +226,11 @@ def weights_table(content: Mapping[str, Any]) -> Table:
     questions = content["regimes"]["reasoning"]["by_probes"]["questions"]
     table = tables.markdown_table("reading", *questions)
     for reading in SECOND_WAYS["by_probes"]:
-        most = [most_moved(reading, of["votes"]) for of in questions.values()]
+        votes = [of["votes"].get(reading.name) for of in questions.values()]
+        most = [tables.most_moved(vote) if vote else 0.0 for vote in votes]
         if max(most) >= 0.05:
             table.add_row(reading.name, *(f"{nats:.1f}" if nats else "" for nats in most))
     return table
-
-
-def most_moved(reading: Reading, votes: Mapping[str, Mapping[str, float]]) -> float:
-    """The most that a reading moves the log-odds of one question, in nats."""
-    if (vote := votes.get(reading.name)) is None:
-        return 0.0
-    return vote["weight"] * max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
 
 
 def composing_as_phase_1(fitted: Calibration, rows: Any) -> list[str]:

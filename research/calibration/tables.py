@@ -125,10 +125,14 @@ def weights_table(content: Mapping[str, Any]) -> Table:
             if vote is None:
                 cells.append("")
                 continue
-            most = max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
-            cells.append(f"{vote['weight'] * most:.1f}")
+            cells.append(f"{most_moved(vote):.1f}")
         table.add_row(reading.name, *cells)
     return table
+
+
+def most_moved(vote: Mapping[str, float]) -> float:
+    """The most that a reading moves the log-odds of a question, in nats, at an end of its vote's range."""
+    return vote["weight"] * max(abs(vote["slope"] * (vote[end] - vote["neutral"])) for end in ("low", "high"))
 
 
 def context_table(rows: Rows) -> Table:

@@ -1,9 +1,10 @@
 """Fit the verdicts by the inside on the zoo's table, and measure them on what was held out.
 
-    python research/calibrate.py [--table research/calibration/zoo.parquet] [--held-out] [--write]
+    python research/calibrate.py [--held-out] [--write]
 
-A minute or two: `research/zoo.py` trained and measured the models. Without --held-out nothing of the held-out
-groups is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
+A minute or two: `research/zoo.py` trained and measured the models. In `reasoning` the fit goes by the second
+zoo; in `conflict`, and for the early verdict, by the first. Without --held-out nothing of the held-out groups
+is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
 calibration of the package, the tables of docs/calibration.md and the picture of docs/trust.md.
 """
 
@@ -12,8 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,6 @@ from rich.table import Table
 import anchorlens
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, Calibration
-from anchorlens.verdict.question_model import Regime
-from anchorlens.verdict.readings import Reading
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.fit import (
@@ -38,10 +36,11 @@ from calibration.fit import (
     left_out,
     of_early,
     of_trained,
+    survival_at,
 )
 from calibration.held_out import Said
-from calibration.runs import AGAIN, FIRST, FITTED, MOMENTS, PAPERS
-from zoo import TABLE
+from calibration.runs import FIRST, FITTED, GROUPS, MOMENTS, PAPERS, SECOND, SECOND_FITTED
+from zoo import SECOND_TABLE, TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
 FIRST_TABLE = TABLE.with_name("first_zoo.parquet")
@@ -74,10 +73,21 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
     ends = fitted[fitted["moment"] == 1].reset_index(drop=True)
     regimes: dict[str, dict[str, Any]] = {}
     said: LeftOut = {}
-    for regime in OF_REGIME:
+    for regime, questions in OF_REGIME.items():
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        regimes[regime], of_ways = of_regime(mine, regime, WAYS)
-        said |= {(regime, name): some for name, some in of_ways.items()}
+        regimes[regime] = {"range": range_of(mine)}
+        for name, readings in WAYS.items():
+            evidence = of_trained(mine, readings)
+            fits = fit(mine, evidence, questions)
+            probabilities = left_out(mine, evidence, questions)
+            if (
+                name == "by_decoding" and regime == "reasoning"
+            ):  # whether it generalises is asked as by the probes
+                fits["questions"]["generalises"] = regimes[regime]["by_probes"]["questions"]["generalises"]
+                probabilities = left_out(mine, evidence, questions, of_trained(mine, BY_PROBES))
+            least = least_probability(held_out.said_of(mine, probabilities, {regime: 0.0}))
+            regimes[regime][name] = {"least_probability": least, **fits}
+            said[regime, name] = held_out.said_of(mine, probabilities, {regime: least})
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {
@@ -85,60 +95,29 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             "fit_on": f"{len(ends)} runs of {ends['task'].nunique()} tasks",
             "versions": library_versions(),
         },
-        "known": known_of(ends),
         "regimes": regimes,
-        "early": early(fitted),
+        **early(fitted),
     }
     return calibrated, said
 
 
-def of_regime(
-    rows: Any, regime: Regime, ways: Mapping[str, Sequence[Reading]]
-) -> tuple[dict[str, Any], dict[str, list[Said]]]:
-    """The verdicts of one regime as JSON data, by their names; and what each run gets without its task.
-
-    Args:
-        rows: of the runs that are fit on, at their end.
-        regime: theirs.
-        ways: the readings of each verdict, `by_probes` first.
-    """
-    fitted: dict[str, Any] = {}
-    said = {}
-    questions = OF_REGIME[regime]
-    for name, readings in ways.items():
-        evidence = of_trained(rows, readings)
-        fits = fit(rows, evidence, questions)
-        probabilities = left_out(rows, evidence, questions)
-        if (
-            name == "by_decoding" and regime == "reasoning"
-        ):  # whether it generalises is asked as by the probes
-            fits["questions"]["generalises"] = fitted["by_probes"]["questions"]["generalises"]
-            probabilities = left_out(rows, evidence, questions, of_trained(rows, ways["by_probes"]))
-        least = least_probability(held_out.said_of(rows, probabilities, {regime: 0.0}))
-        fitted[name] = {"least_probability": least, **fits}
-        said[name] = held_out.said_of(rows, probabilities, {regime: least})
-    return fitted, said
-
-
-def known_of(rows: Any) -> dict[str, Any]:
-    """The range of the models and tasks of some runs, as JSON data."""
-    return {
-        "variant": sorted(rows["variant"].unique().tolist()),
-        **{name: [int(rows[name].min()), int(rows[name].max())] for name in NUMBERS},
-        "chain_length": [2, 2],
-        **OF_EVERY_RUN,
-    }
+def range_of(rows: Any) -> dict[str, Any]:
+    """The calibration range of some runs, as JSON data."""
+    known = {"variant": sorted(rows["variant"].unique().tolist())}
+    known |= {name: [int(rows[name].min()), int(rows[name].max())] for name in NUMBERS}
+    return {"known": {**known, "chain_length": [2, 2], **OF_EVERY_RUN}}
 
 
 def early(fitted: Any) -> dict[str, Any]:
-    """Moment -> the early verdict, of the papers' task in `reasoning`."""
-    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["regime"] == "reasoning")]
+    """The early verdict of each moment, of the papers' task in `reasoning`, and its range."""
+    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["moment"] < 1)]
+    mine = mine[mine["regime"] == "reasoning"]
     found = {}
     for moment in (one for one in MOMENTS if one < 1):
         rows = mine[mine["moment"] == moment].reset_index(drop=True)
         rows["task"] = rows["seed"] % 6  # of one task, every sixth seed is left out at a time
         found[str(moment)] = {**fit(rows, of_early(rows), OF_EARLY), "ranges": {}}  # which nothing shows
-    return found
+    return {"early": found, "early_range": range_of(mine)}
 
 
 def least_probability(said: Sequence[Said]) -> float:
@@ -147,26 +126,30 @@ def least_probability(said: Sequence[Said]) -> float:
     return max(0.5, math.floor(100 * least) / 100)  # down, as rounding up may leave many more undecided
 
 
-def as_opened(said: Sequence[Said]) -> list[Said]:
-    """What was said when the held-out groups were opened, before `not_quite_fit` left any undecided."""
-    return [replace(one, not_quite_fit=False) for one in said]
+def both_zoos(first: Any, second: Any) -> Any:
+    """The rows that the verdicts go by: in `reasoning` the ends of the second zoo, else those of the first.
+
+    Of the second zoo the groups that it is fit on, and those held out that it brings.
+    """
+    first = first[(first["regime"] == "conflict") | (first["moment"] < 1)]
+    second = second[(second["regime"] == "reasoning") & second["group"].isin([*SECOND_FITTED, *SECOND])]
+    second = second.assign(**{"survival.survival": survival_at(second)})
+    return pd.concat([first[first["group"].isin([*GROUPS, FIRST])], second], ignore_index=True)
 
 
 def main() -> None:
     """Read the command line, fit, print."""
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--first", type=Path, default=FIRST_TABLE, help="the table of the first zoo")
     parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
     parser.add_argument("--write", action="store_true", help="replace the calibration, tables and picture")
     given = parser.parse_args()
-    zoo = pd.concat([pd.read_parquet(given.table), pd.read_parquet(given.first)], ignore_index=True)
+    first = pd.concat([pd.read_parquet(TABLE), pd.read_parquet(FIRST_TABLE)], ignore_index=True)
+    zoo = both_zoos(first, pd.read_parquet(SECOND_TABLE))
     if not given.held_out:
         zoo = zoo[zoo["group"].isin(FITTED)]
-    trained = zoo["group"].tolist()
-    unfinished = {name for name, group in AGAIN.items() if trained.count(name) < group.n}
-    zoo = zoo[[group not in unfinished for group in trained]]
+    elif any((zoo["group"] == name).sum() < group.n for name, group in SECOND.items() if name not in FITTED):
+        parser.error("the held-out groups are opened when all of their runs are trained; train the rest")
     calibrated, left = content(zoo)
     said, found = said_and_tables(zoo, calibrated, left)
     console = Console(width=220)
@@ -189,7 +172,7 @@ def said_and_tables(
     said: dict[tuple[str, str], list[Said]] = {}
     for regime in OF_REGIME:
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        spread = held_out.distances(mine, model)
+        spread = held_out.distances(mine, model.regimes[regime].range)
         for way in WAYS:
             by = {regime: getattr(model.regimes[regime], way)}
             said[regime, way] = held_out.verdicts(mine, by, spread)
@@ -206,7 +189,9 @@ def said_and_tables(
         "fits": tables.fits_table(fitted),
         "weights": tables.weights_table(calibrated),
         "context": tables.context_table(fitted),
-        "aims": tables.aims_table(*(as_opened(said[regime, "by_probes"]) for regime in OF_REGIME)),
+        "aims": tables.aims_table(
+            said["reasoning", "by_probes"], left["reasoning", "by_probes"], held_out.by_hyperparameters(ends)
+        ),
         **{
             name: tables.accuracy_table(said[regime, way], left[regime, way], of_phases=regime == "reasoning")
             for name, regime, way in (
@@ -222,9 +207,6 @@ def said_and_tables(
         "confusions": tables.confusion_table(of_all["by the probes"]),
         "distances": tables.distance_table(of_all),
         "ties": tables.tie_table(said["reasoning", "by_probes"]),
-        "not quite fit": tables.not_quite_fit_table(
-            said["reasoning", "by_probes"], left["reasoning", "by_probes"]
-        ),
         "costly": tables.costly_table(ends, model),
         "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +38,19 @@ NEARLY_BEST = 0.01
 """Of the AUC: of numbers of updates within it of the best, the smallest is taken."""
 NEARLY_FIT = (0.90, 0.98)
 """Train accuracies of models that may compose and have a small margin."""
+MARGIN = "information_flow.margin"
+FIRST_DIRECTIONS = {
+    MARGIN: {"generalises": 1},
+    "gradient_sharing.sharing": {"composes": 1},
+    "gradient_sharing.mlp_sharing": {"composes": 1},
+    "gradient_sharing.attention_sharing": {"composes": 1},
+    "gradient_sharing.order_blindness": {"composes": -1},
+}
+"""Directions that readings had in the first fit, and have no more."""
 KNOWN = tuple(
-    one for one in BY_PROBES if one.measurement not in ("holdout", "survival") and not one.over_training
+    replace(one, directions={**one.directions, **FIRST_DIRECTIONS.get(one.name, {})})
+    for one in BY_PROBES
+    if one.measurement not in ("holdout", "survival") and not one.over_training
 )
 """The readings of the first fit."""
 GRADIENTS = tuple(one for one in KNOWN if one.measurement == "gradient_sharing")
@@ -58,7 +69,6 @@ MARGINS = (
     Reading("holdout", "holdout_ratio", "accuracy of training data left out", {"generalises": 1}),
 )
 """What might replace the margin in *generalises*."""
-MARGIN = "information_flow.margin"
 
 
 @dataclass(frozen=True)

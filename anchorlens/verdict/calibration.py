@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -14,43 +14,18 @@ from anchorlens.records import Record
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.question_model import QuestionModel, Regime
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The version of the JSON file."""
 
 
 @documented
 @dataclass(frozen=True, eq=False)
-class OfRegime:
-    """The probe and decoding verdicts for one kind of task, `reasoning` or `conflict`."""
+class CalibrationRange:
+    """The range of models and tasks that a verdict was fit on."""
 
-    by_probes: QuestionModel
-    """The probe verdict, which uses only readings of trained pairs and weights."""
-    by_decoding: QuestionModel
-    """The decoding verdict, which uses activations of unseen pairs. For the question whether the model
-    generalises, the decoding verdict uses the readings of the probe verdict."""
-
-
-@documented
-@dataclass(frozen=True, eq=False)
-class Calibration(Record):
-    """The fitted probe, decoding and early verdicts, and the calibration range."""
-
-    regimes: Mapping[Regime, OfRegime]
-    """The verdicts of each regime, which assign a phase in `reasoning` and a solution in `conflict`."""
-    early: Mapping[float, QuestionModel]
-    """The early verdict for checkpoints near each fraction of the run's steps, from 0 to 1."""
     known: Mapping[str, Sequence[Any]]
     """The [smallest, largest] value, or the list of values, of each field of the calibration models and their
     tasks."""
-    provenance: Mapping[str, Any]
-    """The origin of the calibration, with the command, the number of checkpoints and the versions."""
-
-    def of(self, task: AnchorTask) -> OfRegime:
-        """Return the verdicts for models of a task."""
-        found = self.regimes["conflict" if task.in_conflict else "reasoning"]
-        if task.in_conflict or task.commutes:
-            return found
-        return OfRegime(found.by_probes.without_commutativity(), found.by_decoding.without_commutativity())
 
     def outside(self, shape: Mapping[str, Any]) -> list[str]:
         """Describe the fields of a model and its task that are outside the calibration range.
@@ -84,6 +59,46 @@ class Calibration(Record):
             elif value not in known:
                 found.append((f"{name} {value!r} is not one of {', '.join(map(repr, known))}", 1.0))
         return found
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class OfRegime:
+    """The probe and decoding verdicts for one kind of task, `reasoning` or `conflict`."""
+
+    by_probes: QuestionModel
+    """The probe verdict, which uses only readings of trained pairs and weights."""
+    by_decoding: QuestionModel
+    """The decoding verdict, which uses activations of unseen pairs. For the question whether the model
+    generalises, the decoding verdict uses the readings of the probe verdict."""
+    range: CalibrationRange
+    """The calibration range of both verdicts."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Calibration(Record):
+    """The fitted probe, decoding and early verdicts, and their calibration ranges."""
+
+    regimes: Mapping[Regime, OfRegime]
+    """The verdicts of each regime, which assign a phase in `reasoning` and a solution in `conflict`."""
+    early: Mapping[float, QuestionModel]
+    """The early verdict for checkpoints near each fraction of the run's steps, from 0 to 1."""
+    early_range: CalibrationRange
+    """The calibration range of the early verdicts."""
+    provenance: Mapping[str, Any]
+    """The origin of the calibration, with the command, the number of checkpoints and the versions."""
+
+    def of(self, task: AnchorTask) -> OfRegime:
+        """Return the verdicts for models of a task."""
+        found = self.regimes["conflict" if task.in_conflict else "reasoning"]
+        if task.in_conflict or task.commutes:
+            return found
+        return replace(
+            found,
+            by_probes=found.by_probes.without_commutativity(),
+            by_decoding=found.by_decoding.without_commutativity(),
+        )
 
     def early_model(self, fraction: float) -> QuestionModel | None:
         """Return the early verdict whose fraction of the steps is nearest on a log scale.

@@ -103,7 +103,7 @@ def _forecast(checkpoint: Checkpoint, fraction: float, now: str) -> dict[str, fl
         values = take_readings(model, checkpoint.task, names=CHEAP)
     except ValueError:
         return None
-    distance = calibration().distance(features(model, checkpoint.task))
+    distance = calibration().early_range.distance(features(model, checkpoint.task))
     return fitted.probabilities({**values, **answered_now(now)}, distance)
 
 

@@ -10,9 +10,8 @@ data. Neither verdict uses answers to unseen pairs.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -26,7 +25,7 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.by_holdout import by_holdout
 from anchorlens.verdict.calibration import calibration
 from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
-from anchorlens.verdict.readings import CHEAP, COSTLY, COSTLY_READINGS, READINGS, take_readings
+from anchorlens.verdict.readings import CHEAP, COSTLY, READINGS, take_readings
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
 
 if TYPE_CHECKING:
@@ -34,13 +33,7 @@ if TYPE_CHECKING:
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
-WHOLLY_FIT = 0.98
-"""The smallest train accuracy at which a small margin on fresh noise shows that the model does not
-generalise."""
-_SMALL_MARGIN = "a small margin on trained pairs does not separate Phase 1 from a model that has not yet fit"
 _NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
-_BEYOND_ALL = 1e9
-"""A value outside the range of every vote, which counts as the nearer end of the range."""
 SAYS_NOTHING = 0.05
 """The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
 
@@ -63,6 +56,7 @@ def read_inside(
     train_is_known: bool = True,
     void: Phase | None = None,
     thorough: bool = False,
+    without: Collection[str] = (),
 ) -> Inside:
     """Assign the phase, solution or label that the readings support.
 
@@ -76,7 +70,8 @@ def read_inside(
             phase assumes that the model has fit its training data.
         void: the reason why the answers exclude every phase. If there is a reason, the function takes no
             readings.
-        thorough: whether to take the costly readings even if the costly readings cannot change the phase.
+        thorough: whether to take the costly readings even if the other readings assign a phase.
+        without: the names of costly probes that are never applied.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -102,29 +97,22 @@ def read_inside(
         return _nothing(void)
     anchors = cast("AnchorTask", task)
     try:
-        fitted, known = calibration(), features(model, anchors)
-        of_regime, distance = fitted.of(anchors), fitted.distance(known)
+        of_regime, known = calibration().of(anchors), features(model, anchors)
+        distance = of_regime.range.distance(known)
         both = (of_regime.by_probes, of_regime.by_decoding)
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
         for name in COSTLY if thorough or underfit is None else ():
-            if not _has_vote(name, both):
-                continue
-            if not thorough and all(is_settled(by, values, distance) for by in both):
-                break
-            values |= take_readings(model, anchors, names=[name], training_set=known_data)
+            open_ = both if thorough else [by for by in both if not assigns_phase(by, values, distance)]
+            if name not in without and _has_vote(name, open_):
+                values |= take_readings(model, anchors, names=[name], training_set=known_data)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
 
     def posterior(by: QuestionModel) -> Posterior:
         probabilities = by.probabilities(values, distance)
         phase = likeliest_phase(probabilities, by.least_probability)
-        if underfit is not None:
-            phase = underfit
-        elif phase.number == 1 and train is not None and margin_is_of_training(train.value, values):
-            why = f"train accuracy {train} is below {WHOLLY_FIT:.2f}, so {_SMALL_MARGIN}; train longer"
-            phase = Phase.undecided("ambiguous", why)
-        return Posterior(phase, probabilities)
+        return Posterior(phase if underfit is None else underfit, probabilities)
 
     probes_alone = posterior(of_regime.by_probes)
     shown = {name: value for name, value in values.items() if name in of_regime.by_probes.ranges}
@@ -133,12 +121,14 @@ def read_inside(
             phase=probes_alone.phase,
             probabilities=probes_alone.probabilities,
             evidence=evidence(of_regime.by_probes, shown, distance),
-            outside=tuple(fitted.outside(known)),
+            outside=tuple(of_regime.range.outside(known)),
             not_measured=tuple(
                 dict.fromkeys(
                     one.probe
                     for one in READINGS
-                    if one.name not in values and _has_vote(one.measurement, both)
+                    if one.name not in values
+                    and one.measurement not in without
+                    and _has_vote(one.measurement, both)
                 )
             ),
         ),
@@ -176,20 +166,6 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
     }
 
 
-def margin_is_of_training(train: float, values: Values) -> bool:
-    """Return whether unfinished training instead of Phase 1 may explain a small margin on trained pairs.
-
-    We did not measure the margin of the calibration models on training sequences. However, nearly all
-    calibration models in Phase 1 have either fit their data completely or have a negative margin.
-
-    Args:
-        train: the accuracy on training data, from 0 to 1.
-        values: the readings and their values.
-    """
-    margin = values.get("information_flow.margin")
-    return FIT_THRESHOLD <= train < WHOLLY_FIT and margin is not None and margin > 0
-
-
 def _nothing(phase: Phase) -> Inside:
     """Return verdicts without probabilities."""
     return Inside(ByProbes(phase, None), Posterior(phase, None))
@@ -224,33 +200,20 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
 
 
 def _has_vote(measurement: str, verdicts: Sequence[QuestionModel]) -> bool:
-    """Return whether a reading of the measurement has a vote in a verdict."""
+    """Return whether a reading of the measurement has a vote with a weight above 0 in a verdict."""
     names = {one.name for one in READINGS if one.measurement == measurement}
-    return any(names & set(answer.votes) for by in verdicts for answer in by.questions.values())
+    return any(not names.isdisjoint(by.voters) for by in verdicts)
 
 
-def is_settled(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
-    """Return whether the verdict assigns a phase that no values of the missing costly readings can change.
-
-    The contribution of a reading to the log-odds is bounded, and the log-odds that assign one phase form a
-    convex set. The function therefore tries only the extremes and the absence of the costly readings.
+def assigns_phase(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
+    """Return whether a phase or solution has the least probability by some readings.
 
     Args:
         fitted: the model of the verdict.
-        values: the readings and their values. Costly readings may be missing.
+        values: the readings and their values. Readings may be missing.
         distance: the distance from the calibration models, at least 0.
     """
-    names = [
-        name
-        for name in COSTLY_READINGS
-        if name not in values and any(name in answer.votes for answer in fitted.questions.values())
-    ]
-    found = set()
-    for extremes in itertools.product((None, -_BEYOND_ALL, _BEYOND_ALL), repeat=len(names)):
-        probabilities = fitted.probabilities({**values, **dict(zip(names, extremes, strict=True))}, distance)
-        phase = likeliest_phase(probabilities, fitted.least_probability)
-        found.add((phase.label, phase.is_named))
-    return len(found) == 1 and all(is_named for _, is_named in found)
+    return likeliest_phase(fitted.probabilities(values, distance), fitted.least_probability).is_named
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:

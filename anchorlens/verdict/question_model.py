@@ -177,6 +177,12 @@ class QuestionModel(Record):
             if all(yes or which in self.questions for which, yes in steps)
         )
 
+    @property
+    def voters(self) -> set[str]:
+        """The names of the readings whose vote in a question has a weight above 0."""
+        votes = [answer.votes for answer in self.questions.values()]
+        return {name for of_question in votes for name, vote in of_question.items() if vote.weight > 0}
+
     def without_commutativity(self) -> Self:
         """Return the verdict for a task in which the order of two anchors matters."""
         questions = {which: fit for which, fit in self.questions.items() if which != "commutative"}

@@ -231,7 +231,7 @@ READINGS: tuple[Reading, ...] = (
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        {_FITS: 1, "generalises": 1},
+        {_FITS: 1, "inferential": 1},
         normalise=_bounded_margin,
     ),
     Reading(
@@ -334,25 +334,25 @@ READINGS: tuple[Reading, ...] = (
         "gradient_sharing",
         "sharing",
         "the same weights answer pairs without a common anchor",
-        {"composes": 1},
+        {"inferential": 1},
     ),
     Reading(
         "gradient_sharing",
         "mlp_sharing",
         "pairs without a common anchor share the last MLP",
-        {"composes": 1},
+        {"inferential": 1},
     ),
     Reading(
         "gradient_sharing",
         "attention_sharing",
         "pairs without a common anchor share the last attention",
-        {"composes": 1},
+        {"inferential": 1},
     ),
     Reading(
         "gradient_sharing",
         "order_blindness",
         "both orders of two anchors use the embedding in the same way",
-        {"composes": -1, "commutative": 1},
+        {"inferential": -1, "commutative": 1},
     ),
     Reading(
         "q_condensation",

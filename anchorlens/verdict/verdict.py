@@ -107,7 +107,7 @@ class ByProbes(Posterior):
     """The descriptions of the fields of the model or its task that are outside the calibration range. Each of
     these fields makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
-    """The probes that were not measured, because their readings could not change the phase."""
+    """The probes that were not measured, because the other readings assign a phase."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:

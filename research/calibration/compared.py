@@ -40,7 +40,7 @@ def log_odds_of_each(rows: Table, which: Question) -> dict[str, np.ndarray]:
         for name, regression in CANDIDATES.items()
     }
     found["by decoding"] = fit_question(rows, of_trained(rows, BY_DECODING), which)[1][of]
-    readings = values_of(rows, BY_PROBES)
+    readings = values_of(rows, BY_PROBES).dropna(axis="columns", how="all")
     for name, (make, x) in _others(rows, readings).items():
         found[name] = _left_out(make, x[of], rows[of], which)
     return found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anchorlens.probes.two_anchor.survival import DOSES
+from anchorlens.probes.two_anchor.survival import DOSES, FEWEST_UPDATES
 from anchorlens.tasks.shared.phases import (
     COMMUTATIVITY_THRESHOLD,
     FIT_THRESHOLD,
@@ -130,7 +130,7 @@ def values_of(rows: Table, readings: Sequence[Reading] = READINGS) -> Table:
     return pd.DataFrame(found, index=rows.index, dtype=float)
 
 
-def survival_at(rows: Table, least_updates: float) -> Column:
+def survival_at(rows: Table, least_updates: float = FEWEST_UPDATES) -> Column:
     """Survival of each run at the first dose after which the other pairs take so many updates on average.
 
     Where none does, that at the largest dose that was measured; NaN where there is none.

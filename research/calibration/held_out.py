@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
-from anchorlens.verdict.calibration import Calibration
-from anchorlens.verdict.inside import NUMBERS, by_phase, likeliest_phase, margin_is_of_training
-from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
+from anchorlens.verdict.calibration import CalibrationRange
+from anchorlens.verdict.inside import NUMBERS, assigns_phase, by_phase, likeliest_phase
+from anchorlens.verdict.question_model import UNDECIDED, QuestionModel, Values
+from anchorlens.verdict.readings import COSTLY, COSTLY_READINGS, READINGS
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import given, label_of, of_early, values_of
-from calibration.runs import AGAIN, FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT
+from calibration.runs import FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT, SECOND
 from calibration.votes import Table as Rows
 
 N_BINS, N_RESAMPLES = 10, 2000
@@ -41,8 +42,6 @@ class Said:
     probabilities: Mapping[str, float]
     least: float
     """A phase or solution less probable is not named."""
-    not_quite_fit: bool = False
-    """Whether Phase 1 is not named, since a small margin may be that of a training not finished."""
 
     @property
     def ends(self) -> dict[Any, float]:
@@ -57,8 +56,7 @@ class Said:
     @property
     def is_named(self) -> bool:
         """Whether the verdict names one."""
-        is_first = self.ends.get(1, 0.0) == self.sure
-        return self.sure >= self.least and not (is_first and self.not_quite_fit)
+        return self.sure >= self.least
 
     @property
     def right(self) -> bool:
@@ -72,7 +70,11 @@ class Said:
 
 
 def verdicts(
-    rows: Rows, by: Mapping[str, QuestionModel], distances: Sequence[float] | None = None
+    rows: Rows,
+    by: Mapping[str, QuestionModel],
+    distances: Sequence[float] | None = None,
+    *,
+    in_doubt: bool = False,
 ) -> list[Said]:
     """What is said of every run that has a phase, or a solution, by definition.
 
@@ -80,14 +82,26 @@ def verdicts(
         rows: runs, one row each.
         by: regime -> its verdict.
         distances: of each from what the verdict was fit on; 0 if left out.
+        in_doubt: whether costly readings are taken only while no phase is assigned, as `classify` does.
     """
     spread = [0.0] * len(rows) if distances is None else distances
     probabilities = []
     for (_, row), (_, values), away in zip(rows.iterrows(), values_of(rows).iterrows(), spread, strict=True):
         model = by[row["regime"]]
         model = model if row["commutes"] or row["regime"] == "conflict" else model.without_commutativity()
-        probabilities.append(model.probabilities(given(values), away))
+        there = given(values)
+        used = without_needless(model, there, away) if in_doubt else there
+        probabilities.append(model.probabilities(used, away))
     return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
+
+
+def without_needless(model: QuestionModel, values: Values, distance: float) -> dict[str, float | None]:
+    """The readings that one verdict takes of a model: a costly probe only while no phase is assigned."""
+    used = {name: value for name, value in values.items() if name not in COSTLY_READINGS}
+    for probe in COSTLY:
+        if not assigns_phase(model, used, distance):
+            used |= {one.name: values.get(one.name) for one in READINGS if one.measurement == probe}
+    return used
 
 
 def said_of(
@@ -95,17 +109,15 @@ def said_of(
 ) -> list[Said]:
     """What is said of every run that has a phase or a solution, each with its probabilities."""
     found = []
-    readings = values_of(rows).iterrows()
-    for (_, row), (_, values), one in zip(rows.iterrows(), readings, probabilities, strict=True):
+    for (_, row), one in zip(rows.iterrows(), probabilities, strict=True):
         truth = label_of(row)
         if truth == UNDECIDED:
             continue
         deciding = ("id", ID_THRESHOLD) if truth == LABELS[0] else ("ood", OOD_THRESHOLD)
         distance = abs(row[deciding[0]] - deciding[1])
         near = distance <= 2 * row[f"{deciding[0]}_error"]
-        unfit = margin_is_of_training(row["train"], given(values))
         about = (row["group"], row["task"], truth, near, distance)
-        found.append(Said(*about, one, least[row["regime"]], unfit))
+        found.append(Said(*about, one, least[row["regime"]]))
     return found
 
 
@@ -119,10 +131,10 @@ def by_hyperparameters(ends: Rows) -> list[Said]:
     return said_of(asked, ends_by_hyperparameters(fitted[has_phase], asked), {"reasoning": 0.0})
 
 
-def distances(rows: Rows, calibrated: Calibration) -> list[float]:
-    """How far each run is from what the calibration was fit on."""
-    names = [name for name in calibrated.known if name in rows]
-    return [calibrated.distance({name: row[name] for name in names}) for _, row in rows.iterrows()]
+def distances(rows: Rows, known: CalibrationRange) -> list[float]:
+    """How far each run is from what a verdict was fit on."""
+    names = [name for name in known.known if name in rows]
+    return [known.distance({name: row[name] for name in names}) for _, row in rows.iterrows()]
 
 
 def resampled(said: Sequence[Said], number: Callable[[Sequence[Said]], float]) -> tuple[float, float]:
@@ -156,6 +168,12 @@ def share_right(said: Sequence[Said]) -> str:
     return share([one for one in said if one.is_named])
 
 
+def share_assigned(said: Sequence[Said]) -> str:
+    """Of all, how many are named, and rightly."""
+    hits = [one.is_named and one.right for one in said]
+    return f"{np.mean(hits):.1%}, {sum(hits)} of {len(hits)}" if said else "-"
+
+
 def right_commutativity(said: Sequence[Said]) -> str:
     """In Phase 2, where the verdict says whether it is commutative: how often rightly."""
     some = [one for one in said if one.truth in LABELS[1:3] and one.commutative is not None]
@@ -185,15 +203,15 @@ def _error(said: Sequence[Said]) -> float:
 
 
 def by_group(said: Sequence[Said]) -> dict[str, list[Said]]:
-    """Group -> what is said of its runs: those fit on, those held out, all of these, those asked again."""
-    found = {group: [one for one in said if one.group == group] for group in (*FITTED, *GROUPS)}
-    again = {group: some for group in AGAIN if (some := [one for one in said if one.group == group])}
-    return {**found, ALL: [one for one in said if is_held_out(one.group)], **again}
+    """Group -> what is said of its runs: those fit on, those held out, and all of these."""
+    groups = dict.fromkeys((*FITTED, *GROUPS, *SECOND))
+    found = {group: [one for one in said if one.group == group] for group in groups}
+    return {**found, ALL: [one for one in said if is_held_out(one.group)]}
 
 
 def is_held_out(group: str) -> bool:
-    """Whether a group is of those that were opened together."""
-    return group in GROUPS and group not in FITTED
+    """Whether nothing was fit on a group."""
+    return group not in FITTED
 
 
 def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:

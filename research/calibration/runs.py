@@ -76,7 +76,7 @@ GROUPS: Mapping[str, Group] = {
     "beyond: learning rate": Group(6, 1, 8000, axes={"lr": (1e-4,), "d_model": (48, 64), "n_layers": (2,)}),
     "beyond: width": Group(5, 1, 9000, axes={"d_model": (512,), "n_layers": (2,), "lr": (1e-3,)}),
 }
-"""Group -> its runs. Those of `FITTED` are fit on; all others are held out."""
+"""Group -> its runs in the first zoo. Those of `FITTED` are fit on; all others are held out."""
 LONGER = {"lr": (1.5e-3,)}
 AGAIN: Mapping[str, Group] = {
     "again: kind": Group(8, 4, 10000, None, Draw(("affine",), keys=(40, 60), regimes=REASONING), LONGER),
@@ -132,9 +132,10 @@ FIRST = "first zoo"
 
 They stand in `first_zoo.parquet`: readings at key position 2 alone, none of gradient sharing, and no models.
 """
-FITTED = ("fit", PAPERS, FIRST)
 SECOND_FITTED = ("fit", PAPERS, *(name for name in SECOND if name.startswith("second:")))
-"""What the second fit goes by."""
+"""What the fit in `reasoning` goes by, of the second zoo."""
+FITTED = (*SECOND_FITTED, FIRST)
+"""What verdicts are fit on: in `conflict`, and for the early verdict, runs of the first zoo."""
 
 
 @dataclass(frozen=True)

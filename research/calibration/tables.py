@@ -14,9 +14,8 @@ from sklearn.linear_model import LinearRegression
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS
 from anchorlens.verdict.calibration import Calibration
 from anchorlens.verdict.explanation import TIE
-from anchorlens.verdict.inside import is_settled
 from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, Regime
-from anchorlens.verdict.readings import COSTLY_READINGS, READINGS
+from anchorlens.verdict.readings import READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
 from calibration.fit import BY_PROBES, OF_REGIME, asked, given, label_of, values_of
 from calibration.held_out import (
@@ -30,9 +29,12 @@ from calibration.held_out import (
     resampled,
     right_commutativity,
     share,
+    share_assigned,
     share_right,
+    verdicts,
+    without_needless,
 )
-from calibration.runs import AGAIN, FIRST, FITTED, GROUPS, PAPERS_HELD_OUT
+from calibration.runs import FITTED, GROUPS, SECOND
 from calibration.votes import Table as Rows
 
 CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
@@ -40,15 +42,22 @@ CONTEXT = ["n_anchors", "n_keys", "seq_len", "d_model", "n_layers"]
 LEAST_RUNS = 10
 """Of fewer runs, the probes and hyperparameters are not compared."""
 TITLES = {
-    FIRST: "papers' task, larger models",
     "held-out kind": "held-out function kind",
     "held-out anchors": "7 and 8 anchors",
     "beyond: depth": "depth 8",
     "beyond: learning rate": "learning rate 1e-4",
     "beyond: width": "width 512",
-    "again: kind": "repeat: held-out function kind",
-    "again: anchors": "repeat: 7 and 8 anchors",
-    "again: depth": "repeat: depth 8",
+    "second: papers": "papers' task, longer training",
+    "second: anchors": "6 to 8 anchors",
+    "second: tables": "affine functions and permutations",
+    "second: released": "variant `released`",
+    "second: shapes": "other depths and widths",
+    "second, held-out: papers": "held out: papers' task",
+    "second, held-out: anchors": "held out: 6 to 8 anchors",
+    "second, held-out: tables": "held out: affine functions and permutations",
+    "second, held-out: released": "held out: variant `released`",
+    "second, held-out: shapes": "held out: other depths and widths",
+    "second, held-out: tasks": "held out: other tasks",
 }
 """Group -> its name in the tables, where it is not that of the group."""
 
@@ -58,13 +67,11 @@ def runs_table(rows: Rows) -> Table:
     ends = rows[rows["moment"] == 1]
     found = ends.apply(label_of, axis=1)
     columns = (*LABELS[:3], "Phase 2, order matters", LABELS[3], *SOLUTIONS, UNDECIDED)
-    table = markdown_table("group", "drawn", "trained", *columns)
-    planned = {**GROUPS, **AGAIN}
-    for name in (FIRST, *GROUPS, *(name for name in AGAIN if (rows["group"] == name).any())):
+    table = markdown_table("group", "runs", *columns)
+    for name in (*GROUPS, *SECOND):
         mine = found[ends["group"] == name]
         counts = [int((mine == ("Phase 2" if "order" in label else label)).sum()) for label in columns]
-        drawn = planned[name].n if name in planned else len(mine)
-        table.add_row(_title(name), *map(str, (drawn, len(mine), *counts)))
+        table.add_row(_title(name), *map(str, (len(mine), *counts)))
     return table
 
 
@@ -104,7 +111,8 @@ def readings_table(rows: Rows) -> Table:
         for regime, which in questions:
             of, yes = asked(rows, which)
             there = of & (rows["regime"] == regime).to_numpy() & values[reading.name].notna().to_numpy()
-            cells.append(f"{area(yes[there], values[reading.name][there]):.2f}" if there.sum() > 10 else "-")
+            enough = there.sum() > 10 and len(set(yes[there])) == 2
+            cells.append(f"{area(yes[there], values[reading.name][there]):.2f}" if enough else "-")
         table.add_row(reading.name, reading.sees, *cells)
     return table
 
@@ -204,7 +212,6 @@ def tie_table(said: Sequence[Said]) -> Table:
     parts = {
         "fit": [one for one in near if one.group in FITTED],
         ALL: [one for one in near if is_held_out(one.group)],
-        "repeats": [one for one in near if one.group in AGAIN],
         "all": near,
     }
     for name, some in parts.items():
@@ -212,47 +219,33 @@ def tie_table(said: Sequence[Said]) -> Table:
     return table
 
 
-def not_quite_fit_table(said: Sequence[Said], left_out: Sequence[Said]) -> Table:
-    """What the rule on models that have not quite fit their data leaves undecided, correct or not."""
-    table = markdown_table(
-        "runs with a phase", "correct verdicts left undecided", "wrong verdicts left undecided"
-    )
-    parts = {
-        ALL: [one for one in said if is_held_out(one.group)],
-        "repeats": [one for one in said if one.group in AGAIN],
-        "fit, leave-one-task-out": left_out,
-    }
-    for name, some in parts.items():
-        before = [one for one in some if one.sure >= one.least]
-        kinds = ([one for one in before if one.right is right] for right in (True, False))
-        table.add_row(name, *(f"{sum(not one.is_named for one in of)} of {len(of)}" for of in kinds))
-    return table
-
-
 def costly_table(rows: Rows, fitted: Calibration) -> Table:
-    """How many labels the costly readings cannot change, and how much they change probabilities.
+    """What the probe verdict is worth with all readings, and with costly probes while it assigns no phase.
 
     Args:
-        rows: of runs at their end, one each.
+        rows: of runs at their end, one each, of which those held out are asked; all where none is.
         fitted: the verdicts.
     """
-    table = markdown_table("regime", "verdict", "runs", "not needed", "change on average", "largest change")
-    rows = rows[rows["train"] >= FIT_THRESHOLD].reset_index(drop=True)
+    columns = ("assigned", "correct, of the assigned", "correct, of all", "AUC of Phase 3 against 2")
+    table = markdown_table("regime", "costly probes", "runs", *columns, "runs with `survival`")
+    some = rows[[is_held_out(group) for group in rows["group"]]]
+    rows = (rows if some.empty else some)[lambda of: of["train"] >= FIT_THRESHOLD]
     for regime, of_regime in fitted.regimes.items():
         mine = rows[rows["regime"] == regime].reset_index(drop=True)
-        about = list(zip(mine["commutes"], values_of(mine).iterrows(), distances(mine, fitted), strict=True))
-        for title, model in (("by the probes", of_regime.by_probes), ("by decoding", of_regime.by_decoding)):
-            changes = []
-            for commutes, (_, row), away in about:
-                asked_of = model if commutes or regime == "conflict" else model.without_commutativity()
-                values = given(row)
-                cheap = {name: value for name, value in values.items() if name not in COSTLY_READINGS}
-                if is_settled(asked_of, cheap, away):
-                    before, after = (asked_of.probabilities(some, away) for some in (cheap, values))
-                    changes.append(max(abs(before[label] - after[label]) for label in after))
-            shares = f"{len(changes)} ({100 * len(changes) / len(mine):.0f}%)"
-            numbers = [f"{number(changes):.3f}" if changes else "-" for number in (np.mean, max)]
-            table.add_row(regime, title, str(len(mine)), shares, *numbers)
+        spread, model = distances(mine, of_regime.range), of_regime.by_probes
+        readings = [given(row) for _, row in values_of(mine).iterrows()]
+        n_slow = sum(
+            "survival.survival" in without_needless(model, values, away)
+            for values, away in zip(readings, spread, strict=True)
+        )
+        for title, in_doubt in (("all", False), ("in doubt", True)):
+            said = verdicts(mine, {regime: model}, spread, in_doubt=in_doubt)
+            named = sum(one.is_named for one in said)
+            area = composes_area(said) if regime == "reasoning" else "-"
+            slow = f"{n_slow if in_doubt else len(mine)} of {len(mine)}" if regime == "reasoning" else "-"
+            table.add_row(
+                regime, title, str(len(said)), str(named), share_right(said), share(said), area, slow
+            )
     return table
 
 
@@ -297,40 +290,70 @@ def beside_hyperparameters(probes: Sequence[Said], recipes: Sequence[Said]) -> T
         "group", "probes", "baseline", "Phase 3 against 2: probes", "Phase 3 against 2: baseline"
     )
     ways = by_group(probes), by_group(recipes)
-    for name in (*(name for name in GROUPS if name not in FITTED), ALL, *(n for n in AGAIN if n in ways[0])):
+    for name in (*(name for name in SECOND if name not in FITTED), ALL):
         mine = [of[name] for of in ways]
         if len(mine[1]) >= LEAST_RUNS:
             table.add_row(_title(name), *map(share, mine), *map(composes_area, mine))
     return table
 
 
-def aims_table(reasoning: Sequence[Said], conflict: Sequence[Said]) -> Table:
-    """The aims of the verdict by the probes, and its results on what is held out."""
-    groups, solutions = by_group(reasoning), by_group(conflict)
-    table = markdown_table("held-out runs, by the probes", "aim", "result (95% interval)")
-    papers = sorted(groups[PAPERS_HELD_OUT], key=lambda one: -one.sure)
-    surest = papers[: round(0.9 * len(papers))]
-    beyond = ("held-out kind", "held-out anchors", *(name for name in GROUPS if name.startswith("beyond")))
+def aims_table(said: Sequence[Said], left_out: Sequence[Said], recipes: Sequence[Said]) -> Table:
+    """The aims of the second calibration, and its results on what is held out.
+
+    Args:
+        said: of every run in `reasoning`, by the probes.
+        left_out: of the runs that are fit on, each from a fit without its task.
+        recipes: what hyperparameters alone say of each held-out run of `said`, in its order.
+    """
+    table = markdown_table(
+        "held-out runs, by the probes", "first calibration", "aim", "result (95% interval)"
+    )
+    some, papers = (by_group(said)[name] for name in (ALL, "second, held-out: papers"))
+    surest = sorted(some, key=lambda one: -one.sure)[: round(0.9 * len(some))]
+    before = {id(one): recipe.right for one, recipe in zip(some, recipes, strict=True)}
     rows = [
-        ("papers' task: correct phase, surest 90% of the runs", "88%", share(surest)),
-        ("papers' task: AUC, Phase 3 against 2", "0.95", composes_area(papers)),
-        ("all held out: AUC, Phase 3 against 2", "-", composes_area(groups[ALL])),
-        ("held-out tasks: correct phase", "85%", share_right(groups["held-out tasks"])),
-        *(
-            (f"{_title(name)}: correct phase", "80%", share_right(groups[name]))
-            for name in (*beyond, *(name for name in AGAIN if name in groups))
+        ("papers' task: AUC of Phase 3 against 2", "0.92", "0.95", composes_area(papers)),
+        ("all: AUC of Phase 3 against 2", "0.85", "0.90", composes_area(some)),
+        (
+            "calibration models, leave-one-task-out: AUC of Phase 3 against 2",
+            "0.68",
+            "0.82",
+            composes_area(left_out),
         ),
-        ("calibration error", "0.04", calibration_error(groups[ALL])),
-        ("`conflict`: correct solution", "85%", share_right(solutions[ALL])),
+        ("all: correct phase, surest 90% of the runs", "89%", "92%", share(surest)),
+        (
+            "Phases 2 and 3: correct phase assigned, of all runs",
+            "39 of 55",
+            "80%",
+            share_assigned(_of_2_or_3(some)),
+        ),
+        ("all: advantage over the hyperparameter baseline", "5 points", "12 points", advantage(some, before)),
+        ("all: calibration error", "0.055", "0.04", calibration_error(some)),
     ]
     for row in rows:
         table.add_row(*row)
     return table
 
 
+def advantage(said: Sequence[Said], before: Mapping[int, bool]) -> str:
+    """How many percentage points more of some runs are right than by hyperparameters alone."""
+    if not said:
+        return "-"
+
+    def points(some: Sequence[Said]) -> float:
+        return 100 * float(np.mean([int(one.right) - before[id(one)] for one in some]))
+
+    low, high = resampled(said, points)
+    return f"{points(said):.1f} points ({low:.0f} to {high:.0f})"
+
+
+def _of_2_or_3(said: Sequence[Said]) -> list[Said]:
+    return [one for one in said if one.truth[:7] in ("Phase 2", "Phase 3")]
+
+
 def composes_area(said: Sequence[Said]) -> str:
     """Area under the curve of Phase 3 against 2, by the probability of 3 among both."""
-    some = [one for one in said if one.truth[:7] in ("Phase 2", "Phase 3")]
+    some = _of_2_or_3(said)
     if len({one.truth[:7] for one in some}) < 2:
         return "-"
 

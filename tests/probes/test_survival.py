@@ -115,7 +115,7 @@ def test_more_noise_is_tried_while_the_others_are_back_soon(monkeypatch):
 
     def restored(model, task, groups, *, noise, **options):
         given.append(noise)
-        return restoration.Restoration(*np.array([[0.4] * 2, [0.8] * 2, [{1: 80}.get(noise, 120)] * 2]))
+        return restoration.Restoration(*np.array([[0.4] * 2, [0.8] * 2, [{1: 40}.get(noise, 80)] * 2]))
 
     monkeypatch.setattr(probe_module, "restored_without", restored)
     found = survival(build_model(CONFIG), TASK, n_copies=2)

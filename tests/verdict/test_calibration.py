@@ -9,7 +9,7 @@ import pytest
 from anchorlens import AnchorTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
-from anchorlens.verdict.calibration import Calibration, OfRegime, calibration
+from anchorlens.verdict.calibration import Calibration, CalibrationRange, OfRegime, calibration
 from anchorlens.verdict.inside import evidence, in_words, likeliest_phase
 from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
 
@@ -163,23 +163,26 @@ class TestOutside:
     @pytest.fixture
     def calibrated(self, model):
         known = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
-        regimes = {"reasoning": OfRegime(model, model), "conflict": OfRegime(model, model)}
-        return Calibration(regimes, {0.1: model, 0.5: model}, known, {})
+        some, others = CalibrationRange(known), CalibrationRange({})
+        regimes = {"reasoning": OfRegime(model, model, some), "conflict": OfRegime(model, model, others)}
+        return Calibration(regimes, {0.1: model, 0.5: model}, others, {})
 
     def test_inside_nothing_is_wider(self, calibrated):
         shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
-        assert calibrated.outside(shape) == [] and calibrated.distance(shape) == 0
-        assert calibrated.distance({}) == 0
+        known = calibrated.of(AnchorTask()).range
+        assert known.outside(shape) == [] and known.distance(shape) == known.distance({}) == 0
 
     def test_it_is_said_and_widens_with_the_distance(self, calibrated):
         shape = {"variant": "released", "d_model": 32, "n_layers": 12}
-        assert calibrated.outside(shape) == [
+        known = calibrated.of(AnchorTask()).range
+        assert known.outside(shape) == [
             "variant 'released' is not one of 'gpt2', 'postnorm'",
             "d_model 32 is outside 64..400",
             "n_layers 12 is outside 2..6",
         ]
-        assert calibrated.distance(shape) == pytest.approx(3)  # one step each
-        assert calibrated.distance({"d_model": 1600}) == pytest.approx(2)
+        assert known.distance(shape) == pytest.approx(3)  # one step each
+        assert known.distance({"d_model": 1600}) == pytest.approx(2)
+        assert calibrated.of(AnchorTask(regime="conflict")).range.distance(shape) == 0
 
     def test_the_early_verdict_of_the_nearest_moment(self, calibrated, model):
         assert calibrated.early_model(0.19) is model and calibrated.early_model(0.9) is model

@@ -165,19 +165,21 @@ class TestUndecided:
 
     def test_an_architecture_outside_the_calibration_is_less_sure_and_says_so(self, shipped):
         tiny = read_inside(build_model(TINY), AnchorTask()).by_probes
-        assert "d_model 16 is outside 48..256" in tiny.outside
-        assert calibration().distance({"d_model": 16}) > 0
-        assert calibration().distance({"n_layers": 7}) > 0
-        released = shipped["phase2-commutative"]
-        assert released.by_probes.outside and not shipped["phase3"].by_probes.outside
+        assert "d_model 16 is outside 48..128" in tiny.outside
+        known = calibration().of(AnchorTask()).range
+        assert known.distance({"d_model": 16}) > 0 and known.distance({"n_layers": 9}) > 0
+        assert not any(verdict.by_probes.outside for verdict in shipped.values())
+        path = next(path for path in checkpoints.shipped() if path.stem == "phase3")
+        foreign = classify(replace(load_checkpoint(path), task=AnchorTask(n_exceptions=3)))
         shown, says = (
-            html.unescape(released._repr_html_()),
+            html.unescape(foreign._repr_html_()),
             "outside the calibration range, so the probe verdict",
         )
-        assert says in shown and released.by_probes.outside[0] in shown
+        assert foreign.by_probes.outside == ("exceptions 'some' is not one of 'none'",)
+        assert says in shown and foreign.by_probes.outside[0] in shown
         assert says not in shipped["phase3"]._repr_html_()
-        assert says in released.explanation and "outside the calibration, agrees" in repr(released)
-        assert released.by_probes.outside[0] in released.warnings[-1] and shipped["phase3"].warnings == ()
+        assert says in foreign.explanation and "outside the calibration, agrees" in repr(foreign)
+        assert foreign.by_probes.outside[0] in foreign.warnings[-1] and shipped["phase3"].warnings == ()
 
     def test_a_mixture_and_exceptions_are_outside_and_it_says_so(self):
         mixture = build_model(replace(TINY, num_experts=2))
@@ -192,9 +194,9 @@ class TestUndecided:
         assert verdict.by_probes.probabilities["Phase 3"] > 0.5 and verdict.by_probes.phase.cause is None
 
     def test_a_task_beyond_the_zoo_is_less_sure_and_says_so(self):
-        task = AnchorTask(anchors={a: a for a in range(1, 7)}, unseen_pairs=[(1, 2), (2, 1)])
+        task = AnchorTask(anchors={a: a for a in range(1, 10)}, unseen_pairs=[(1, 2), (2, 1)])
         by_probes = read_inside(build_model(TINY), task).by_probes
-        assert "n_anchors 6 is outside 3..5" in by_probes.outside and by_probes.probabilities is not None
+        assert "n_anchors 9 is outside 3..8" in by_probes.outside and by_probes.probabilities is not None
 
 
 class TestExplanation:

@@ -116,7 +116,8 @@ class TestClassify:
             "commutative": {},
         }
         by = QuestionModel({which: QuestionFit(0.0, own) for which, own in votes.items()}, {})
-        monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: calibrations.OfRegime(by, by))
+        both = replace(calibrations.calibration().regimes["reasoning"], by_probes=by, by_decoding=by)
+        monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: both)
         asked = []
 
         def taken(model, task, names, training_set):

@@ -25,7 +25,7 @@ LOST, KNOWN = 0.3, 0.5
 """The least divisor of a ratio, and the accuracy from which the other pairs are known."""
 DOSES = (1.0, 1.5, 2.25)
 """The noise that is tried, the smallest first, in units of a matrix's root mean square."""
-FEWEST_UPDATES = 120
+FEWEST_UPDATES = 80
 """The mean number of updates to restore the others below which more noise is tried."""
 
 
@@ -112,7 +112,7 @@ def survival(
     (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs: {a, b} in the
     trained orders. Training ends when the accuracy on the other pairs is 0.9 again, or after 400 updates.
     This training restores the weights that all pairs share, and thereby restores a group that uses these
-    weights. Weights that only the group uses are not restored. If the copies need fewer than 120 updates on
+    weights. Weights that only the group uses are not restored. If the copies need fewer than 80 updates on
     average, the noise was too small, and the probe begins again with more noise. The noise levels are 1, 1.5
     and 2.25 times the root mean square of each matrix.
 

@@ -59,8 +59,7 @@ def odds(nats: float) -> str:
 
 def not_measured_in_words(by_probes: ByProbes) -> str:
     """Return a sentence that lists the one or more probes that were not measured."""
-    probes, why = ", ".join(by_probes.not_measured), "because the other readings are enough for the verdict"
-    return f"Not measured, {why}: {probes}. The option thorough measures them too."
+    return f"Not measured: {', '.join(by_probes.not_measured)}. The option thorough applies these probes too."
 
 
 class RangeBar(NamedTuple):

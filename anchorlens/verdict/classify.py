@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +59,7 @@ def classify(
     device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,
-    thorough: bool = False,
-    without: Collection[str] = (),
+    thorough: bool | None = False,
     name: str | None = None,
 ) -> Verdict:
     """Classify a model as memorising (1), generalising in distribution (2) or composing rules (3).
@@ -104,9 +103,8 @@ def classify(
         even_underfit: whether to take readings of a model that has not fit its training data. The readings of
             an underfit model take seconds and do not determine a phase.
         thorough: whether to apply the costly probes even if the other readings assign a phase. The costly
-            probes are `activation_patching`, `interchange`, `holdout` and `survival`.
-        without: the names of costly probes that `classify` never applies. For example, `survival` takes half
-            a minute or more on one core. The probe verdict then lacks the readings of these probes.
+            probes are `activation_patching`, `interchange`, `holdout` and `survival`. `survival` takes half a
+            minute or more on one core. With `None`, `classify` applies no costly probe.
         name: the name of the model in the verdict and in the report, or a list of names for several models.
             The default name is the name of the file.
 
@@ -157,14 +155,7 @@ def classify(
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
     inside = read_inside(
-        model,
-        asked,
-        training_set,
-        train=train,
-        train_is_known=is_known,
-        void=void,
-        thorough=thorough,
-        without=without,
+        model, asked, training_set, train=train, train_is_known=is_known, void=void, thorough=thorough
     )
     inside, by_symmetry = _without_symmetry(inside, behaviour)
     about["measured"] = dict(inside.measured)

@@ -11,7 +11,7 @@ data. Neither verdict uses answers to unseen pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -55,8 +55,7 @@ def read_inside(
     train: Accuracy | None = None,
     train_is_known: bool = True,
     void: Phase | None = None,
-    thorough: bool = False,
-    without: Collection[str] = (),
+    thorough: bool | None = False,
 ) -> Inside:
     """Assign the phase, solution or label that the readings support.
 
@@ -70,8 +69,8 @@ def read_inside(
             phase assumes that the model has fit its training data.
         void: the reason why the answers exclude every phase. If there is a reason, the function takes no
             readings.
-        thorough: whether to take the costly readings even if the other readings assign a phase.
-        without: the names of costly probes that are never applied.
+        thorough: whether to take the costly readings even if the other readings assign a phase. With `None`,
+            no costly reading is taken.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -104,7 +103,7 @@ def read_inside(
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
         for name in COSTLY if thorough or underfit is None else ():
             open_ = both if thorough else [by for by in both if not assigns_phase(by, values, distance)]
-            if name not in without and _has_vote(name, open_):
+            if thorough is not None and _has_vote(name, open_):
                 values |= take_readings(model, anchors, names=[name], training_set=known_data)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))
@@ -126,9 +125,7 @@ def read_inside(
                 dict.fromkeys(
                     one.probe
                     for one in READINGS
-                    if one.name not in values
-                    and one.measurement not in without
-                    and _has_vote(one.measurement, both)
+                    if one.name not in values and _has_vote(one.measurement, both)
                 )
             ),
         ),

@@ -107,7 +107,7 @@ class ByProbes(Posterior):
     """The descriptions of the fields of the model or its task that are outside the calibration range. Each of
     these fields makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
-    """The probes that were not measured, because the other readings assign a phase."""
+    """The costly probes that were not applied, although their readings have a weight."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:

@@ -27,9 +27,6 @@ from anchorlens.verdict.classify import classify
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
-WITHOUT = ("holdout", "survival")
-"""The probes that a sweep does not apply, because training copies would take as long as a short run."""
-
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:
     """Train unfinished runs together, measure each run, and record the failed runs.
@@ -112,8 +109,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """Return the content of `cell.json` besides the id."""
     last = result.log[-1] if result.log else {}
-    device = run.train_config.device
-    verdict = classify(result, device=device, even_underfit=False, thorough=True, without=WITHOUT)
+    verdict = classify(result, device=run.train_config.device, even_underfit=False, thorough=None)
     model, task = verdict.subject.model_and_task()
     return {
         "status": result.status,

@@ -22,7 +22,6 @@ from anchorlens.extras.sweep.diagram.cell_report import cell_report
 from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
-from anchorlens.extras.sweep.work import WITHOUT
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.show.figures.picture import script_json
 from anchorlens.show.figures.training_curve import thinned, training_curve, training_traces
@@ -268,6 +267,6 @@ def _write_reports(result: SweepResult, path: Path, progress: bool | float | Non
             show(n_done, identity)
             report = folder / f"{identity}.html"
             if not report.exists():
-                write_report([classify(*of_cell, thorough=True, without=WITHOUT)], report)
+                write_report([classify(*of_cell, thorough=None)], report)
         show(len(trained), "done")
     return {identity: f"{quote(folder.name)}/{identity}.html" for identity in trained}

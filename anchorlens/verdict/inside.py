@@ -101,9 +101,9 @@ def read_inside(
         both = (of_regime.by_probes, of_regime.by_decoding)
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
-        for name in COSTLY if thorough or underfit is None else ():
+        for name in COSTLY if thorough or (thorough is not None and underfit is None) else ():
             open_ = both if thorough else [by for by in both if not assigns_phase(by, values, distance)]
-            if thorough is not None and _has_vote(name, open_):
+            if _has_vote(name, open_):
                 values |= take_readings(model, anchors, names=[name], training_set=known_data)
     except ValueError as error:
         return _nothing(Phase.undecided("no readings", str(error)))

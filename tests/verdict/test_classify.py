@@ -47,7 +47,12 @@ class TestShipped:
     def test_behaviour_and_the_probes_name_its_phase(self, shipped, name):
         verdict = shipped[name]
         assert verdict.phase.label == LABEL[name]
-        assert verdict.by_probes.phase.label == LABEL[name]
+        by_probes = verdict.by_probes.phase
+        assert by_probes.number == verdict.phase.number and by_probes.commutative in (
+            verdict.phase.commutative,
+            None,
+        )
+        assert (by_probes.commutative is None) == (name != "phase2-commutative")  # 40% against 35% for phase2
         assert verdict.agreement is True and "resemble" in verdict.explanation
 
     def test_the_inside_gives_probabilities_and_evidence(self, shipped, name):
@@ -57,7 +62,7 @@ class TestShipped:
         weights = [one.weight for one in by_probes.evidence]
         assert weights == sorted(weights, reverse=True) and weights[0] > 0
         for one in by_probes.evidence:
-            assert one.sees in ("trained pairs", "weights")
+            assert one.sees in ("trained pairs", "training data", "weights")
             assert set(one.ranges) in (set(LABELS), set()) and set(one.odds) in (set(LABELS), set())
         assert sum(by_decoding.probabilities.values()) == pytest.approx(1)
 
@@ -95,9 +100,13 @@ class TestWhatItIsGiven:
         by_file, by_checkpoint = shipped["phase3"], classify(checkpoint)
         model = checkpoint.build_model()
         by_model = classify(model, checkpoint.task)
-        for other in (by_checkpoint, by_model):
-            assert other.by_probes.evidence == by_file.by_probes.evidence
-            assert other.phase.label == "Phase 3"
+        assert by_checkpoint.by_probes.evidence == by_file.by_probes.evidence
+        by_both, by_model_alone = (
+            {one.reading: one.value for one in verdict.by_probes.evidence if one.sees != "training data"}
+            for verdict in (by_file, by_model)
+        )
+        assert by_both == by_model_alone  # the training data of a model alone are drawn by the task
+        assert by_checkpoint.phase.label == by_model.phase.label == "Phase 3"
         assert by_file.subject.sha256 is not None and by_model.subject.checkpoint is None
         assert by_file.warnings == () and by_model.behaviour.train_source == "fresh noise"
 

@@ -39,7 +39,7 @@ def test_one_checkpoint_is_a_page_for_people():
     assert done.stdout.startswith("phase3.pt: Phase 3\n")
     assert "weights resemble those of models that compose the rules" in " ".join(done.stdout.split())
     assert "by the probes" in done.stdout and "Phase 3, " in done.stdout
-    assert "information_flow.margin: 0.96\n    margin on trained pairs" in done.stdout
+    assert "information_flow.relative_margin: 1.00\n    margin on trained pairs" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout, "colours are for a terminal"
 

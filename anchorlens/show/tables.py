@@ -157,7 +157,9 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
         by_probes, behaviour = verdict.by_probes, verdict.behaviour
         label = by_probes.phase.label
         if by_probes.phase.cause is None and by_probes.probabilities is not None:
-            label = f"{label} ({max(by_probes.probabilities.values()):.2f})"
+            words = by_probes.phase.solution or label  # "Phase 2" stands for both of its forms
+            own = (each for name, each in by_probes.probabilities.items() if name.startswith(words))
+            label = f"{label} ({sum(own):.2f})"
         phases = (dotted(by_probes.phase, label), dotted(verdict.phase))
         measures = (behaviour.measure(metric.name) for metric in metrics)
         texts = ("-" if measure is None else number(measure.value, ".3f") for measure in measures)

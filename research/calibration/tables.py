@@ -305,9 +305,7 @@ def aims_table(said: Sequence[Said], left_out: Sequence[Said], recipes: Sequence
         left_out: of the runs that are fit on, each from a fit without its task.
         recipes: what hyperparameters alone say of each held-out run of `said`, in its order.
     """
-    table = markdown_table(
-        "held-out runs, by the probes", "first calibration", "aim", "result (95% interval)"
-    )
+    table = markdown_table("held-out runs, probe verdict", "first calibration", "aim", "result")
     some, papers = (by_group(said)[name] for name in (ALL, "second, held-out: papers"))
     surest = sorted(some, key=lambda one: -one.sure)[: round(0.9 * len(some))]
     before = {id(one): recipe.right for one, recipe in zip(some, recipes, strict=True)}

@@ -1,13 +1,16 @@
 """A verdict is data: read back from its dict it says what it said."""
 
 import json
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 from known_verdicts import bare_verdict, whole_verdict
 
-from anchorlens.tasks.shared.phases import Cause, Phase, phase_by_definition
+from anchorlens.show.tables import verdict_table
+from anchorlens.tasks.shared.phases import LABELS, Cause, Phase, phase_by_definition
 from anchorlens.verdict import Verdict
+from anchorlens.verdict.verdict import ByProbes
 
 
 def read_back(verdict):
@@ -81,3 +84,13 @@ def test_a_model_that_is_there_is_not_stored():
     content = of.to_dict()
     assert content["step"] == 10 and of.model_and_task() == (of.model, of.task)
     assert not {"model", "task", "checkpoint", "log"} & content.keys()
+
+
+@pytest.mark.parametrize(
+    ("commutative", "shown"), [(None, "Phase 2 (0.75)"), (True, "Phase 2 with commutativity (0.35)")]
+)
+def test_phase_2_has_the_probability_of_both_its_forms_in_the_table(commutative, shown):
+    phase = Phase(2, commutative, "")
+    inside = ByProbes(phase, dict(zip(LABELS, (0.1, 0.4, 0.35, 0.15), strict=True)))
+    one = replace(whole_verdict(), by_probes=inside)
+    assert verdict_table([one], ["a"]).rows[0][1].text == shown

@@ -46,8 +46,8 @@ class Measurement:
     """The function from (task, position of the key) to the options, or `None` if the probe has no
     position."""
     costly: bool = False
-    """Whether the measurement is costly. A verdict takes a costly measurement only while no phase is assigned,
-    and an early verdict never does."""
+    """Whether the measurement is costly. A verdict takes a costly measurement only while no phase is
+    assigned, and an early verdict never does."""
     may_refuse: bool = False
     """Whether the probe may refuse a model that the other probes accept. The readings are then missing."""
 

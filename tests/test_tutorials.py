@@ -204,9 +204,12 @@ class TestText:
             for cell in code_cells(nbformat.v4.new_notebook(cells=cells[start:end]))
             for o in cell.outputs
         )
-        assert re.search(r"^by decoding: undecided: ambiguous \(Phase 3, \d+ ?%", printed, re.MULTILINE)
+        decoded = r"^by decoding: undecided: ambiguous \(Phase 2 without commutativity, \d+ ?%; Phase 3, "
+        assert re.search(decoded, printed, re.MULTILINE)
         assert "The decoding verdict is *undecided*" in " ".join(words.split())
-        assert re.search(r"after\s+10%: now undecided: underfit .* expected: Phase \d", printed)
+        assert re.search(r"after\s+10%: now undecided: underfit .* expected: undecided", printed)
+        assert re.search(r"after\s+25%: now undecided: .* expected: Phase 2 without commutativity", printed)
+        assert re.search(r"after\s+50%: .* expected: Phase 2 with commutativity", printed)
 
 
 class TestExercises:

@@ -47,7 +47,10 @@ def choice(default: str, also: Mapping[str, str]) -> Any:
 
 @functools.cache
 def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Map each field of a configuration dataclass to its types, with `NoneType` last if optional."""
+    """Return the types of each field of a configuration dataclass, by the name of the field.
+
+    The last type of an optional field is `NoneType`.
+    """
     hints = typing.get_type_hints(cls)
     types = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     unions = (typing.Union, UnionType)
@@ -55,7 +58,7 @@ def field_types(cls: type) -> dict[str, tuple[Any, ...]]:
 
 
 class Config:
-    """The base of the configurations: frozen dataclasses that check their fields and convert to data."""
+    """The base class of configurations: frozen dataclasses that check their fields and convert to data."""
 
     def __new__(cls, *args: object, **fields: object) -> Self:
         """Check the names of the fields.
@@ -158,7 +161,7 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
         owner: the name of the owner of the fields, options or arguments.
         given: the names that the caller gives.
         names: the known names.
-        what: the kind of name: field, option, argument.
+        what: the kind of name, such as `field`, `option` or `argument`.
 
     Raises:
         ValueError: If a name is unknown. The message suggests the closest known name.
@@ -173,7 +176,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
     """Let a function suggest the probable name for an unknown keyword argument.
 
     Args:
-        elsewhere: the function that returns advice on an unknown argument, or None.
+        elsewhere: the function that takes the name of an unknown argument, and returns advice or None.
 
     >>> @checked_arguments()
     ... def classify(model, *, device="auto"): ...
@@ -282,8 +285,8 @@ def check_number(
         minimum: the smallest allowed value.
         above: the bound that the value must exceed.
         maximum: the largest allowed value.
-        limit: a bound for absurd values. An error shows this bound only if the value exceeds the bound.
-            Default: 2**63 - 1 for an integer, 1e300 for any other number.
+        limit: a bound that excludes extremely large values. An error shows this bound only if the value
+            exceeds the bound. Default: 2**63 - 1 for an integer, 1e300 for any other number.
         integer: whether the value must be an integer.
 
     Raises:
@@ -365,9 +368,10 @@ class _WithFields:
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """Return the docstring of each field of a dataclass in one line; the fields of its bases come first.
+    """Return the docstrings of the fields of a dataclass by field name, each docstring as one line.
 
-    The result is empty if Python does not find the source of the class, for example in a notebook.
+    The fields of base classes come first. The result is empty if Python does not find the source of the
+    class, for example in a notebook.
     """
     try:
         source = inspect.getsource(cls)

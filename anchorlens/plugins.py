@@ -30,8 +30,8 @@ def defined_in(
     """Run a Python file, and return its definitions of a kind, such as probes.
 
     Args:
-        path: the path of the file, .py. The file is run again at each call.
-        what: the name of the kind: `probe`, `task`.
+        path: the path of the `.py` file. The file is run again at each call.
+        what: the name of the kind, such as `probe` or `task`.
         definition: the description of the kind, for the error about a file without definitions.
         is_wanted: the function that checks whether a value of the module is a definition.
 
@@ -39,8 +39,9 @@ def defined_in(
         The definitions in the order of the file, each once.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, raises an error, or has no definition of the
-            kind. The message gives the line of the error.
+        ValueError: If the file is missing, or has another suffix.
+        ValueError: If the file raises an error, or has no definition of the kind. The message gives the line
+            of the error.
     """
     file = Path(path)
     try:
@@ -86,8 +87,8 @@ def installed(
     The function skips packages of `anchorlens.extras` whose folder was not found.
 
     Args:
-        group: the group of the entry points: `anchorlens.tasks`.
-        what: the name of the kind: `task`.
+        group: the group of the entry points, such as `anchorlens.tasks`.
+        what: the name of the kind, such as `task`.
         name: the name of the entry points to load. Default: all entry points.
         package: the package whose entry points are loaded. Default: all packages.
 
@@ -152,7 +153,7 @@ def is_own(code: object) -> bool:
 
 @contextlib.contextmanager
 def not_ending(name: str) -> Iterator[None]:
-    """Turn `sys.exit` in the user's code into an error that names the code.
+    """Turn `sys.exit` in the user's code into an error that names the user's function.
 
     Raises:
         ValueError: If the code tries to end the program.
@@ -165,7 +166,7 @@ def not_ending(name: str) -> Iterator[None]:
 
 
 def line_in(error: BaseException, file: str) -> str | None:
-    """Return the innermost line of a file in an error's traceback: `line 12 of my_probe.py`."""
+    """Return the innermost line of a file in an error's traceback, such as `line 12 of my_probe.py`."""
     if isinstance(error, SyntaxError) and error.filename == file:
         numbers = [error.lineno]
     else:

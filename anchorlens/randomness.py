@@ -27,9 +27,9 @@ _STREAMS: tuple[Stream, ...] = (
 def seed_sequence(seed: int, stream: Stream, *counters: int) -> np.random.SeedSequence:
     """Return the seed of one stream of a run.
 
-    Streams are independent of each other, so two runs that differ only in gamma use the same data in the same
-    order. `counters`, such as the epoch, select a part of a stream. A part of the stream does not depend on
-    the earlier parts, so an interrupted run can be resumed.
+    Streams are independent of each other. Two runs that differ only in gamma therefore use the same data in
+    the same order. `counters`, such as the epoch, select a part of a stream. A part of the stream does not
+    depend on the earlier parts. An interrupted run can therefore be resumed.
 
     Raises:
         ValueError: If `seed` is not an integer that is at least 0.

@@ -192,7 +192,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Load the result of `to_dict` from the bytes of a JSON file, and make its texts printable.
+        """Load the result of `to_dict` from the bytes of a JSON file, and make all texts printable.
 
         Raises:
             ValueError: If a value is missing or has the wrong type, as for `from_dict`.

@@ -45,13 +45,13 @@ class _Repr(reprlib.Repr):
         self.maxlong = LONGEST_INTEGER
 
     def repr_instance(self, x: object, level: int) -> str:
-        """Return the repr without the memory address, or only the class of a model, whose repr is long."""
+        """Return the repr without the memory address, or only the name of the class for a model."""
         if hasattr(type(x), "state_dict"):
             return f"<{type(x).__name__}>"
         return _ADDRESS.sub("", super().repr_instance(x, level))
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return the repr of an integer, or only its number of digits if Python refuses to write it."""
+        """Return the repr of an integer, or only the number of digits for a very long integer."""
         digits = int(x.bit_length() * math.log10(2)) + 1
         return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
 

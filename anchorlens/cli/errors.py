@@ -24,7 +24,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print an error on one line, and exit with a code."""
+    """Print an error on one line, and exit with the given exit code."""
     complain(message)
     raise typer.Exit(code)
 
@@ -41,7 +41,7 @@ def complain(message: str) -> None:
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command print one line and exit with a code after a user, disk or memory error."""
+    """Make a command report a user, disk or memory error on one line, and exit with an error code."""
 
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:

@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A group of options with a title."""
+    """A titled group of options."""
 
     title: str
     entries: list[Entry]
@@ -74,7 +74,10 @@ class HelpCommand(TyperCommand):
     """A command whose help this module writes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the words after the command, on which the help depends, and parse the options."""
+        """Store the words after the command, and parse the options.
+
+        The help depends on these words.
+        """
         ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
 
@@ -102,7 +105,7 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
         command: the command that typer made.
         tasks: the tasks whose fields the help shows, for commands with an option for every field. None stands
             for all tasks.
-        base: a dict from parts of a run to the fields whose default differs from the usual default.
+        base: a dict from parts of a run to field values that replace the usual defaults.
     """
     function, fields, owned = function_of(command), [], set()
     if of_fields := getattr(function, "field_sections", None):
@@ -125,7 +128,7 @@ def usage(command: TyperCommand, path: str) -> str:
 
 
 def description(command: TyperCommand) -> tuple[list[str], list[str]]:
-    """Return the paragraphs of a command's docstring, each on one line, and its examples."""
+    """Return the paragraphs of a command's docstring, each on one line, and the examples of the command."""
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
     return paragraphs, [line.strip() for line in examples.strip().splitlines()]

@@ -40,11 +40,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
-    """Return a run's base configuration from the preset, else from the checkpoint `start`, else from `quick`.
+    """Return the base configuration of a run.
+
+    The base is the preset if it is given, else the checkpoint `start` if it is given, and else the preset
+    `quick`.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
-        ValueError: If the preset or checkpoint is unknown.
+        ValueError: If the preset is unknown.
+        ValueError: If the checkpoint does not exist, or `start` is not a path.
     """
     if preset is None and start is not None:
         return _parts_of_start(start)
@@ -76,7 +80,7 @@ def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
 def check_config(path: Path | None) -> None:
     """Check that the file of `--config` can be read.
 
-    The error names the file of `--config` instead of a checkpoint.
+    The error names the file of `--config`.
 
     Raises:
         ValueError: If the file cannot be read.
@@ -104,7 +108,7 @@ def unreadable_message(path: Path, error: Exception) -> str:
 
 @contextlib.contextmanager
 def reading_checkpoint(path: Path) -> Iterator[None]:
-    """Make a context that exits with the code of unreadable checkpoints if a file cannot be read."""
+    """Make a context that exits with the exit code for unreadable checkpoints if a file cannot be read."""
     try:
         yield
     except OSError as error:
@@ -184,10 +188,12 @@ class TrainingData:
         return self._batch
 
     def check_use(self) -> None:
-        """Check that at least one checkpoint needed the data, after all checkpoints were read.
+        """Check that at least one checkpoint needed the training data.
+
+        Call this method after all checkpoints were read.
 
         Raises:
-            ValueError: If every checkpoint has training data, so that the file is not needed.
+            ValueError: If every checkpoint has training data. The file is then not needed.
         """
         if self._path is not None and self._batch is None:
             raise ValueError(

@@ -19,7 +19,7 @@ INTERRUPTED = "interrupted; a run with --out continues with --resume, sweep and 
 
 
 def catch_interruptions() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt, or end the program where anchorlens cannot catch it.
+    """Make Ctrl-C raise KeyboardInterrupt, or end the program where anchorlens cannot catch the exception.
 
     During an import, the imported module might catch the exception. In a destructor, Python only prints the
     exception. During an import and in a destructor, the program therefore prints one line and ends at once.

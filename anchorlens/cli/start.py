@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    """Run the command line, and exit with its code."""
+    """Run the command line, and exit with the exit code of the command."""
     catch_interruptions()
     try:
         code = _run()

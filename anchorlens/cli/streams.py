@@ -20,8 +20,8 @@ _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
 class OutputLost(SystemExit):
     """The exit of the program after a write to stdout has failed.
 
-    The exit code is 141, without a message, if the reader closed stdout, as after SIGPIPE. The exit code is 1
-    after any other failure of stdout.
+    The exit code is 141, as after SIGPIPE, if the reader closed stdout. No message is then printed. The exit
+    code is 1 after any other failure of stdout.
     """
 
     def __init__(self, error: OSError):
@@ -52,9 +52,9 @@ class _DescriptorFile(io.FileIO):
 def prepare_streams() -> None:
     """Prepare the standard streams and the terminal size in the environment so that writing is safe.
 
-    A closed stream becomes /dev/null. Standard streams replace characters that their encoding does not have
-    with plain characters. The function removes a terminal size that is too small for the libraries that draw,
-    or that is not a number of 1 to 4 digits.
+    A closed stream becomes /dev/null. A standard stream replaces each character that its encoding lacks with
+    plain characters. The function removes a terminal size that is not a number of 1 to 4 digits. The function
+    also removes a size that is too small for the libraries that draw in a terminal.
     """
     _open_closed()
     codecs.register_error("anchorlens.plain", _plain)

@@ -43,7 +43,10 @@ class BoundedGroup(TyperGroup):
         formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command, and register the tasks of `--tasks`, whose fields become options of the command."""
+        """Find a command, and register the tasks of `--tasks`.
+
+        The fields of these tasks become options of the command.
+        """
         if args[0] not in self.commands and not args[0].startswith("-"):
             fail(_advice(args[0], list(self.commands)), EXIT_USAGE)
         name, command, rest = super().resolve_command(ctx, args)

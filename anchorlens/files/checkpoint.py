@@ -52,7 +52,7 @@ def library_versions() -> dict[str, str]:
 @documented
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The weights of a model at one step, with its configurations.
+    """The weights of a model at one training step, with the configurations of the model, task and training.
 
     Example:
         >>> from anchorlens import build_model, preset
@@ -139,8 +139,8 @@ class Checkpoint:
                 names, because somebody else may have written the recipe.
 
         Raises:
-            ValueError: If the checkpoint has no train config, or `start` is missing or wrong for a run that
-                started from a checkpoint.
+            ValueError: If the checkpoint has no train config.
+            ValueError: If the run started from a checkpoint, and `start` is missing or is another checkpoint.
         """
         if self.train_config is None:
             raise ValueError(
@@ -171,7 +171,7 @@ class Checkpoint:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
 
         The logits equal the logits of a HookedTransformer at the last position. The function is faster than a
-        HookedTransformer and does not import this class.
+        HookedTransformer and does not import the class HookedTransformer.
 
         Args:
             device: the device of the computation.
@@ -182,7 +182,7 @@ class Checkpoint:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, pos, d_vocab].
 
         The logits equal the logits of a HookedTransformer. The function is faster than a HookedTransformer
-        and does not import this class.
+        and does not import the class HookedTransformer.
 
         Args:
             device: the device of the computation.
@@ -208,13 +208,20 @@ class Checkpoint:
         return self.train_config is not None or self.training_data is not None
 
     def training_set(self) -> Any:
-        """Return the training sequences, drawn again from the seed, or None if they are not known."""
+        """Return the training sequences, or None if they are not known.
+
+        The sequences of a run with a train config are drawn again from the seed.
+        """
         if self.train_config is None:
             return self.training_data
         return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """Return the training sequences, drawn on demand, because `evaluate` uses only some sequences."""
+        """Return the training sequences, or None if they are not known.
+
+        The sequences are drawn on demand if the task supports this, because `evaluate` uses only some
+        sequences.
+        """
         if self.train_config is None:
             return self.training_data
         with blaming(self.task):
@@ -235,7 +242,7 @@ class Checkpoint:
 
 
 def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> list[str]:
-    """Return gamma, seed, start and step as text, without the unknown values."""
+    """Return the known values of gamma, seed, start and step as texts."""
     drawn = [] if gamma is None else [f"gamma {gamma:g}"]
     drawn += [] if train is None else [f"seed {train.seed}"]
     drawn += [] if train is None or train.start is None else [f"from {safe_text(train.start)}"]
@@ -244,7 +251,7 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 
 
 def starting_point(config: TrainConfig) -> Checkpoint | None:
-    """Load the checkpoint that a run starts from, or return None if the initial weights are drawn.
+    """Load the checkpoint that a run starts from, or return None if the initial weights are random.
 
     This function opens the file that the recipe names, so the recipe must come from the user.
 
@@ -288,8 +295,8 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         checkpoint: a Checkpoint, or an object with an attribute `checkpoint`, such as the result of `train`.
 
     Raises:
-        ValueError: If there is no checkpoint, the suffix is not supported, the weights do not fit the
-            configuration, or the metrics are not JSON-ready.
+        ValueError: If no checkpoint is given, or the suffix is not supported.
+        ValueError: If the weights do not fit the configuration, or the metrics cannot be written as JSON.
         OSError: If the file cannot be written. An existing file then remains unchanged.
 
     Example:
@@ -340,8 +347,9 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         The checkpoint, with its weights on the CPU. `.build_model()` makes the HookedTransformer.
 
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged, too new, in another format, unsafe or too
-            costly. The message is one line with the file and the cause.
+        CheckpointError: If the file is missing, truncated, damaged, unsafe or too costly.
+        CheckpointError: If the file has another format or a later version of the format. The message is one
+            line with the file and the cause.
     """
     path = as_path("path", path)
     with reading(path):
@@ -357,7 +365,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
 def from_contents(
     path: str | os.PathLike[str], content: Mapping[str, Any], *, any_cost: bool = False
 ) -> Checkpoint:
-    """Build the checkpoint from the contents of a file, which `read_tensors` returns.
+    """Build the checkpoint from file contents that `read_tensors` returned.
 
     Raises:
         CheckpointError: In the same cases as `load_checkpoint`.

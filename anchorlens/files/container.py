@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
 
     Raises:
         ValueError: If the suffix is not supported, or the header is not JSON.
-        OSError: If the file cannot be written; an existing file is then left unchanged.
+        OSError: If the file cannot be written. An existing file then remains unchanged.
     """
     import safetensors.torch
     import torch

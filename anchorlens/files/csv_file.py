@@ -79,11 +79,11 @@ class CsvFile:
 
     @property
     def n_lines(self) -> int:
-        """The number of line ends, an upper limit on the number of rows after the first."""
+        """The number of line ends, which is an upper limit on the number of rows after the first row."""
         return max(self._data.count(b"\n"), self._data.count(b"\r"))
 
     def rows(self) -> Int[np.ndarray, "row column"]:
-        """All rows, in the narrowest integers that hold the values.
+        """All rows, in the narrowest integer type that holds the values.
 
         Raises:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
@@ -184,7 +184,10 @@ class CsvFile:
 
 
 def count_up(fields: tuple[str, ...]) -> bool:
-    """Check whether values count up from 0, as the default column names of pandas do, or from 1."""
+    """Check whether values count up from 0 or from 1.
+
+    The default column names of pandas count up from 0.
+    """
     return any(fields == tuple(map(str, range(first, first + len(fields)))) for first in (0, 1))
 
 

@@ -29,8 +29,8 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
         path: the path of a `.csv` or `.parquet` file. An existing file is replaced.
 
     Raises:
-        ValueError: If there is no row, `path` is not a .csv or .parquet file in an existing folder, or
-            pyarrow is not installed.
+        ValueError: If there is no row, or pyarrow is not installed.
+        ValueError: If `path` is not a .csv or .parquet file in an existing folder.
         OSError: If the file cannot be written. An existing file then remains unchanged.
     """
     path = check_can_write(path, "a table's name", TABLES)

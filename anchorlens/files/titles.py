@@ -9,7 +9,9 @@ from pathlib import Path
 
 
 def titles(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return the end of each path as its title, long enough that different paths have different titles.
+    """Return the end of each path as its title.
+
+    The ends are long enough that different paths have different titles.
 
     Args:
         paths: the paths of files and folders, which need not exist. Equal paths have the same title.

@@ -47,8 +47,8 @@ def check_can_write(
         inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: If the suffix is not allowed, the folder cannot be written to, or the path is an input or
-            not an ordinary file.
+        ValueError: If the suffix is not allowed, or the folder cannot be written to.
+        ValueError: If the path is an input, or is not an ordinary file.
     """
     path = check_suffix(path, called, suffixes)
     try:
@@ -86,8 +86,8 @@ def check_summary(
         inputs: the files that are read, none of which may be replaced.
 
     Raises:
-        ValueError: If `check_can_write` refuses the path, a format of one page is given for several models,
-            or matplotlib is not installed.
+        ValueError: If `check_can_write` refuses the path, or matplotlib is not installed.
+        ValueError: If there are several models, and the format has only one page.
     """
     path = check_can_write(path, called, SUMMARIES, inputs)
     if n_models > 1 and path.suffix != ".pdf":
@@ -145,8 +145,8 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     unchanged.
 
     Raises:
-        OSError: If the path is not an ordinary file, or cannot be written (the disk is full, ...). The error
-            names the file, and an existing file remains unchanged.
+        OSError: If the path is not an ordinary file, or the file cannot be written, for example to a full
+            disk. The error names the file, and an existing file remains unchanged.
     """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

@@ -26,7 +26,7 @@ _NOTHING = object()
 
 @contextlib.contextmanager
 def unaltered(name: str, *models: object) -> Iterator[None]:
-    """Restore everything that the block alters, and raise an error that names the alteration.
+    """Restore what the `with` block alters in models or settings, and raise an error that names the change.
 
     The function compares the weights, buffers, modules, hooks and other attributes of the models. The
     function also compares global settings, which are the gradient mode, torch's defaults and the seeds of

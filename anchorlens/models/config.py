@@ -26,7 +26,10 @@ class Readable(Protocol):
 
     @property
     def d_vocab(self) -> Any:
-        """The size of the vocabulary of the task's inputs, which answers may share."""
+        """The size of the vocabulary of the task's inputs.
+
+        The answers may share this vocabulary.
+        """
         ...
 
     @property
@@ -41,7 +44,7 @@ class Readable(Protocol):
 
 
 def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each gamma that is below 0 or above 2, and ignore names of other fields.
+    """Yield a note on each gamma that is below 0 or above 2, and ignore all other fields.
 
     >>> list(unusual_gammas({"gamma": -1, "gamma_qk": None, "gamma_mlp": 0.5}))
     ['gamma -1 makes weights that grow with their fan-in; usual values are 0.3 to 1']
@@ -83,9 +86,9 @@ class ModelConfig(Config):
 
     With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router selects
     experts. Each expert computes (act(x W_gate) * (x W_in)) W_out, and has the width d_mlp and no biases. The
-    router sends a token to the experts with the largest softmax weights and multiplies their outputs by these
-    weights. The weights are not renormalised (`norm_topk_prob` is false), because the renormalised weight of
-    a single chosen expert would be constant and have no gradient.
+    router sends a token to the experts with the largest softmax weights. The outputs of these experts are
+    multiplied by the weights. The weights are not renormalised (`norm_topk_prob` is false), because the
+    renormalised weight of a single chosen expert would be constant and have no gradient.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.
@@ -177,7 +180,7 @@ class ModelConfig(Config):
 
     @property
     def n_answers(self) -> int:
-        """The size of the vocabulary of answers, which is the number of columns of W_U."""
+        """The size of the vocabulary of answers, equal to the number of columns of W_U."""
         return self.d_vocab_out or self.d_vocab
 
     @property
@@ -204,7 +207,10 @@ class ModelConfig(Config):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The fields except the initialisation, which models trained together in a stack must share."""
+        """The fields except the initialisation.
+
+        Models that are trained together in a stack must share these fields.
+        """
         alone = ("init_distribution", "scale_residual_writers")
         own = {
             name: value
@@ -264,7 +270,9 @@ class ModelConfig(Config):
                 )
 
     def gamma_of(self, part: Part, expert: int | None = None) -> float:
-        """Return the initialisation rate of a part, or of an expert in the part, by default `gamma`.
+        """Return the initialisation rate of a part, or of one expert in the part.
+
+        The default is `gamma`.
 
         Raises:
             ValueError: If the rate is not known.

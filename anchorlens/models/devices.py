@@ -18,7 +18,7 @@ EVENTS = Path("/proc/vmstat")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """Return the device of a name.
+    """Return the torch device with this name.
 
     `auto` means CUDA if CUDA is available, and otherwise the CPU.
 

@@ -101,7 +101,7 @@ _OF_OTHERS = ("attn._W_K", "attn._W_V", "mlp.W_gate")
 
 
 def init_table(config: ModelConfig) -> dict[str, WeightInit]:
-    """Return a map from each weight matrix to its initialisation, in the order of drawing."""
+    """Return a map from each weight matrix to its initialisation, in the order of the random draws."""
     shapes = parameter_shapes(config)
     table: dict[str, WeightInit] = {}
     for name, (part, axes) in matrices(config.n_layers, config.num_experts).items():
@@ -116,7 +116,7 @@ def init_table(config: ModelConfig) -> dict[str, WeightInit]:
 
 
 def matrices(n_layers: int, n_experts: int | None = None) -> dict[str, tuple[Part, tuple[int, ...]]]:
-    """Map each weight matrix to its part and the axes of its fan-in, in the order of drawing."""
+    """Map each weight matrix to its part and the axes of its fan-in, in the order of the random draws."""
     block = _ATTENTION | _MLP | (_ROUTER | _experts(n_experts) if n_experts else {})
     found: dict[str, tuple[Part, tuple[int, ...]]] = {}
     for name, row in (_EMBEDDING | _blocks(n_layers, block) | _UNEMBEDDING).items():
@@ -139,7 +139,7 @@ def writes_to_residual(name: str) -> bool:
 
 
 def expert_of(name: str) -> int | None:
-    """Return the index of the expert that a matrix belongs to, or None.
+    """Return the index of the expert that a matrix belongs to, or None for any other matrix.
 
     >>> expert_of("blocks.0.mlp.experts.1.W_in.weight"), expert_of("blocks.0.mlp.W_in")
     (1, None)
@@ -167,7 +167,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_frozen(config: ModelConfig, name: str) -> bool:
-    """Check whether a parameter is zero and never trained, because the variant does not use it.
+    """Check whether a parameter is zero and never trained, because the variant does not use the parameter.
 
     In the equations of arXiv 2405.05409, `postnorm` has biases only in LayerNorms and the unembedding.
     """
@@ -177,7 +177,7 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 def initial_weights(
     config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
-    """Draw every parameter, and return a map from HookedTransformer's names to the values.
+    """Return the initial values of all parameters, by HookedTransformer's names.
 
     The values depend only on the config and the seed.
 

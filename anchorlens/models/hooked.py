@@ -28,12 +28,12 @@ def build_model(
     device: str | torch.device = "cpu",
     dtype: Literal["float32", "float64"] = "float32",
 ) -> HookedTransformer:
-    """Build a HookedTransformer of one of the variants with a gamma-scaled initialisation.
+    """Build a HookedTransformer of one of the variants, with a gamma-scaled initialisation.
 
     Every hook point of an ordinary HookedTransformer block exists and affects the logits. The weights depend
     only on `config` and `seed`, not on the device. With the same seed, a change of gamma changes only the
     scale of each weight matrix. The function does not read or change the global random state. In `postnorm`,
-    every bias that the paper's equations lack is zero and frozen.
+    every bias that the equations of arXiv 2405.05409 lack is zero and frozen.
 
     Args:
         config: the shape, variant and gamma.
@@ -76,7 +76,7 @@ _INSTEAD_OF_A_CONFIG = {
 def model_with(
     config: ModelConfig, weights: Mapping[str, Tensor], device: str | torch.device = "cpu"
 ) -> HookedTransformer:
-    """Build the HookedTransformer of a config with given weights, in training mode.
+    """Build the HookedTransformer of a config, with the given weights and in training mode.
 
     Args:
         config: the shape and variant. The function does not use gamma.
@@ -89,7 +89,7 @@ def model_with(
 
 
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
-    """Build the HookedTransformer that a HookedTransformerConfig describes, of any architecture.
+    """Build the HookedTransformer of any architecture that a HookedTransformerConfig describes.
 
     The function does not load a file or set a seed. The function ignores fields for the origin,
     initialisation, device and tokenizer of the model.

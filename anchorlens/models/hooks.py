@@ -67,7 +67,8 @@ def read(
         tokens: the sequences, [batch, pos], on any device.
         hooks: the pairs (layer, hook), where `hook` is one of this module's names.
         position: the position or positions to keep, for hooks of [batch, pos, ...]. Default: all positions.
-        before_others: whether activations are read before the caller's own hooks change them, or after.
+        before_others: whether activations are read before the caller's own hooks change the activations.
+            Default: after the caller's hooks.
 
     Returns:
         A map from (layer, hook) to activations [batch, ...] on the model's device.
@@ -127,10 +128,10 @@ def last_logits(model: HookedTransformer, tokens: Int[Tensor, "batch pos"]) -> F
 def after_attention(
     model: HookedTransformer, tokens: Int[Tensor, "batch pos"], layer: int
 ) -> Float[Tensor, "batch d_model"]:
-    """Return the residual stream of the last position between a layer's attention and its MLP.
+    """Return the residual stream between the attention and the MLP of a layer, at the last position.
 
     Raises:
-        ValueError: If attention and MLP run in parallel, without a location between attention and MLP.
+        ValueError: If attention and MLP run in parallel. There is then no location between attention and MLP.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -194,7 +195,7 @@ def cut_copies(
     *,
     patterns: Literal["frozen", "recomputed"],
 ) -> Iterator[None]:
-    """Cut edges in n of the 1 + n copies of the sequences in a batch.
+    """Cut attention edges in n of the 1 + n copies of the sequences in a batch.
 
     Copy 0 has no mask, and each other copy has one mask.
 
@@ -350,8 +351,9 @@ def assert_live(
         tokens: a few sequences of the model's task. Default: the first tokens of the vocabulary.
 
     Raises:
-        ValueError: If editing does not change the logits, the logits are not finite, the hook name is
-            unknown, or the model cannot read the tokens. The message gives the reason.
+        ValueError: If editing does not change the logits, or the logits are not finite.
+        ValueError: If the hook name is unknown, or the model cannot read the tokens. The message gives the
+            reason.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -150,7 +150,7 @@ def attached(
     Args:
         model: any HookedTransformer or TransformerBridge.
         fwd_hooks: the pairs of a hook point's name and a hook.
-        before_others: whether the hooks run before the caller's hooks, or after.
+        before_others: whether the hooks run before the caller's hooks. Default: after the caller's hooks.
 
     Raises:
         ValueError: If the model does not have a hook point.

@@ -35,7 +35,10 @@ class _Block(TransformerBlock):
         past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
         attention_mask: Int[Tensor, "batch offset_pos"] | None = None,
     ) -> Residual:
-        """Run the block without `shortformer_pos_embed`, which the models of this package do not have."""
+        """Run the block, and ignore `shortformer_pos_embed`.
+
+        The variants in this module do not have shortformer position embeddings.
+        """
         resid_pre = self.hook_resid_pre(resid_pre)
         query_input, key_input, value_input = self.attention_inputs(resid_pre)
         attn_out = self.hook_attn_out(
@@ -70,9 +73,9 @@ class _Block(TransformerBlock):
 class PostNormBlock(_Block):
     """The block x -> LN(x + attn(x)) -> LN(x + mlp(x)) of arXiv 2405.05409.
 
-    `hook_resid_mid` and `hook_resid_post` hold the residual stream after its LayerNorm, which the next module
-    reads. The sum before the LayerNorm does not have a hook point. TransformerLens' `decompose_resid` and
-    `logit_attrs` do not apply, because the residual stream is not the sum of its parts.
+    `hook_resid_mid` and `hook_resid_post` hold the residual stream after the LayerNorm. The next module reads
+    this normalised stream. The sum before the LayerNorm does not have a hook point. TransformerLens'
+    `decompose_resid` and `logit_attrs` do not apply, because the residual stream is not the sum of its parts.
     """
 
     def norm_resid_mid(self, x: Residual) -> Residual:

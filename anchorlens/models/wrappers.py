@@ -16,10 +16,10 @@ _MOST_NAMES = 4
 
 
 def unwrapped(model: object) -> Any:
-    """Return the model within wrappers that do not change its result, or any other object unchanged.
+    """Return the model within wrappers that do not change the model's result.
 
-    The function knows the wrappers of `torch.compile`, DataParallel, DistributedDataParallel, averaged
-    models, Lightning Fabric and DeepSpeed.
+    Any other object is returned unchanged. The function knows the wrappers of `torch.compile`, DataParallel,
+    DistributedDataParallel, averaged models, Lightning Fabric and DeepSpeed.
     """
     wrappers = nn.DataParallel | nn.parallel.DistributedDataParallel | torch.optim.swa_utils.AveragedModel
     while isinstance(model, nn.Module):

@@ -57,7 +57,7 @@ def framed(
     """Return a page in the style of the report, which loads no file and runs only the given scripts.
 
     Args:
-        template: the template, as for `rendered`, which extends `frame.html`.
+        template: the template, as for `rendered`. The template extends `frame.html`.
         scripts: the scripts of this page, in order. The page puts plotly.js and `plots.js` before these
             scripts.
         styles: the style sheet of this page. The page puts the style sheets of the report before this sheet.
@@ -80,7 +80,7 @@ def framed(
 
 
 def write_page(path: Path, html: str) -> None:
-    """Write a page atomically, and replace characters of file names that UTF-8 cannot encode."""
+    """Write a page atomically, and replace each character of a file name that UTF-8 cannot encode."""
     with atomic_write(path) as file:
         file.write(html.encode(errors="replace"))
 

@@ -117,7 +117,7 @@ def _(result: EmbeddingPCA) -> str:
 
 
 def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
-    """Return a sentence on the lowest and highest accuracy of trained pairs and of unseen pairs."""
+    """Return a sentence on the lowest and highest accuracy on trained pairs and on unseen pairs."""
     parts = []
     for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
         if values := [pair.accuracy.value for pair in pairs if pair.split == split]:

@@ -62,7 +62,7 @@ def text_of(item: str | TableCell) -> str:
 
 
 def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
-    """Return the captions and tables of sample answers if an evaluation has sample answers."""
+    """Return the captions and tables of sample answers. The result is empty without sample answers."""
     columns = ("prompt", "split", "result", "expected", "answer")
     tables = []
     for spec in behaviour.figure_specs:
@@ -109,10 +109,10 @@ def _with_error(value: Accuracy) -> tuple[str, str]:
 
 
 def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy | None]]:
-    """Return the accuracy of each pair by first anchor and second anchor, or None for an absent pair.
+    """Return the accuracy on each pair by first anchor and second anchor.
 
-    The result is empty for chains of more than two anchors, for more than `most` anchors, and for tasks
-    without anchor pairs.
+    The value of an absent pair is None. The result is empty for chains of more than two anchors, for more
+    than `most` anchors, and for tasks without anchor pairs.
     """
     pairs = behaviour.by_pair()
     anchors = list(dict.fromkeys(pair[0] for pair in pairs))
@@ -122,7 +122,7 @@ def pair_rows(behaviour: Evaluation, most: int) -> dict[int, list[PairAccuracy |
 
 
 def pair_grid(behaviour: Evaluation) -> Table | None:
-    """Make a table of the accuracy of every pair if a table of all pairs fits next to other content."""
+    """Make a table of the accuracy on every pair if a table of all pairs fits next to other content."""
     found = pair_rows(behaviour, MOST_ANCHORS)
     if not found:
         return None
@@ -132,7 +132,7 @@ def pair_grid(behaviour: Evaluation) -> Table | None:
 
 
 def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
-    """Make a table with a row for every pair or longer chain."""
+    """Make a table with a row for every pair or longer chain of anchors."""
     rows = [(", ".join(map(str, pair.pair)), _accuracy(pair)) for pair in pairs]
     return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
 

@@ -64,7 +64,7 @@ def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **c
     """Return an HTML fragment for a notebook, which is a `div` with its style.
 
     Args:
-        template: the template, as for `rendered`, which extends `view.html`.
+        template: the template, as for `rendered`. The template extends `view.html`.
         sheets: the style sheets of the fragment.
         **content: the variables of the template.
     """

@@ -40,7 +40,7 @@ def what_is_named(posterior: Posterior) -> str:
 
 
 def beside(verdict: Verdict) -> str:
-    """Return the note below the phase by the probes, which states the decoding verdict."""
+    """Return the note on the decoding verdict, for the line below the probe verdict."""
     by_decoding = verdict.by_decoding
     decoded = by_decoding.in_words()
     return f"Decoding verdict: {by_decoding.phase.label} ({decoded})." if decoded else ""

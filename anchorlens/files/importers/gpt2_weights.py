@@ -27,7 +27,10 @@ def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
-    """Return whether c_attn is stored as [out, in], or None if the weights do not belong to a GPT-2."""
+    """Return whether c_attn is stored as [out, in] instead of [in, out].
+
+    The result is None if the weights do not belong to a GPT-2.
+    """
     shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
     return None if len(shape) != 2 else shape[0] == 3 * shape[1]
 
@@ -100,7 +103,7 @@ def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | No
     """Derive the sizes of a GPT-2 from the shapes of its weights and the number of its heads.
 
     Raises:
-        ValueError: If a matrix is missing, or the heads do not divide the width.
+        ValueError: If a matrix is missing, or the number of heads does not divide the width.
     """
     named = gpt2_names(tensors)
     for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):

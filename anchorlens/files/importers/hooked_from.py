@@ -33,8 +33,8 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     Returns:
         A HookedTransformer on the device of `gpt`, in evaluation mode, with a copy of the weights. The copy
         is in float64 if the weights are in float64, and otherwise in float32. Both models give the same
-        logits on 4 random sequences at the last position. `hooked_from` chooses the activation function with
-        the closest logits.
+        logits at the last position of 4 random sequences. `hooked_from` chooses the activation function whose
+        logits are closest to the logits of `gpt`.
 
     Raises:
         ValueError: If `gpt` has unknown parameters, or its logits differ from the logits of every supported

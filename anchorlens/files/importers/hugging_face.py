@@ -69,7 +69,9 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported | ImportedModel:
-    """Read a GPT-2 with the config.json next to its weights; `config` may give the task and the vocabulary.
+    """Read a GPT-2 with the config.json next to its weights.
+
+    A configuration of the caller may give the task and the vocabulary.
 
     Raises:
         CheckpointError: If config.json is missing or names a feature that ModelConfig lacks.

@@ -116,13 +116,14 @@ def resolve(
         device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps. A model in memory is not
             moved.
         name: the name to show. Default: the name of the file, the `repr` of a Checkpoint, or "model".
-        runs_it: whether the model will be run. If true, a model in half precision is copied into float32, and
-            a note names hooks that the caller has left on the model.
-        needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds one.
+        runs_it: whether the model will be run. If true, a model in half precision is copied into float32. A
+            note then names hooks that the caller has left on the model.
+        needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds a
+            HookedTransformer.
 
     Raises:
-        ValueError: If `given` does not hold one model, `task` is invalid or not the checkpoint's task, or
-            another argument cannot be used.
+        ValueError: If `given` does not hold one model, or another argument cannot be used.
+        ValueError: If `task` is invalid, or is not the checkpoint's task.
         CheckpointError: If a file cannot be read safely and completely.
     """
     if isinstance(given, Input) and config is None:
@@ -194,7 +195,10 @@ class _OfSeveral(Protocol[P, R]):
 
 
 def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
-    """Let a function of one model also take lists of models and names, and return a list of results."""
+    """Let a function of one model also take a list of models.
+
+    For a list of models, the function also takes a list of names, and returns a list of results.
+    """
 
     @functools.wraps(function)
     def each(model: object, *args: Any, **options: Any) -> Any:

@@ -39,7 +39,7 @@ def file_in(folder: Path, config: Settings) -> Path | None:
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
-    """Check whether the parameter names belong to a GPT-2 of `Linear` layers, which store [out, in]."""
+    """Check whether the parameters belong to a GPT-2 of `Linear` layers, which store weights as [out, in]."""
     return is_of_linears(state_dict(content)) is True
 
 

@@ -87,7 +87,8 @@ def open_checkpoint(
         path: the path of a checkpoint. The path may be a checkpoint or run of anchorlens, or a folder or
             model file of the papers' released code. The path may also be a folder or weights file of a
             Hugging Face GPT-2, a nanoGPT's `ckpt.pt`, or a HookedTransformer's state dict. A state dict may
-            be under a key of a dict, such as `model`, and its names may have the prefix of a wrapper.
+            be under a key of a dict, such as `model`. The names of its tensors may have the prefix of a
+            wrapper, such as `_orig_mod.`.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
             `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
             HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
@@ -100,8 +101,9 @@ def open_checkpoint(
         The checkpoint with its file, SHA-256, format and notes.
 
     Raises:
-        CheckpointError: If the file cannot be read safely and completely, has an unknown format, or has an
-            architecture that `ModelConfig` lacks. The message is one line with the file and the cause.
+        CheckpointError: If the file cannot be read safely and completely.
+        CheckpointError: If the format is unknown, or `ModelConfig` lacks the architecture. The message is one
+            line with the file and the cause.
 
     Example:
         >>> import tempfile

@@ -28,7 +28,10 @@ class Importer(Protocol):
         ...
 
     def read(self, source: Source) -> Imported | ImportedModel:
-        """Return the checkpoint, or the model without a checkpoint, with notes for the user."""
+        """Return the checkpoint, or the model if there is no checkpoint.
+
+        The result includes notes for the user.
+        """
         ...
 
 
@@ -40,10 +43,10 @@ IMPORTERS: tuple[Importer, ...] = (our_format, released_code, hugging_face, nano
 
 @functools.cache
 def installed_importers() -> tuple[Importer, ...]:
-    """Load the importers of installed packages, which read the unchanged file before the core's importers.
+    """Load the importers of installed packages.
 
-    A package names a module with the members of `Importer` by an entry point of the group
-    `anchorlens.importers`.
+    These importers read the unchanged file before the core's importers. A package names a module with the
+    members of `Importer` by an entry point of the group `anchorlens.importers`.
 
     Raises:
         ValueError: If the importer of an installed package cannot be loaded, or lacks a member.

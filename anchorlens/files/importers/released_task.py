@@ -41,11 +41,13 @@ class Trained(NamedTuple):
 
 
 def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
-    """Derive the task from the fields of a config.json, whose sizes have been checked.
+    """Derive the task from the fields of a config.json.
+
+    The caller must check the sizes in the config.json first.
 
     Args:
         theirs: the fields of the config.json.
-        given: the task that the caller gives, which is used if the file does not name the pairs.
+        given: the task to use if the file does not name the pairs.
 
     Raises:
         ValueError: If a field is missing, or the fields contradict each other.

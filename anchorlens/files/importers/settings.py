@@ -115,7 +115,7 @@ class Settings:
         )
 
     def task(self) -> Task | None:
-        """Return the task that the configuration names, or None.
+        """Return the task that the configuration names, or None if no task is named.
 
         Raises:
             CheckpointError: If the task is invalid.
@@ -128,10 +128,13 @@ class Settings:
             return read_stored_task(self.values["task"], without_places=True)
 
     def vocabulary(self) -> Mapping[str, Any] | None:
-        """Return the model's token of each task word, from a table or file that the configuration names.
+        """Return a map from task words to the model's tokens, or None if the configuration has no vocabulary.
+
+        The configuration contains the map, or names a file with the map.
 
         Raises:
-            CheckpointError: If the value has another type, or the file is outside the folder or unreadable.
+            CheckpointError: If the vocabulary is neither a table nor the name of a file.
+            CheckpointError: If the file is unreadable, or is outside the folder of the configuration.
         """
         named = self.values.get("vocabulary")
         with reading(self.path, "its vocabulary makes no sense"):

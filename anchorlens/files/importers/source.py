@@ -99,9 +99,10 @@ class ImportedModel(NamedTuple):
 
 
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the named tensors in a file's content or under its key `state_dict`, or an empty dict.
+    """Return the named tensors of a file's content, or the named tensors under the key `state_dict`.
 
-    `wrappers.unwrapped` has moved tensors from other keys to `state_dict`.
+    The result is empty if neither table contains only named tensors. `wrappers.unwrapped` has moved tensors
+    from other keys to `state_dict`.
     """
     for candidate in (content, content.get("state_dict")):
         if (
@@ -154,7 +155,7 @@ class StateDict:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """Return a note on the configuration fields that have a value and are not used, if such fields exist."""
+    """Return a list with a note on the unused configuration fields with a value, or an empty list."""
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
@@ -170,7 +171,7 @@ def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], 
 
 
 def papers_task(d_vocab: int, n_ctx: int) -> tuple[AnchorTask | None, list[str]]:
-    """Return the assumed task with a note, or None for a model that cannot read this task."""
+    """Return the papers' task with a note, or None for a model that cannot read this task."""
     task = AnchorTask()
     return (task, [PAPERS_TASK]) if task.d_vocab <= d_vocab and task.seq_len <= n_ctx else (None, [])
 
@@ -187,7 +188,8 @@ def imported(
     """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
     Without a task, anchorlens assumes the papers' task if the model can read this task, and otherwise returns
-    only the model. A vocabulary, which maps words of the task to tokens of the model, renumbers the tokens.
+    only the model. A vocabulary maps words of the task to tokens of the model. With a vocabulary, the
+    function renumbers the model's tokens.
 
     Raises:
         ValueError: If the weights do not fit the configuration, or the model is too small for the task.

@@ -64,7 +64,7 @@ def words_in(content: object) -> Any:
 
 
 def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Find the tokens of words, including marked words (`Ġwalk`) and other special tokens (`[SEP]`).
+    """Find the token of each word, also if the vocabulary spells the word differently (`Ġwalk`, `[SEP]`).
 
     Args:
         words: the words of the task, including the words of `SPECIAL`.
@@ -128,12 +128,12 @@ def in_order_of(
 
     Returns:
         The weights with renumbered tokens, and notes. `<pad>`, `<bos>` and `<sep>` may share a token with
-        another word. Each word without a separate token gets a new row and a new column and is never
-        predicted.
+        another word. Each word without a separate token gets a new row of W_E and a new column of W_U. The
+        model never predicts this word.
 
     Raises:
-        ValueError: If the answers have a separate vocabulary, the task is not in words, or a word's token is
-            missing, out of range or shared.
+        ValueError: If the answers have a separate vocabulary, or the task is not in words.
+        ValueError: If a word's token is missing, out of range or shared.
     """
     d_vocab = len(weights["embed.W_E"])
     if (d_vocab_out := weights["unembed.W_U"].shape[1]) != d_vocab:

@@ -37,7 +37,7 @@ def unwrapped(
 
     Args:
         content: the content of the file from the safe reader.
-        recognises: the function that returns whether a content with weights under `state_dict` belongs to a
+        recognises: the function that returns whether content with weights under `state_dict` belongs to a
             known model.
 
     Returns:
@@ -45,6 +45,7 @@ def unwrapped(
         parts. A file of anchorlens and a file without a recognised model are returned unchanged.
 
     Raises:
+        ValueError: If several models are under the chosen key.
         ValueError: If there are several models, and no model is under one of `KEYS`.
     """
     if HEADER in content:

@@ -57,7 +57,7 @@ def check_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str], *
 
     Args:
         folder: the folder that the user named, which may itself be a link.
-        path: the path of a file in this folder or below.
+        path: the path of a file in this folder or in a subfolder.
         also: the other folders, relative to `folder`, that links may lead to.
 
     Raises:
@@ -99,7 +99,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(text: str | bytes, *, most_values: int = MOST_VALUES) -> Any:
-    """Read a JSON text of finite numbers, with integers of at most 30 digits and at most 64 levels.
+    """Read a JSON text with finite numbers, integers of at most 30 digits, and at most 64 levels of nesting.
 
     Raises:
         ValueError: If the text is not JSON, or exceeds these limits. The message gives the reason.
@@ -131,7 +131,7 @@ def may_be_refused(text: bytes, most_values: int = MOST_VALUES) -> bool:
 
 
 def read_toml(text: str | bytes) -> dict[str, Any]:
-    """Read a TOML text of finite numbers, with integers of at most 30 digits and at most 64 levels.
+    """Read a TOML text with finite numbers, integers of at most 30 digits, and at most 64 levels of nesting.
 
     Raises:
         ValueError: If the text is not TOML, or exceeds these limits. The message gives the reason.
@@ -188,7 +188,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def check_values(content: object) -> None:
-    """Check the depth of lists and tables, and every number in them, level by level.
+    """Check the depth of nested lists and tables, and every number in the content, level by level.
 
     Raises:
         ValueError: If there are more than 64 levels, a number that is not finite, or an integer of more than

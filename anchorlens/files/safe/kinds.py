@@ -124,7 +124,7 @@ def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
 
 
 def instead(wanted: str, start: bytes) -> str:
-    r"""Explain why a reader cannot read a file, by the format of its first bytes, and give advice.
+    r"""Explain, from the first bytes of a file, why a reader cannot read the file, and give advice.
 
     Args:
         wanted: the statement that the file has another format, such as "it is not a CSV file".

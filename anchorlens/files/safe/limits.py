@@ -12,7 +12,7 @@ FACTOR = "ANCHORLENS_COST_FACTOR"
 
 
 def cost_factor() -> float:
-    """Return the factor on the allowed cost from the environment variable. Default: 1.
+    """Return the factor for the allowed cost from `ANCHORLENS_COST_FACTOR` in the environment. Default: 1.
 
     Raises:
         ValueError: If the value is not a number above 0.
@@ -49,7 +49,7 @@ def check_at_most(most: int, n: int, what: str, unit: str) -> None:
 
 
 def check_affordable(needed: float, allowed: float, words: str) -> None:
-    """Refuse a cost that is more than allowed, and explain how to allow it.
+    """Refuse a cost that is more than allowed, and explain how to allow this cost.
 
     Args:
         needed: the cost.

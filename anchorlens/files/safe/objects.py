@@ -85,7 +85,7 @@ class Objects:
         return self._awaiting({}, _fill)
 
     def build(self, target: Any, state: Any) -> None:
-        """Give an object its state once, without the version metadata of a state dict.
+        """Give an object its state, at most once, and ignore the version metadata of a state dict.
 
         Raises:
             ValueError: If the object takes no state, or the state is invalid.

@@ -43,7 +43,10 @@ have the same hash, which makes a dict very slow."""
 
 
 class Name(str):
-    """A global that a pickle names, `module.name`, which is never imported."""
+    """The name `module.name` of a global in a pickle.
+
+    The global is never imported.
+    """
 
     __slots__ = ()
 
@@ -61,12 +64,12 @@ def read_pickle(
 
     Args:
         data: the bytes of the pickle.
-        functions: the names that the pickle may apply, with the function that is applied instead of each.
+        functions: a map from the names that the pickle may apply to the functions that are applied instead.
         names: the names that the pickle may only mention (dtypes, classes of storages).
         storage: the function that turns a persistent id into the storage.
         repeated: the function that is called with each value that the pickle uses again.
-        records: the classes whose objects the pickle may make, with the function that makes an object of
-            each.
+        records: a map from the classes whose objects the pickle may make to the functions that make the
+            objects.
         build: the function that gives an object on the stack its state.
 
     Returns:

@@ -34,8 +34,8 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
 
     Args:
         path: the path of the file.
-        problem: the problem with the file, for code that interprets its values. With a problem, every
-            exception that invalid values cause is a refusal. With None, only OSError and ValueError are
+        problem: the problem with the file, for code that interprets the values of the file. With a problem,
+            every exception that invalid values cause is a refusal. With None, only OSError and ValueError are
             refusals.
 
     Raises:

@@ -27,7 +27,10 @@ _COPIES = 3
 
 
 class Contents(NamedTuple):
-    """The contents of a file, which later changes of the file do not affect."""
+    """The contents of a file.
+
+    Later changes of the file do not affect these contents.
+    """
 
     values: dict[str, Any]
     """The tensors on the CPU and other plain values, by name."""
@@ -38,9 +41,10 @@ class Contents(NamedTuple):
 def read_tensors(path: str | os.PathLike[str]) -> Contents:
     """Read the contents of a file of any format, and the SHA-256 of the same bytes.
 
+    The function runs no code from the file, and takes at most three times the file's size in memory.
+
     Raises:
-        CheckpointError: If the file is missing, truncated, damaged or unsafe. The function runs no code from
-            the file, and takes at most three times the file's size in memory.
+        CheckpointError: If the file is missing, truncated, damaged or unsafe.
     """
     with reading(path):
         with ordinary_file(path) as (file, size):
@@ -51,10 +55,12 @@ def read_tensors(path: str | os.PathLike[str]) -> Contents:
 
 
 def tensors_in(data: bytes) -> Contents:
-    """Return the contents of a file of any format from its bytes, and the SHA-256 of the bytes.
+    """Return the contents of a file of any format, given as bytes, and the SHA-256 of the bytes.
+
+    The function runs no code from the file.
 
     Raises:
-        ValueError: If the file is truncated, damaged or unsafe. No code of the file runs.
+        ValueError: If the file is truncated, damaged or unsafe.
     """
     _check_start(data[:START], len(data))
     if not data.startswith(ZIP):

@@ -81,14 +81,14 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
 def read_torch_zip(data: bytes) -> Any:
     """Read the dicts, lists, plain values and tensors of a file of `torch.save`, on the CPU.
 
-    Tensors that shared memory when they were saved also share memory after reading.
+    Tensors that shared memory when they were saved also share memory after reading. The function runs no code
+    from the file, and takes at most about twice the file's size in memory.
 
     Args:
         data: the bytes of the whole file.
 
     Raises:
-        ValueError: If the file is damaged, unsafe, or not written by torch.save. The function runs no code
-            from the file, and takes at most about twice the file's size in memory.
+        ValueError: If the file is damaged, unsafe, or not written by torch.save.
     """
     with zip_in(data) as archive:
         if kind := zip_kind(archive.namelist()):

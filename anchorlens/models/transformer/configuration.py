@@ -42,7 +42,7 @@ def _lacking(plain: Any) -> Any:
 
 
 def refusal(what: str, got: str) -> ValueError:
-    """Make the error for a feature that this class lacks.
+    """Make the error for a feature that our HookedTransformer lacks.
 
     Args:
         what: the rule, such as `tokenizer must be None`.
@@ -162,5 +162,9 @@ class HookedTransformerConfig(TransformerLensConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:
-        """Make a configuration from fields of TransformerLens 3.9, and refuse unknown fields (TypeError)."""
+        """Make a configuration from fields of TransformerLens 3.9.
+
+        Raises:
+            TypeError: If a field is unknown.
+        """
         return cls(**{name: value for name, value in config_dict.items() if name not in NOT_READ})

@@ -69,7 +69,10 @@ def _linear(cfg: HookedTransformerConfig, d_in: int, d_out: int) -> nn.Linear:
 
 
 class Expert(nn.Module):
-    """An expert, which computes (act(x @ W_gate) * (x @ W_in)) @ W_out for the rows that a router sends."""
+    """An expert, which computes (act(x @ W_gate) * (x @ W_in)) @ W_out.
+
+    Each row of x is a token that a router sends to the expert.
+    """
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()

@@ -136,8 +136,8 @@ class HookedTransformer(HookedRootModule):
             `stop_at_layer`, the method returns the residual stream [batch, pos, d_model].
 
         Raises:
-            ValueError: If text, a key-value cache or an unknown return type is given, or the tokens for a
-                loss are missing.
+            ValueError: If text, a key-value cache or an unknown return type is given.
+            ValueError: If the tokens for a loss are missing.
         """
         if past_kv_cache is not None:
             raise refusal("past_kv_cache must be None", type(past_kv_cache).__name__)
@@ -243,7 +243,7 @@ class HookedTransformer(HookedRootModule):
         self.cfg.use_attn_in = use_attn_in
 
     def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
-        """Compute keys and values for each head, even if groups share them."""
+        """Compute keys and values for each head, even if the heads of a group share keys and values."""
         self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -281,7 +281,7 @@ class HookedTransformer(HookedRootModule):
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, " d_model"]:
-        """Sum the biases b_O and b_out in the residual stream before `layer`, or before its MLP."""
+        """Sum b_O and b_out in the residual stream before `layer`, or before the MLP of `layer`."""
         total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
         for block in list(self.blocks)[:layer]:
             total += block.attn.b_O

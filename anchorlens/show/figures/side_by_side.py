@@ -162,11 +162,11 @@ class _Place:
         return f"{letters}{number if number > 1 else ''}" + (f" {rest}" if rest else "")
 
     def across(self, share: float) -> float:
-        """Convert a horizontal position in the figure, from 0 to 1, to the joined figure."""
+        """Convert a horizontal position in the figure, from 0 to 1, to a position in the joined figure."""
         return (self.column + share * (1 - GUTTER)) / self.n_columns
 
     def up(self, share: float) -> float:
-        """Convert a vertical position in the figure, from 0 to 1, to the joined figure."""
+        """Convert a vertical position in the figure, from 0 to 1, to a position in the joined figure."""
         below = self.header if self.n_rows > 1 else 0  # for the title of the axis and the next row's label
         return (self.n_rows - 1 - self.row + below + share * (1 - self.header - below)) / self.n_rows
 

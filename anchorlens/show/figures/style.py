@@ -38,9 +38,9 @@ WIDTH, HEIGHT = 600, 450
 
 
 def styled(figure: go.Figure, title: str, *, width: int = WIDTH, height: int = HEIGHT) -> Picture:
-    """Return a figure in the common style, which is white, 12 point, and readable at 600 pixels.
+    """Return a figure in the common style, with a white background and 12-point text.
 
-    Notebooks show the figure offline.
+    The text is readable at a width of 600 pixels. Notebooks show the figure offline.
     """
     layout: dict[str, Any] = {
         "template": "simple_white",
@@ -94,7 +94,7 @@ def cosine_heatmap(values: object, labels: object = None, colorbar: str = "cosin
 
 
 def box_cells(figure: go.Figure, cells: Any, *, size: int = 1, width: float = 2, **subplot: int) -> go.Figure:
-    """Draw a box around `size` x `size` cells of a heatmap, starting at each (row, column).
+    """Draw a box around each of several blocks of `size` x `size` cells in a heatmap.
 
     Args:
         figure: the figure, which the function changes.
@@ -126,8 +126,8 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
         result: the result that the figure shows. With a result, an .html page has a caption.
 
     Raises:
-        ValueError: If the folder is missing, the path has an unsupported suffix, or the path is not an
-            ordinary file.
+        ValueError: If the folder is missing, or the suffix is not supported.
+        ValueError: If the path is not an ordinary file.
         ValueError: If kaleido or a browser for static images is not installed.
         OSError: If the write fails. A failed write does not change an existing file.
     """

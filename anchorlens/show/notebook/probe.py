@@ -22,7 +22,7 @@ MOST_NUMBERS = 40
 
 @html.register
 def probe_html(result: ProbeResult) -> str:
-    """Return the headline, the readings with their meanings, the options and the shapes of arrays as HTML."""
+    """Return HTML with the headline, the readings, their meanings, the options, and the shapes of arrays."""
     docs, values = field_docs(type(result)), vars(result)
     rows = [
         (TableCell(name, code=True), short(in_view(value)), ticks(short(docs.get(name, ""))))
@@ -42,7 +42,7 @@ def probe_html(result: ProbeResult) -> str:
 
 @html.register
 def comparison_html(comparison: Comparison) -> str:
-    """Return a table with a row of readings for each checkpoint as HTML."""
+    """Return an HTML table with a row of readings for each checkpoint."""
     results = comparison.results
     readings = results[0].readings if results else ()
     rows = []
@@ -60,7 +60,10 @@ def comparison_html(comparison: Comparison) -> str:
 
 @html.register
 def along_html(found: Along) -> str:
-    """Return the mean over seeds of each reading and group at the first and last checkpoint as HTML."""
+    """Return HTML with means over seeds at the first and the last checkpoint.
+
+    The table has a row for each reading of each group of runs.
+    """
     rows = []
     for name in (*found.readings, *found.metrics):
         for group, points in found.over_seeds(name).items():

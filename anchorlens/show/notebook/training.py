@@ -50,7 +50,7 @@ def checkpoint_html(checkpoint: Checkpoint) -> str:
 
 @html.register
 def train_result_html(result: TrainResult) -> str:
-    """Return the phase of a run, how the run ended, the training curve and the accuracies as HTML."""
+    """Return HTML with the phase of a run, how the run ended, the training curve, and the accuracies."""
     checkpoint, log = result.checkpoint, result.log
     ended = f"{result.status} at step {checkpoint.step:,}"
     if checkpoint.train_config is not None:

@@ -42,8 +42,8 @@ def write_report(
 ) -> None:
     """Write one offline HTML page on one verdict, or on several verdicts side by side.
 
-    Every probe measures the model again for its plot, which takes seconds for a small model. If a probe
-    refuses the model or fails, the page gives the reason instead of the plot.
+    Every probe measures the model again for its plot. A measurement takes seconds for a small model. If a
+    probe refuses the model or fails, the page gives the reason instead of the plot.
 
     Args:
         verdicts: one or more verdicts.
@@ -56,8 +56,8 @@ def write_report(
     Raises:
         ValueError: If there is no verdict, or a verdict was loaded from JSON without its model.
         ValueError: If an object is not a verdict or a probe, or two probes have the same name.
-        ValueError: If the path has a suffix other than `.html`, is in a missing folder, or is a file of a
-            verdict or not an ordinary file.
+        ValueError: If the suffix of the path is not `.html`, or the folder is missing.
+        ValueError: If the path is a file of a verdict, or is not an ordinary file.
         OSError: If the write fails. A failed write does not change an existing file.
 
     Example:
@@ -146,8 +146,8 @@ def check_verdicts(verdicts: Any) -> None:
     """Check that each object is a verdict with its model.
 
     Raises:
-        ValueError: If there is no verdict, an object is not a verdict, or a verdict was loaded from JSON
-            without its model.
+        ValueError: If there is no verdict, or an object is not a verdict.
+        ValueError: If a verdict was loaded from JSON without its model.
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
@@ -159,7 +159,7 @@ def check_verdicts(verdicts: Any) -> None:
 
 
 def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Return the files of the verdicts, which are the checkpoints and the files that their tasks read."""
+    """Return the checkpoints of the verdicts, and the files that the tasks of the verdicts read."""
     for subject in (verdict.subject for verdict in verdicts):
         if subject.path is not None:
             yield subject.path

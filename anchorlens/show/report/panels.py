@@ -127,12 +127,12 @@ def probe_figures(
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Return the reason why a probe has no plot, which is the probe's refusal or failure."""
+    """Return the reason why a probe has no plot, which is the message of a refusal or a failure."""
     return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the plots of the answers if the evaluation describes plots."""
+    """Make the plots of the models' answers that the evaluations describe."""
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())

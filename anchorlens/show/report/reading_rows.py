@@ -31,9 +31,9 @@ def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingR
         of_models: the readings of each model, the strongest evidence first.
 
     Returns:
-        Two lists of readings. The first list contains at most `MOST_MOVED` readings that vote for a label,
-        with the first reading of each model before any second reading. The second list contains all other
-        readings, in the order of the probes.
+        Two lists of readings. The first list contains at most `MOST_MOVED` readings that vote for a label. In
+        this list, the first reading of every model comes before any second reading. The second list contains
+        all other readings, in the order of the probes.
     """
     by_name = [{one.reading: one for one in evidence} for evidence in of_models]
     votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]

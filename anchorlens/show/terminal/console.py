@@ -21,7 +21,7 @@ from anchorlens.show.tables import Table, text_of
 class Terminal(Console):
     """A console that does not interpret markup, `:smile:` or control characters in a text.
 
-    A line break in a text breaks the line, so the caller must apply `printable` to a name that may contain a
+    A line break in a text breaks the line, so the caller must apply `safe_text` to a name that may contain a
     line break.
     """
 
@@ -29,7 +29,10 @@ class Terminal(Console):
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Convert a text for output, which may be the text of a table cell."""
+        """Convert a text for output.
+
+        The text may be the text of a table cell.
+        """
         return super().render_str(safe_lines(text), **options)
 
 
@@ -82,9 +85,9 @@ class _ColumnWidths(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[str], names_rows: bool, holds_numbers: bool) -> _ColumnWidths:
-        """Return the widths of a column of texts, whose first text is the heading.
+        """Return the widths of a column of texts.
 
-        Numbers do not wrap.
+        The first text is the heading. Numbers do not wrap.
         """
         heading, *cells = texts
         lines = [line for text in cells for line in text.split("\n")]

@@ -20,7 +20,7 @@ removed."""
 def print_behaviour(
     path: Path, checkpoint: Checkpoint | None, task: Task, behaviour: Evaluation, as_json: bool
 ) -> None:
-    """Print the task, the accuracies with their meanings, the accuracies of each pair, and the phase.
+    """Print the task, the accuracies with their meanings, the accuracy on each pair, and the phase.
 
     Args:
         path: the path of the checkpoint.
@@ -52,7 +52,7 @@ def print_behaviour(
 
 
 def print_plan(plan: Plan, as_json: bool) -> None:
-    """Print the cost of a training."""
+    """Print the cost of training."""
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "plan": plan.to_dict()})
         return

@@ -29,7 +29,7 @@ def print_unreadable_json(path: str, message: str) -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict, with the phases by probes and by behaviour, the evidence, and any trajectory."""
+    """Print one verdict, with the probe and behavioural verdicts, the evidence, and any trajectory."""
     console = Terminal()
     phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))

@@ -36,7 +36,7 @@ def defined_in(
         is_wanted: the function that checks whether a value of the module is a definition.
 
     Returns:
-        The definitions in the order of the file, each once.
+        The definitions in the order of the file, without duplicates.
 
     Raises:
         ValueError: If the file is missing, or has another suffix.

@@ -54,7 +54,7 @@ def _printable(value: object) -> Any:
 def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
     """Wrap a function that reads a value, so that a ValueError does not keep the value in memory.
 
-    Pydantic keeps the errors of these functions, and an error keeps the variables of its frames.
+    Pydantic keeps the errors of functions that read a value, and an error keeps the variables of its frames.
     """
 
     def reading(value: object) -> T:
@@ -69,7 +69,10 @@ def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 class Check:
-    """The Pydantic annotations that check a field, created late because pydantic takes 0.09 s to import."""
+    """The Pydantic annotations that check a field.
+
+    The annotations are created late, because Pydantic takes 0.09 s to import.
+    """
 
     def __init__(self, annotations: Callable[[ModuleType], Sequence[Any]]) -> None:
         self._annotations = annotations

@@ -38,7 +38,7 @@ def with_field_options(
     """Give a command that takes `**fields` an option for every field.
 
     Args:
-        command: the command, whose other parameters remain options and arguments.
+        command: the command, whose parameters other than `**fields` remain options and arguments.
         axes: whether an option takes several values as text, instead of one value of the field's type.
         short: a map from alternative option names to fields.
     """

@@ -12,7 +12,7 @@ C = TypeVar("C", bound=Callable[..., object])
 
 
 def in_group(title: str) -> Callable[[C], C]:
-    """Put a command of a package under a title of the main help.
+    """List a command of a package under a title in the main help.
 
     Args:
         title: the title of a group in the help, such as `Train and compare many models`.

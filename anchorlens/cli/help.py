@@ -44,7 +44,10 @@ fit. The options of the task follow the first group, or the second group if no t
 
 
 class Entry(NamedTuple):
-    """The help of one option or argument, which the documentation also shows."""
+    """The help of one option or argument.
+
+    The documentation also shows this help.
+    """
 
     name: str
     """The name of the parameter."""
@@ -76,7 +79,7 @@ class HelpCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Store the words after the command, and parse the options.
 
-        The help depends on these words.
+        The help depends on the words after the command.
         """
         ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
@@ -159,7 +162,7 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
 
 
 def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
-    """Yield the lines of the main help, with the purpose of each command in the order of the groups."""
+    """Yield the lines of the main help, which lists every command and its purpose by group."""
     yield from wrapped(f"Usage: {path} COMMAND [OPTIONS]", width)
     yield ""
     yield from wrapped(group.help, width)

@@ -193,7 +193,8 @@ class TrainingData:
         Call this method after all checkpoints were read.
 
         Raises:
-            ValueError: If every checkpoint has training data. The file is then not needed.
+            ValueError: If every checkpoint has training data. The file of `--train-data` is not needed in
+                this case.
         """
         if self._path is not None and self._batch is None:
             raise ValueError(

@@ -39,7 +39,7 @@ def let_go() -> None:
 
 
 def say_interrupted() -> None:
-    """Print the line directly to file descriptor 2, because sys.stderr may no longer work."""
+    """Print the message directly to file descriptor 2, because sys.stderr may no longer work."""
     try:  # noqa: SIM105 - contextlib is not imported yet, and must not be now
         os.write(2, f"anchorlens: {INTERRUPTED}\n".encode())
     except OSError:

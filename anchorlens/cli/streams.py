@@ -20,8 +20,8 @@ _LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
 class OutputLost(SystemExit):
     """The exit of the program after a write to stdout has failed.
 
-    The exit code is 141, as after SIGPIPE, if the reader closed stdout. No message is then printed. The exit
-    code is 1 after any other failure of stdout.
+    The exit code is 141, as after SIGPIPE, if the reader closed stdout. The program prints no message in this
+    case. The exit code is 1 after any other failure of stdout.
     """
 
     def __init__(self, error: OSError):

@@ -135,8 +135,8 @@ class Checkpoint:
 
         Args:
             device: the device of the model.
-            start: the checkpoint that the run started from. anchorlens never opens the file that the recipe
-                names, because somebody else may have written the recipe.
+            start: the checkpoint that the run started from. anchorlens never opens a path that a checkpoint
+                stores, because another person may have written the checkpoint.
 
         Raises:
             ValueError: If the checkpoint has no train config.
@@ -208,7 +208,7 @@ class Checkpoint:
         return self.train_config is not None or self.training_data is not None
 
     def training_set(self) -> Any:
-        """Return the training sequences, or None if they are not known.
+        """Return the training sequences, or None if the sequences are not known.
 
         The sequences of a run with a train config are drawn again from the seed.
         """
@@ -217,7 +217,7 @@ class Checkpoint:
         return training_set(self.task, self.train_config)
 
     def lazy_training_set(self) -> Batch | None:
-        """Return the training sequences, or None if they are not known.
+        """Return the training sequences, or None if the sequences are not known.
 
         The sequences are drawn on demand if the task supports this, because `evaluate` uses only some
         sequences.
@@ -253,7 +253,7 @@ def origin(gamma: float | None, train: TrainConfig | None, step: int | None) -> 
 def starting_point(config: TrainConfig) -> Checkpoint | None:
     """Load the checkpoint that a run starts from, or return None if the initial weights are random.
 
-    This function opens the file that the recipe names, so the recipe must come from the user.
+    This function opens the file that `config` names. The argument `config` must therefore come from the user.
 
     Raises:
         ValueError: If the file is missing, or has changed since the run was configured.
@@ -339,8 +339,9 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
     """Read a checkpoint without executing code from the file, and verify its checksum.
 
     Args:
-        path: a file that `save_checkpoint` wrote, or the folder of a run, whose last checkpoint is read.
-        any_cost: whether to read the file even if its model needs far more memory or time than the size of
+        path: a file that `save_checkpoint` wrote, or the folder of a run. The function reads the last
+            checkpoint of the run.
+        any_cost: whether to read the file even if the model needs far more memory or time than the size of
             the file suggests. Use this option only for files that you trust.
 
     Returns:

@@ -35,7 +35,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
     """Write a header and tensors to `path` atomically, in the format of the suffix.
 
     Raises:
-        ValueError: If the suffix is not supported, or the header is not JSON.
+        ValueError: If the suffix is not supported, or the header cannot be written as JSON.
         OSError: If the file cannot be written. An existing file then remains unchanged.
     """
     import safetensors.torch

@@ -38,8 +38,8 @@ _LARGEST_EXACT = 2**53
 class CsvFile:
     """A CSV file whose header is read at once and whose rows are read on demand.
 
-    Values may be separated by commas, semicolons, tabs or spaces, quoted, and written as floats (`23.0`). The
-    text is UTF-8, or UTF-16 with a byte order mark.
+    Commas, semicolons, tabs or spaces separate the values. Values may be quoted, and integers may be written
+    as floats (`23.0`). The text is UTF-8, or UTF-16 with a byte order mark.
     """
 
     fields: tuple[str, ...]

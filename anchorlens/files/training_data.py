@@ -54,9 +54,9 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
             also be [batch, pos], with -100 at unscored positions. In a CSV file without a header, or with the
             default header of pandas (0, 1, 2, ...), the last column is the target. With any other header, one
             column has the name `target`, `label`, `answer` or `y`. All other columns have the names `x0`,
-            `x1`, ..., or `key`, `a1`, `a2`. anchorlens recognises the format by the content. A file has at
-            most 512 MiB, or 128 MiB if it is a CSV file. A file has at most 33,554,432 numbers (tokens and
-            targets) and at most 4,194,304 sequences.
+            `x1`, ..., or `key`, `a1`, `a2`. anchorlens recognises the format by the content. A CSV file may
+            have at most 128 MiB. Any other file may have at most 512 MiB. A file may have at most 33,554,432
+            numbers (tokens and targets) and at most 4,194,304 sequences.
 
     Returns:
         The tokens and targets, in the narrowest integer types that hold their values. `take` returns int64.

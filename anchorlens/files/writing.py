@@ -128,7 +128,7 @@ def _check_replaceable(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add this path to disk errors, because Python's own errors often omit the path."""
+    """Add the path to disk errors, because Python's own errors often omit the path."""
     try:
         yield
     except OSError as error:

@@ -86,9 +86,10 @@ class ModelConfig(Config):
 
     With `num_experts`, the MLP of every block is TransformerLens' mixture of experts. A router selects
     experts. Each expert computes (act(x W_gate) * (x W_in)) W_out, and has the width d_mlp and no biases. The
-    router sends a token to the experts with the largest softmax weights. The outputs of these experts are
-    multiplied by the weights. The weights are not renormalised (`norm_topk_prob` is false), because the
-    renormalised weight of a single chosen expert would be constant and have no gradient.
+    router sends a token to the experts with the largest softmax weights. The MLP multiplies the output of
+    each chosen expert by the softmax weight of the expert. The weights are not renormalised (`norm_topk_prob`
+    is false), because the renormalised weight of a single chosen expert would be constant and have no
+    gradient.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.
@@ -202,7 +203,7 @@ class ModelConfig(Config):
 
     @property
     def overview(self) -> str:
-        """The variant and the sizes in a line."""
+        """The variant and the sizes on one line."""
         return f"{self.variant}, {sizes(self)}"
 
     @property

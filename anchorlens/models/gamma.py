@@ -177,7 +177,7 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 def initial_weights(
     config: ModelConfig, seed: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
-    """Return the initial values of all parameters, by HookedTransformer's names.
+    """Return the initial values of all parameters, by the parameter names of HookedTransformer.
 
     The values depend only on the config and the seed.
 

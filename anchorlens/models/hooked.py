@@ -42,8 +42,9 @@ def build_model(
         dtype: the dtype of the weights.
 
     Returns:
-        A HookedTransformer without a tokenizer, in training mode. The model has the class
-        `anchorlens.HookedTransformer`, which TransformerLens 3.9 calls `transformer_lens.HookedTransformer`.
+        A HookedTransformer without a tokenizer, in training mode. The class of the model is
+        `anchorlens.HookedTransformer`. With TransformerLens 3.9, this class is
+        `transformer_lens.HookedTransformer`.
 
     Raises:
         ValueError: If the seed, dtype or device is invalid, or `config` is not a ModelConfig.

@@ -131,7 +131,8 @@ def after_attention(
     """Return the residual stream between the attention and the MLP of a layer, at the last position.
 
     Raises:
-        ValueError: If attention and MLP run in parallel. There is then no location between attention and MLP.
+        ValueError: If attention and MLP run in parallel. A parallel block has no location between attention
+            and MLP.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
@@ -161,7 +162,7 @@ def zeroed(
 def masked_attention(
     model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
 ) -> Iterator[None]:
-    """Set attention to zero after the softmax, without renormalising.
+    """Set masked attention to zero after the softmax, without renormalising.
 
     Args:
         model: the model. Check with `assert_live` whether masks affect the model's logits.
@@ -286,8 +287,8 @@ def routing(
     """Compute the router weights at the last position, with 0 for experts that are not chosen.
 
     Returns:
-        A map from each layer to its router weights, which sum to 1. With a top-1 router, the chosen expert
-        has the weight 1.
+        A map from each layer to its router weights. The weights of each sequence sum to 1. With a top-1
+        router, the chosen expert has the weight 1.
 
     Raises:
         ValueError: If the model is not a mixture of experts, or cannot read the tokens.

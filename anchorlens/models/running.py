@@ -105,7 +105,7 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
     """Check that tokens are whole numbers [batch, pos] that fit the model's vocabulary and context.
 
     Raises:
-        ValueError: If the tokens violate one of these rules.
+        ValueError: If the tokens are not whole numbers [batch, pos], or do not fit the vocabulary or context.
     """
     cfg = model.cfg
     if not isinstance(tokens, Tensor) or tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):

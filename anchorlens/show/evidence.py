@@ -19,12 +19,12 @@ limit on as `1,000 or more`."""
 
 
 def odds_increases(evidence: Evidence) -> list[tuple[str, str]]:
-    """Return the labels whose odds a reading raises, with the factor (`×3.1`), the largest factor first."""
+    """Return the labels whose odds a reading raises, each with its factor (`×3.1`), by descending factor."""
     return _changes("×", evidence.odds.items())
 
 
 def odds_decreases(evidence: Evidence) -> list[tuple[str, str]]:
-    """Return the labels whose odds a reading lowers, with the factor (`÷3.1`), the largest factor first."""
+    """Return the labels whose odds a reading lowers, each with its factor (`÷3.1`), by descending factor."""
     return _changes("÷", ((label, -nats) for label, nats in evidence.odds.items()))
 
 
@@ -48,7 +48,9 @@ def _factor(nats: float) -> str:
 
 
 def odds(nats: float) -> str:
-    """Return log-odds in nats as odds in words, with `yes` for log-odds above 0.
+    """Convert log-odds in nats to odds in words.
+
+    The words begin with `yes` for log-odds above 0, unless the odds are nearly even.
 
     >>> odds(math.log(3.1)), odds(-math.log(12)), odds(0.01), odds(-9.0)
     ('yes, 3.1 to 1', 'no, 12 to 1', 'even', 'no, 1,000 or more to 1')

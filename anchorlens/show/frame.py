@@ -54,7 +54,9 @@ def framed(
     heads: bool = False,
     **content: object,
 ) -> str:
-    """Return a page in the style of the report, which loads no file and runs only the given scripts.
+    """Return a page in the style of the report.
+
+    The page loads no file, and runs only the scripts that the page contains.
 
     Args:
         template: the template, as for `rendered`. The template extends `frame.html`.

@@ -61,7 +61,7 @@ def _source(name: str | Path) -> str:
 
 
 def view(template: str | Path, sheets: Sequence[str | Path] = ("view.css",), **content: object) -> str:
-    """Return an HTML fragment for a notebook, which is a `div` with its style.
+    """Return an HTML fragment for a notebook: a `div` with its style.
 
     Args:
         template: the template, as for `rendered`. The template extends `view.html`.

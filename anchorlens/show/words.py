@@ -33,7 +33,7 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 
 
 def what_is_named(posterior: Posterior) -> str:
-    """Return the word for what a verdict assigns, which is `phase`, `solution` or `label`."""
+    """Return the word for the kind of label that a verdict assigns: `phase`, `solution` or `label`."""
     if posterior.probabilities is None and getattr(posterior, "evidence", ()):
         return "label"
     return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"

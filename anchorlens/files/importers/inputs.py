@@ -109,9 +109,9 @@ def resolve(
 
     Args:
         given: a model, or an object or path that holds a model.
-        task: the task that the model was trained on. A checkpoint names its own task. An equal task whose
-            files have other paths (`data`) replaces the task of the checkpoint. For bare weights, `task` is
-            the default.
+        task: the task that the model was trained on. A checkpoint names its own task. A task that differs
+            from the checkpoint's task only in the paths of its files (`data`) replaces the checkpoint's task.
+            For bare weights, `task` applies if `config` does not name a task.
         config: the configuration of a bare state dict, as for `open_checkpoint`.
         device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps. A model in memory is not
             moved.
@@ -122,7 +122,7 @@ def resolve(
             HookedTransformer.
 
     Raises:
-        ValueError: If `given` does not hold one model, or another argument cannot be used.
+        ValueError: If `given` does not hold one model, or `config` or `device` cannot be used.
         ValueError: If `task` is invalid, or is not the checkpoint's task.
         CheckpointError: If a file cannot be read safely and completely.
     """

@@ -39,7 +39,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> Imported:
-    """Read the checkpoint as saved.
+    """Read a checkpoint in the format of anchorlens.
 
     Raises:
         CheckpointError: If the file is damaged, or has another format of anchorlens.

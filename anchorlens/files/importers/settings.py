@@ -52,7 +52,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: ModelConfiguration) -> Settings:
-        """Return the content of a configuration, given as a file or in memory.
+        """Return the content of a configuration that is given as a file or in memory.
 
         Raises:
             CheckpointError: If the file cannot be read.

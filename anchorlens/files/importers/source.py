@@ -53,7 +53,10 @@ class Source:
 
 
 class Trajectory(Mapping[int, Checkpoint]):
-    """The checkpoints of a run in the order of their steps, each made on demand."""
+    """The checkpoints of a run in the order of their steps.
+
+    Each checkpoint is made on demand.
+    """
 
     def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
         """Store the function of each step that makes its checkpoint, or raises CheckpointError."""
@@ -124,7 +127,7 @@ class StateDict:
         return name in self._left
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Take one tensor, which must have this shape.
+        """Take one tensor of the given shape.
 
         Raises:
             ValueError: If the tensor is missing, has another shape, or does not hold floats.
@@ -155,13 +158,16 @@ class StateDict:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """Return a list with a note on the unused configuration fields with a value, or an empty list."""
+    """Return a list with a note on the configuration fields that have a value but are not used.
+
+    The list is empty if all fields with a value are used.
+    """
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
 
 def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Convert the weights to float64 if a weight is float64, else to float32, and note changes."""
+    """Convert the weights to float64 if a weight is float64, else to float32, and note any conversion."""
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = torch.float64 if torch.float64 in dtypes else torch.float32
     names = ", ".join(sorted(str(one).removeprefix("torch.") for one in dtypes))

@@ -121,7 +121,7 @@ def in_order_of(
 
     Args:
         task: the task whose vocabulary sets the order.
-        weights: the parameters of a HookedTransformer by name. Each row of `embed.W_E` is a token.
+        weights: the parameters of a HookedTransformer by name. Each row of `embed.W_E` belongs to a token.
         token_of: the model's token for each word of the task, `<sep>` and `<eos>`. `<bos>` is required unless
             the task has `bos = false`. `<pad>`, `<unk>` and other words are optional. `spelled` explains the
             allowed spellings.

@@ -41,11 +41,11 @@ def unwrapped(
             known model.
 
     Returns:
-        The content with the weights under `state_dict` and other values unchanged, and notes on removed
-        parts. A file of anchorlens and a file without a recognised model are returned unchanged.
+        The content with the weights under `state_dict` and other values unchanged, and notes for the user. A
+        file of anchorlens and a file without a recognised model are returned unchanged.
 
     Raises:
-        ValueError: If several models are under the chosen key.
+        ValueError: If the first key with a model holds several models.
         ValueError: If there are several models, and no model is under one of `KEYS`.
     """
     if HEADER in content:

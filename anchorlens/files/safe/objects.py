@@ -81,7 +81,7 @@ class Objects:
         }
 
     def record(self) -> dict[str, Any]:
-        """Make an instance without fields."""
+        """Make the empty dict that stands for an instance of a class in `RECORDS`."""
         return self._awaiting({}, _fill)
 
     def build(self, target: Any, state: Any) -> None:

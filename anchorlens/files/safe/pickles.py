@@ -45,7 +45,7 @@ have the same hash, which makes a dict very slow."""
 class Name(str):
     """The name `module.name` of a global in a pickle.
 
-    The global is never imported.
+    The reader never imports the global.
     """
 
     __slots__ = ()

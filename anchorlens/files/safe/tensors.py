@@ -39,7 +39,7 @@ class Contents(NamedTuple):
 
 
 def read_tensors(path: str | os.PathLike[str]) -> Contents:
-    """Read the contents of a file of any format, and the SHA-256 of the same bytes.
+    """Return the contents of a file of any format, and the SHA-256 of the same bytes.
 
     The function runs no code from the file, and takes at most three times the file's size in memory.
 

@@ -31,7 +31,7 @@ def zero_bias(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
 class Norm(nn.Module):
     """A LayerNorm or RMSNorm over the last axis.
 
-    If its weights are folded into the next map (`LNPre` or `RMSPre`), the module has no weights.
+    A norm whose weights are folded into the next map (`LNPre` or `RMSPre`) has no weights.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Embed(nn.Module):
             self.ln = Norm(cfg, "LN")
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Residual:
-        """Return W_E at the tokens."""
+        """Return the rows of W_E that belong to the tokens."""
         embedded = self.W_E[tokens, :]
         return self.ln(embedded) if hasattr(self, "ln") else embedded
 
@@ -91,7 +91,7 @@ class PosEmbed(nn.Module):
         self.W_pos = empty_weight(cfg, cfg.n_ctx, cfg.d_model)
 
     def forward(self, tokens: Int[Tensor, "batch pos"], attention_mask: Mask | None = None) -> Residual:
-        """Return W_pos at the positions, counted from the first token that is not padding."""
+        """Return the rows of W_pos at the positions, counted from the first token that is not padding."""
         if attention_mask is None:
             return repeat(self.W_pos[: tokens.size(1)], "pos d -> batch pos d", batch=tokens.size(0)).clone()
         embedded = self.W_pos[get_offset_position_ids(0, attention_mask)]

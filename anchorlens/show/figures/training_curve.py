@@ -52,7 +52,7 @@ def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def thinned(n_points: int, most: int) -> slice:
-    """Return at most `most` evenly spaced points of a long line, including the last point.
+    """Return a slice of at most `most` evenly spaced points of a line, including the last point.
 
     >>> list(range(10))[thinned(10, 4)], list(range(10))[thinned(10, 99)] == list(range(10))
     ([0, 3, 6, 9], True)

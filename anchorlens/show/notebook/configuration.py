@@ -79,7 +79,7 @@ def _trained_on(task: AnchorTask, pair: Pair) -> tuple[str, str]:
 
 @html.register
 def batch_html(batch: AnchorBatch) -> str:
-    """Return the first sequences with marked keys and anchors and their targets, as HTML."""
+    """Return HTML with the first sequences of a batch, their marked keys and anchors, and their targets."""
     trials = batch.trials.take(np.arange(min(MOST_SEQUENCES, len(batch))))
     tokens, targets = (array[:MOST_SEQUENCES].tolist() for array in (batch.tokens, batch.targets))
     rows = [

@@ -60,7 +60,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 @html.register
 def along_html(found: Along) -> str:
-    """Return HTML with means over seeds at the first and the last checkpoint.
+    """Return HTML with the means of readings over seeds, at the first and the last checkpoint.
 
     The table has a row for each reading of each group of runs.
     """
@@ -80,7 +80,7 @@ def along_html(found: Along) -> str:
 
 
 def in_view(value: object) -> str:
-    """Return the text of a number, a string, or a sequence of numbers and strings."""
+    """Return a number, a string, or a sequence of numbers and strings as text."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {in_view(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -132,7 +132,7 @@ def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
 
 
 def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the plots of the models' answers that the evaluations describe."""
+    """Make the plots that the evaluations of the models describe."""
     figures: dict[str, tuple[Caption, list[Panel]]] = {}
     for verdict, label in zip(verdicts, labels, strict=True):
         words = ", ".join(f"{title} {value.value:.3f}" for title, value, _ in verdict.behaviour.rows())

@@ -27,7 +27,7 @@ def print_behaviour(
         checkpoint: the checkpoint that was evaluated, or None for a model without a checkpoint.
         task: the task on which the model was evaluated.
         behaviour: the evaluation of the model.
-        as_json: whether to print one JSON object on one line instead.
+        as_json: whether to print one JSON object on one line instead of tables.
     """
     if as_json:
         about = {"path": str(path), "step": getattr(checkpoint, "step", None)}

@@ -151,7 +151,7 @@ UNSTORED = _DefaultOnly()
 
 
 class Record:
-    """The base class of results, which are frozen dataclasses that can be written as JSON and loaded."""
+    """The base class of results: frozen dataclasses that can be written as JSON and loaded from JSON."""
 
     derived: ClassVar[tuple[str, ...]] = ()
     """The attributes that JSON contains in addition to the fields; loading drops these attributes."""

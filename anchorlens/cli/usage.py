@@ -22,7 +22,7 @@ _LONGEST = 300
 
 
 class BoundedGroup(TyperGroup):
-    """The group of commands, which shortens usage errors and registers the user's tasks."""
+    """A command group that shortens usage errors and registers the user's tasks."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the options before a command."""

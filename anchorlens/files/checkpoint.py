@@ -297,7 +297,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     Raises:
         ValueError: If no checkpoint is given, or the suffix is not supported.
         ValueError: If the weights do not fit the configuration, or the metrics cannot be written as JSON.
-        OSError: If the file cannot be written. An existing file then remains unchanged.
+        OSError: If the file cannot be written. A failed write does not change an existing file.
 
     Example:
         >>> import tempfile, pathlib

@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
 
     Raises:
         ValueError: If the suffix is not supported, or the header cannot be written as JSON.
-        OSError: If the file cannot be written. An existing file then remains unchanged.
+        OSError: If the file cannot be written. A failed write does not change an existing file.
     """
     import safetensors.torch
     import torch

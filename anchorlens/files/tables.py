@@ -31,7 +31,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) 
     Raises:
         ValueError: If there is no row, or pyarrow is not installed.
         ValueError: If `path` is not a .csv or .parquet file in an existing folder.
-        OSError: If the file cannot be written. An existing file then remains unchanged.
+        OSError: If the file cannot be written. A failed write does not change an existing file.
     """
     path = check_can_write(path, "a table's name", TABLES)
     table = table_of_rows(rows)

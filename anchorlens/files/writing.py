@@ -41,7 +41,7 @@ def check_can_write(
     """Return the path if a file can be written there. Call this function before the computation.
 
     Args:
-        path: the path of the file; an existing file will be replaced.
+        path: the path of the file. An existing file will be replaced.
         called: the name of the path in an error, such as the option or `a diagram's name`.
         suffixes: the allowed ends of the file's name.
         inputs: the files that are read, none of which may be replaced.
@@ -80,7 +80,7 @@ def check_summary(
     """Return the path of a summary if a file can be written there. Call this function before the computation.
 
     Args:
-        path: the path of the file; an existing file will be replaced.
+        path: the path of the file. An existing file will be replaced.
         called: the name of the path in an error.
         n_models: the number of models in the summary.
         inputs: the files that are read, none of which may be replaced.

@@ -134,7 +134,7 @@ def _blocks(n_layers: int, block: Mapping[str, _Row]) -> dict[str, _Row]:
 
 
 def writes_to_residual(name: str) -> bool:
-    """Check whether a matrix is W_O or W_out, which write to the residual stream."""
+    """Check whether a matrix writes to the residual stream, as W_O and W_out do."""
     return name.removesuffix(".weight").endswith((".W_O", ".W_out"))
 
 

@@ -75,7 +75,7 @@ _LOCKS_LOCK = threading.Lock()
 
 
 def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
-    """Return the lock of a model, which lets only one thread at a time measure the model.
+    """Return the lock with which only one thread at a time can measure a model.
 
     Without the lock, torch can hang (observed in torch 2.13). A thread that begins a graph at a parameter
     holds the parameter's mutex and waits for the GIL. At the same time, a thread that indexes the parameter

@@ -35,7 +35,7 @@ class TableCell(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of texts, whose first column contains the names of the rows."""
+    """A table of texts, with the names of the rows in the first column."""
 
     columns: Sequence[str | TableCell]
     """The column headings. HTML capitalises headings of plain text, but not the text of a `TableCell`."""

@@ -116,8 +116,8 @@ def resolve(
         device: the device of a checkpoint's model: auto, cpu, cuda, cuda:N or mps. A model in memory is not
             moved.
         name: the name to show. Default: the name of the file, the `repr` of a Checkpoint, or "model".
-        runs_it: whether the model will be run. If true, a model in half precision is copied into float32. A
-            note then names hooks that the caller has left on the model.
+        runs_it: whether the model will be run. If true, a model in half precision is copied into float32. If
+            true, a note also names hooks that the caller has left on the model.
         needs_hooks: whether the model must be a HookedTransformer if `given` is a module that holds a
             HookedTransformer.
 

@@ -48,7 +48,7 @@ class Source:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The state dict of the file, which may be empty."""
+        """The state dict of the file, or an empty dict."""
         return state_dict(self.content)
 
 

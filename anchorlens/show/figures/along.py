@@ -43,7 +43,7 @@ def along_figure(
     Args:
         readings: the names of readings, such as `stable_rank.w_q`. With several probes, the figure shows the
             first reading of each probe.
-        metrics: the names of the metrics, which share the last row.
+        metrics: the names of the metrics. All metrics share the last row.
         over_seeds: the function from the name of a reading or metric to a dict from groups to points.
     """
     probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))

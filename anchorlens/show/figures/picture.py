@@ -44,7 +44,7 @@ class Picture(go.Figure):
     def show(self, *args: object, **kwargs: object) -> None:
         """Show the figure with the chosen renderer of plotly.
 
-        Without a chosen renderer, the output also contains HTML, which a saved notebook can show.
+        Without a chosen renderer, the output also contains HTML that a saved notebook can show.
         """
         if args or kwargs or pio.renderers.default != "plotly_mimetype":
             super().show(*args, **kwargs)

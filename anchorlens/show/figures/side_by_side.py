@@ -56,8 +56,8 @@ def side_by_side(
     figures.
 
     Args:
-        figures: the figures of one kind, which the function does not change. Heatmaps without a colour range
-            get a common range.
+        figures: the figures of one kind. The function does not change the figures. Heatmaps without a colour
+            range get a common range.
         labels: the text above each figure, in plotly's markup. A text wider than the figure wraps.
         share_axes: whether a numeric axis gets the same range in every figure.
         room: the space for the figures. Default: each figure keeps its height and about its width.

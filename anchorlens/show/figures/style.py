@@ -57,7 +57,7 @@ def complete(figure: object, title: str) -> go.Figure:
     """Return the figure for a page, with a title, a size and a style.
 
     Args:
-        figure: the result of a probe's `plot`, which the function does not change.
+        figure: the result of a probe's `plot`. The function does not change this figure.
         title: the title to use if the figure has no title.
 
     Raises:

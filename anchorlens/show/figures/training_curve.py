@@ -65,7 +65,7 @@ def training_curve(log: Log) -> go.Figure:
     """Plot the loss and the accuracies against optimiser steps.
 
     Args:
-        log: the log lines of a run, which may be empty.
+        log: the log lines of a run. The log may be empty.
     """
     units = {logged_metrics()[name].unit for name in metric_styles(log)}
     figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))

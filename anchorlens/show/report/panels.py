@@ -127,7 +127,7 @@ def probe_figures(
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Return the reason why a probe has no plot, which is the message of a refusal or a failure."""
+    """Return the reason why a probe has no plot: the message of a refusal or a failure."""
     return ("" if isinstance(error, ValueError) else "it failed with ") + what_went_wrong(error, probe)
 
 

@@ -40,27 +40,28 @@ T = TypeVar("T", bound=type)
 
 
 def tasks() -> tuple[type[Task], ...]:
-    """Return the kinds of task of the core and of installed packages, and the registered kinds.
+    """Return the classes of all shipped, installed and registered tasks, one for each kind.
 
     Raises:
-        ValueError: If the task of an installed package cannot be loaded, or is not a task.
+        ValueError: If an installed package offers a task that cannot be loaded, or a class that is not a
+            task.
     """
     others = {task.kind: task for task in _installed()} | _registered
     return (*TASKS, *others.values())
 
 
 def register_task(task: T) -> T:
-    """Register your own task under its kind, like the shipped tasks.
+    """Register the class of your own task under its kind.
 
     Runs, checkpoints and sweeps of the task can then be read from disk. The fields of the task become options
-    of `train` and axes of `sweep`, also in the processes of a sweep. A class with the same module and name
-    replaces the former class.
+    of `train` and axes of `sweep`. The processes of a sweep register the task too. A class replaces a
+    registered class that has the same kind, module and name.
 
     Args:
         task: a frozen dataclass that inherits from `anchorlens.tasks.TaskConfig`.
 
     Returns:
-        The same class, so that you can use the function as a decorator.
+        The class `task` itself, so that you can use the function as a decorator.
 
     Raises:
         ValueError: If the class is not a task, or another task has the same kind. Training raises an error if
@@ -88,11 +89,12 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
         path: the path of the file, .py. Each call runs the file again.
 
     Returns:
-        The tasks of the file, in the order of the file.
+        The classes of the tasks, in the order of the file.
 
     Raises:
-        ValueError: If the file is missing, has a suffix other than `.py`, raises an error, defines no task,
-            or defines a task that cannot be registered. The message gives the line of the error.
+        ValueError: If the file is missing, has a suffix other than `.py`, or raises an error. The message
+            gives the line of the error.
+        ValueError: If the file defines no task, or a task that cannot be registered.
 
     Example:
         >>> own_tasks("largest.py")  # doctest: +SKIP
@@ -109,7 +111,7 @@ def own_tasks(path: str | os.PathLike[str]) -> tuple[type[Task], ...]:
 
 
 def task_class(kind: object = None) -> type[Task]:
-    """Return the class of a kind of task, or the class of the two-anchor task for None.
+    """Return the class of a task by its kind, or the class of the two-anchor task if `kind` is None.
 
     Raises:
         ValueError: If the kind is unknown.
@@ -141,7 +143,7 @@ def is_task(value: object) -> bool:
 
 
 def task_or_default(task: object = None) -> Task:
-    """Return the task, or the two-anchor task with the papers' values for None.
+    """Return the given task, or the two-anchor task with the papers' values if `task` is None.
 
     Raises:
         ValueError: If the value is not a task.
@@ -187,15 +189,17 @@ def read_task(values: Mapping[str, Any]) -> Task:
 
 
 def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False) -> Task:
-    """Read a task from a file of any origin, without opening the files that the task names.
+    """Read a stored task from its fields, without opening the files that the task names.
+
+    The fields may come from an untrusted file.
 
     Args:
-        values: the fields.
+        values: the fields of the stored task.
         without_places: whether to omit the paths of the task's files, so that no later call opens these
-            files. The user then names the files.
+            files. The user then gives the paths.
 
     Raises:
-        ValueError: If `read_task` raises an error, or a field in `stored_fields` is missing.
+        ValueError: If a field in `stored_fields` is missing, or `read_task` rejects the fields.
     """
     owner = task_class(values.get("kind"))
     for name in owner.stored_fields:
@@ -223,14 +227,14 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
 
 
 def task_fields(task: type[Task]) -> Mapping[str, Any]:
-    """Return the fields of a kind of task, by name."""
+    """Return a map from the names of a task's fields to the dataclass fields."""
     return {field.name: field for field in dataclasses.fields(task)}  # pyright: ignore[reportArgumentType]
 
 
 def logged_metrics() -> dict[str, Metric]:
-    """Return the logged metrics by their names in a log.
+    """Return a map from each metric's name in a log to the metric.
 
-    If several tasks log the same name, the metric of the first task is returned.
+    If several tasks log the same name, the map contains the metric of the first task.
     """
     logged: dict[str, Metric] = {}
     for metric in (metric for task in tasks() for metric in task.metrics if metric.logged_as):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Accuracy(Record):
-    """A proportion of sequences, or the mean of a metric over sequences, with the standard error."""
+    """The proportion of correct sequences, or a metric's mean over sequences, with its standard error."""
 
     value: float
     """The value: 0..1 for a proportion; other metrics have their own bounds."""
@@ -34,13 +34,14 @@ class Accuracy(Record):
 
     @classmethod
     def of_draws(cls, right: Bool[np.ndarray, "question draw"], *, whole: bool = True) -> Accuracy:
-        """Compute the mean over test inputs, each with several draws of noise.
+        """Compute the mean accuracy over test inputs, each with one or more draws of noise.
 
         Args:
-            right: whether each answer is correct.
+            right: a boolean array [test input, draw], true where the answer is correct.
             whole: whether the test inputs are all possible inputs. If true, the standard error covers only
-                the draws within each input, and is 0 for a single draw (a task without noise). For a random
-                choice of inputs, the standard error of the inputs' means covers the choice and the draws.
+                the noise draws of each input. The standard error is then 0 for a single draw (a task without
+                noise). If false, the standard error of the inputs' mean accuracies covers the choice of
+                inputs and the noise draws.
         """
         share = right.mean(axis=1)
         n_draws = right.shape[1]
@@ -60,7 +61,7 @@ class Accuracy(Record):
         """Compute the proportion of correct answers among sequences drawn without replacement.
 
         Args:
-            right: whether each answer is correct.
+            right: a boolean array [sequence], true where the answer is correct.
             of: the number of sequences from which the answered sequences were drawn, or None for a very large
                 number.
         """
@@ -68,7 +69,9 @@ class Accuracy(Record):
 
     @classmethod
     def of_share(cls, share: float, n: int, *, of: int | None = None) -> Accuracy:
-        """Return a proportion of `n` sequences with its binomial standard error; `of_some` explains `of`.
+        """Return the accuracy `share` on `n` sequences, with its binomial standard error.
+
+        `of_some` documents the argument `of`.
 
         The standard error is sqrt(p (1 - p) / (n + 2)) times sqrt(1 - n / of), with p = (share * n + 1) / (n
         + 2).

@@ -19,7 +19,7 @@ from anchorlens.texts import safe_repr, safe_text
 
 
 def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
-    """Call `task.evaluate`, and return its evaluation with finite numbers.
+    """Call `task.evaluate`, check that all measures are finite, and return the evaluation.
 
     Args:
         task: any task.
@@ -50,7 +50,7 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
 
 
 def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int) -> dict[str, float | None]:
-    """Call `task.measure` for a line of the log, and return its metrics as finite Python numbers.
+    """Call `task.measure` for a line of the log, and return the metrics as finite Python numbers or None.
 
     Raises:
         ValueError: If the code of the task fails, ends the program, or returns a value of the wrong type.
@@ -94,7 +94,8 @@ def blaming(task: Task) -> Iterator[None]:
     Out-of-memory errors, disk errors and all errors of a shipped task are passed on unchanged.
 
     Raises:
-        ValueError: If the task's code raised another exception, or ended the program (`sys.exit`).
+        ValueError: If the code of a user's task raised any other exception, or ended the program
+            (`sys.exit`).
     """
     try:
         yield

@@ -26,14 +26,14 @@ _MOST_ASKED = 20_000
 
 @runtime_checkable
 class Batch(Protocol):
-    """Training data of any kind, with a length and a method that takes rows."""
+    """The interface of training data, which have a length and a method to select examples."""
 
     def __len__(self) -> int:
         """Return the number of examples."""
         ...
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Batch:
-        """Return some of the examples, in the order of `rows`."""
+        """Return the examples with the indices `rows`, in this order."""
         ...
 
 
@@ -41,8 +41,8 @@ class Batch(Protocol):
 class LogitsModel(Protocol):
     """A function from tokens [batch, pos] to logits.
 
-    The logits have the shape [batch, pos, d_vocab], like the logits of a HookedTransformer, or cover only the
-    last positions, [batch, n_last, d_vocab].
+    The logits have the shape [batch, pos, d_vocab], like the logits of a HookedTransformer. The logits may
+    also cover only the last positions, [batch, n_last, d_vocab].
     """
 
     def __call__(self, tokens: Tensor, /) -> Tensor:
@@ -51,7 +51,7 @@ class LogitsModel(Protocol):
 
 
 class TaskConfig(Config):
-    """The base class of the tasks, which are frozen configurations of training and test data.
+    """The base class of every task, a frozen configuration of training and test data.
 
     Your own task is a frozen dataclass that inherits from this class. The dataclass defines `kind`,
     `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None,
@@ -117,10 +117,10 @@ class TaskConfig(Config):
 
     @classmethod
     def architecture(cls, config: Any) -> Any:
-        """Return the memory layout, initialisation and forward pass of a model of the task's `model_class`.
+        """Return the memory layout, initialisation and forward pass of a model with this configuration.
 
         Args:
-            config: an instance of `model_class`.
+            config: the configuration, an instance of the task's `model_class`.
 
         Returns:
             A `FlatLayout` of `anchorlens.training.engine`. Tasks with a `ModelConfig` do not need this
@@ -129,7 +129,7 @@ class TaskConfig(Config):
         raise NotImplementedError
 
     def training_set(self, n: int, seed: int) -> Any:
-        """Return the training set of a run, `n` examples, which depends only on `n` and the seed."""
+        """Return `n` training examples, which depend only on the task, `n` and the seed."""
         raise NotImplementedError
 
     def lazy_training_set(self, n: int, seed: int) -> Any:
@@ -137,7 +137,7 @@ class TaskConfig(Config):
         return self.training_set(n, seed)
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Check that a caller's training data (tokens, targets) belong to this task, and return the data.
+        """Check that a caller's training data (tokens, targets) fit this task, and return a batch.
 
         Raises:
             ValueError: If the data are not a pair (tokens, targets), or do not have the task's shape or
@@ -148,15 +148,15 @@ class TaskConfig(Config):
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."] | None:
-        """Return the task's targets of sequences, to check the training data of a caller.
+        """Return the task's own targets for the sequences of a caller's training data.
 
         Args:
             tokens: the tokens, in the format of a training set.
 
         Returns:
-            Targets in the format of a training set, or None (the default) if the task does not determine
-            targets. Positions without a known target have `IGNORE`, and sequences that are not inputs of the
-            task have -1.
+            The targets in the format of a training set, or None (the default) if the task does not determine
+            targets. Positions without a known target have the value `IGNORE`. Sequences that are not inputs
+            of the task have the value -1.
         """
         return None
 
@@ -189,9 +189,10 @@ class TaskConfig(Config):
         return Evaluation(self.kind, self.metrics, values, finite, options, held_out=self.held_out, **more)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the largest number of sequences that `evaluate` uses, or `measure` if `quickly` is true.
+        """Return the largest number of sequences on which `evaluate` tests a model.
 
-        The default assumes equal numbers of held-out and training sequences. For `measure`, the default
+        If `quickly` is true, the number is for `measure` instead of `evaluate`. The default implementation
+        assumes equal numbers of held-out and training sequences. For `measure`, the default implementation
         assumes at most 1,024 held-out and 1,024 training sequences. A task with sequences far shorter than
         `seq_len` returns the total number of tokens divided by `seq_len`.
         """
@@ -203,7 +204,7 @@ class TaskConfig(Config):
         return 3 * 8 * n_sequences * (2 * self.seq_len + 2)
 
     def describe(self) -> str:
-        """Return the first paragraph of the class's docstring, which describes trained and held-out data."""
+        """Return the first paragraph of the class's docstring, a description of trained and held-out data."""
         return (inspect.getdoc(type(self)) or self.kind).split("\n\n")[0]
 
     def to_dict(self) -> dict[str, Any]:

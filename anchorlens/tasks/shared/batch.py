@@ -59,7 +59,7 @@ class TokenBatch:
 
     @property
     def n_last(self) -> int:
-        """The number of positions from the first scored position of any sequence to the end."""
+        """The number of positions from the first position scored in any sequence to the last position."""
         if self.targets.dim() == 1:
             return 1
         scored = (self.targets != IGNORE).any(dim=0)
@@ -67,20 +67,20 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
-        """The number of positions up to the last scored position, or of all positions if none is scored."""
+        """Each sequence's number of positions up to its last scored position, or all if none is scored."""
         n, n_pos = self.tokens.shape
         if self.targets.dim() == 1:
             return self.targets.new_full((n,), n_pos)
         return n_pos - (self.targets != IGNORE).flip(1).int().argmax(dim=1)
 
     def distinct(self) -> TokenBatch:
-        """Return each sequence once with each of its targets, sorted by tokens, in the same integer types."""
+        """Return every distinct combination of a sequence and its targets once, sorted by tokens."""
         targets = self.targets.numpy().reshape(len(self), -1)
         first, _ = distinct_rows(np.hstack([self.tokens.numpy(), targets]))
         return TokenBatch(self.tokens[first], self.targets[first])
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Return some of the sequences, in the order of `rows`, as int64 for a model."""
+        """Return the sequences with the indices `rows`, in this order, as int64 for a model."""
         return TokenBatch(self.tokens[rows].long(), self.targets[rows].long())
 
     def __repr__(self) -> str:

@@ -28,17 +28,19 @@ def token_batch(
         data: an object with `tokens` and `targets`, or a pair (tokens, targets) of tensors, arrays or lists
             of integers.
         seq_len: the required number of tokens per sequence, or None for any number.
-        d_vocab: the size of the vocabulary, an upper bound of every token and target, or None for any size.
-        every_position: whether targets are [batch, pos], with `IGNORE` (-100) at positions that are not
-            scored. False: targets are [batch]. With None, the targets may have either shape.
+        d_vocab: the size of the vocabulary, or None for any size. Every token and target must be smaller than
+            the size.
+        every_position: whether the targets must have the shape [batch, pos], with `IGNORE` (-100) at
+            positions that are not scored. If false, the targets must have the shape [batch]. If None, both
+            shapes are allowed.
 
     Returns:
         The tokens [batch, pos] and the targets on the CPU, in the narrowest integer types that hold their
         values. `take` returns int64.
 
     Raises:
-        ValueError: If the data are not a pair of integers, are empty, or do not have the required length or
-            vocabulary.
+        ValueError: If the data are not a pair of integer arrays (tokens, targets), or are empty.
+        ValueError: If the data do not have the required shape or vocabulary.
 
     >>> token_batch(([[23, 1, 2], [31, 2, 1]], [29, 37]), seq_len=3)
     TokenBatch(2 sequences of 3 tokens with their targets)

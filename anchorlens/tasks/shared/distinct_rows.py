@@ -19,7 +19,7 @@ def distinct_rows(
         rows: the integers.
 
     Returns:
-        The first index of each distinct row, and for every row its index among the distinct rows.
+        The index of each distinct row's first occurrence, and each row's index among the distinct rows.
 
     >>> distinct_rows(np.array([[2, 1], [1, 5], [2, 1]]))
     (array([1, 0]), array([1, 0, 1]))

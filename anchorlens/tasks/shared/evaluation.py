@@ -99,7 +99,7 @@ class Evaluation(Record):
 
     @property
     def assumption(self) -> str | None:
-        """The assumption of the phase about the training data, or None without an assumption."""
+        """The assumption that the phase makes about the training data, or None if it makes no assumption."""
         if self.train_is_known or not has_labels(self.metrics):
             return None
         if self.overlap is not None:
@@ -118,16 +118,16 @@ class Evaluation(Record):
 
     @property
     def at_chance(self) -> str | None:
-        """The reason why the answers give no evidence of training on the task, or None."""
+        """The reason why the answers are not evidence of training on the task, or None without a reason."""
         return None
 
     @property
     def phase(self) -> Phase:
-        """The phase by definition, computed from the measures."""
+        """The phase that the measures define, regardless of their standard errors."""
         return self._named(None)
 
     def phase_if_clear(self) -> Phase:
-        """Return the phase by definition, or `undecided: borderline`.
+        """Return the phase, or an undecided result if an accuracy is too close to its threshold.
 
         If a deciding accuracy is within two standard errors of its threshold, the phase is undecided. If only
         commutativity is within two standard errors of its threshold, the phase is Phase 2 and `commutative`

@@ -29,7 +29,9 @@ _GIVE_BACK_EVERY = 8
 
 
 class Evaluator(Generic[AnyTask]):
-    """The evaluator of a model on a task, which records whether all used logits were finite.
+    """An evaluator of one model on one task.
+
+    The evaluator records whether all used logits were finite.
 
     One forward pass checks whole answers: greedy decoding gives the correct answer if and only if
     teacher-forced argmax gives each of its tokens.
@@ -74,14 +76,14 @@ class Evaluator(Generic[AnyTask]):
         return np.concatenate(answers)
 
     def right(self, batch: TokenBatch) -> Bool[np.ndarray, " sequence"]:
-        """Return whether each sequence is answered correctly at every scored position."""
+        """Return a boolean array [sequence], true where every scored position is answered correctly."""
         return np.asarray(self.right_by_position(batch).all(axis=1))
 
     def accuracy(self, batch: TokenBatch, *, of: int | None = None) -> Accuracy:
         """Return the proportion of sequences that are answered correctly at every scored position.
 
         Args:
-            batch: distinct sequences.
+            batch: the distinct sequences to evaluate.
             of: the number of sequences from which `batch` was drawn, or None if `batch` contains all
                 sequences.
         """
@@ -89,10 +91,11 @@ class Evaluator(Generic[AnyTask]):
         return Accuracy.of_some(right, of=len(right) if of is None else of)
 
     def right_by_position(self, batch: TokenBatch) -> Bool[np.ndarray, "sequence pos"]:
-        """Return whether the token after each position is predicted correctly, or True at unscored positions.
+        """Return a boolean array [sequence, pos] of correct next tokens, which is true at unscored positions.
 
-        If the lengths differ much, the model reads each sequence only up to its last scored position, in
-        batches of similar lengths. If only the last position has a target, the result has one column.
+        If the mean length of the sequences is below 75% of the width, each batch contains sequences of
+        similar length. The model then reads a batch only to about its last scored position. If only the last
+        position has a target, the result has one column.
         """
         import torch
 
@@ -160,8 +163,8 @@ class Evaluator(Generic[AnyTask]):
             end: the token that ends an answer.
 
         Returns:
-            The answer to each prompt, without the end mark. Decoding stops at the latest a few tokens after
-            the length of `tokens`.
+            The answer to each prompt, without the end mark. Decoding stops at the latest 8 positions after
+            the last position of `tokens`.
         """
         import torch
 

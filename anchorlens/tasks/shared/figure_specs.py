@@ -128,7 +128,7 @@ class Sample(Record):
 @documented
 @dataclass(frozen=True)
 class SampleTable(_Spec):
-    """A table of some of the answers."""
+    """A table of some answers of a model."""
 
     answers: Annotated[tuple[Sample, ...], limits(max_length=100)]
     """The answers, one per row."""
@@ -159,8 +159,8 @@ class ImageGrid(_Spec):
         Args:
             title: the heading.
             caption: the caption, which explains the images.
-            rows: the images of each row by the title of the row, [image, 3, y, x], 0..1. The size and the
-                number of images are equal in all rows.
+            rows: a map from the title of each row to its images, [image, 3, y, x], with values from 0 to 1.
+                All rows have the same number of images, and all images have the same size.
         """
         lines = [np.concatenate(list(np.moveaxis(images, 1, -1)), axis=1) for images in rows.values()]
         whole = (np.concatenate(lines) * 255).round().astype(np.uint8)
@@ -169,10 +169,10 @@ class ImageGrid(_Spec):
         return cls(title, caption, tuple(rows), n_columns, side, text)
 
     def array(self) -> Any:
-        """Return the whole picture as an array, [y, x, 3], 0..255.
+        """Return the grid as one picture, an array [y, x, 3] of integers from 0 to 255.
 
         Raises:
-            ValueError: If the data do not have the expected number of pixels.
+            ValueError: If `pixels` cannot be decompressed, or has the wrong number of bytes.
         """
         shape = (len(self.rows) * self.side, self.n_columns * self.side, 3)
         n_bytes = shape[0] * shape[1] * 3

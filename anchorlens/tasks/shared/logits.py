@@ -24,15 +24,15 @@ def logits_in(
     """Return the logits in a model's output.
 
     Args:
-        output: an array of any library, nested lists, an object with `.logits`, a mapping with the key
-            `logits`, or a tuple or list that contains one of these, such as (logits, loss). The logits cover
-            all or the last positions, [batch, n_last, d_vocab_out], or the last position, [batch,
-            d_vocab_out].
+        output: an array of any library, nested lists, an object with `.logits`, or a mapping with the key
+            `logits`. The output may also be a tuple or list that contains one of these values, such as
+            (logits, loss). The logits have the shape [batch, n_last, d_vocab_out], or [batch, d_vocab_out]
+            for the last position only.
         tokens: the model's input.
-        d_vocab_out: the size of the vocabulary of answers, which the logits must cover.
+        d_vocab_out: the size of the vocabulary of answers, a lower bound of the last dimension of the logits.
 
     Raises:
-        ValueError: If no array or several arrays have this shape.
+        ValueError: If not exactly one array in the output has the shape of logits.
     """
     arrays = _arrays(output)
     fits = [

@@ -53,13 +53,13 @@ def phase_metrics(
     """Return the metrics of train, ID and OOD accuracy, which define the phases.
 
     Args:
-        meanings: the data of each of the three metrics (trained, held-out and out-of-distribution data).
-        asks: the data of train accuracy if the training data are unknown, and the data of ID and OOD, as text
-            for a verdict.
-        score: the measured quantity: `accuracy`, `exact match`.
-        thresholds: the two thresholds as text. A model with ID accuracy below the first threshold is in Phase
-            1. A model with OOD accuracy above the second threshold is in Phase 3.
-        ood_absent: the reason why OOD may be undefined in every square of a sweep.
+        meanings: the descriptions of the trained, held-out and out-of-distribution data of the three metrics.
+        asks: the descriptions of the three data in the words of a verdict. The first description is for the
+            substitute for unknown training data.
+        score: the measured quantity, such as `accuracy` or `exact match`.
+        thresholds: the thresholds of ID and OOD accuracy as text. A model with ID accuracy below the first
+            threshold is in Phase 1. A model with OOD accuracy above the second threshold is in Phase 3.
+        ood_absent: the reason why OOD accuracy may be undefined in every square of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
     rules = (
@@ -84,7 +84,7 @@ def phase_metrics(
 
 
 def has_labels(metrics: Iterable[Metric]) -> bool:
-    """Return whether a task with these metrics labels models, by the phases or by train and ID alone.
+    """Return whether these metrics include train and ID accuracy, which a label of a model requires.
 
     >>> from anchorlens import TextTask
     >>> has_labels(TextTask().metrics)

@@ -23,7 +23,7 @@ these data cannot reach an ID accuracy of 0.90 with the task's answers."""
 @documented
 @dataclass(frozen=True)
 class OtherTargets(Record):
-    """The training targets that differ from the task's targets."""
+    """The number of training targets that differ from the task's targets."""
 
     n_sequences: Count
     """The number of training sequences that were compared."""
@@ -34,11 +34,11 @@ class OtherTargets(Record):
 
     @property
     def of_another_task(self) -> bool:
-        """Whether more than a tenth of the targets differ, which is too many for occasional wrong labels."""
+        """Whether more than a tenth of the training targets differ from the task's targets."""
         return self.n_other > MOST_OTHER * self.n_sequences
 
     def in_words(self) -> str:
-        """Return the counts and the advice.
+        """Return the counts and the advice for the user as text.
 
         >>> OtherTargets(3_000, 3_000).in_words()
         '3,000 of 3,000 training targets differ from those of this task. Give the task of the training data'

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class Overlap(Record):
-    """The training sequences that are also held-out test inputs."""
+    """The numbers of training sequences that are also held-out test inputs."""
 
     n_sequences: Count
     """The number of training sequences that were checked."""
@@ -54,7 +54,7 @@ def overlap_of_prompts(
 
     Args:
         trained: the training sequences.
-        held_out: the test sequences of each metric.
+        held_out: a map from the name of each metric to its test sequences.
         end: the token that ends a prompt. A sequence without this token is not counted.
     """
     tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}

@@ -138,10 +138,12 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 @documented
 @dataclass(frozen=True)
 class Phase(Record):
-    """A phase, or a solution if the training data conflict with the composition, or an undecided result.
+    """A phase, a solution, or an undecided result.
 
-    For a task without OOD, the solution is what the model has learnt. For a probe verdict without a
-    calibrated phase, the solution is whether the model memorised its training data or learnt a rule.
+    If the training data conflict with the composition of the rules, the solution describes the answers to
+    unseen pairs. For a task without OOD data, the solution states what the model has learnt. For a probe
+    verdict without a calibrated phase, the solution states whether the model memorised its training data or
+    learnt a rule.
 
     Source: arXiv 2501.08537 for the phases, arXiv 2405.05409 for the solutions.
     """
@@ -171,7 +173,7 @@ class Phase(Record):
 
     @property
     def label(self) -> str:
-        """The short name: `Phase 2 with commutativity`, `inferential solution`, `undecided: underfit`, ..."""
+        """The short name, such as `Phase 2 with commutativity` or `undecided: underfit`."""
         if self.solution is not None:
             return SOLUTION_LABELS[self.solution]
         if self.number is None:
@@ -181,7 +183,7 @@ class Phase(Record):
 
     @property
     def gloss(self) -> str:
-        """The description of a model in this phase, in a few words."""
+        """The description of a model with this phase or solution, in a few words."""
         return GLOSS[self.number] if self.solution is None else SOLUTION_GLOSS[self.solution]
 
     @property
@@ -207,15 +209,15 @@ def phase_by_definition(
         train: the accuracy on the training data, 0..1.
         id: the accuracy on held-out data of the training distribution, 0..1.
         ood: the accuracy on out-of-distribution data (unseen pairs against the inferential target), 0..1, or
-            None for a task without such data.
-        commutativity: the proportion of reversed sequences with the same answer, 0..1, or None without
-            reversed pairs.
+            None for a task without out-of-distribution data.
+        commutativity: the proportion of sequences whose reversed sequence gets the same answer, 0..1, or None
+            without reversed pairs.
         standard_errors: the number of standard errors that must lie between an accuracy and its threshold, at
             least 0, or None for exact accuracies. Plain numbers have a standard error of 0.
         train_source: the data on which `train` was measured, if these are not the training data. A model that
             memorised its training data may be wrong on other data, such as `fresh noise` or `every training
             sum`.
-        asked: the data on which ID and OOD are measured, as text for the reason.
+        asked: the data on which ID and OOD accuracy are measured, as text for `Phase.reason`.
         chance: the accuracy of random answers, 0..1. Each threshold t of train, ID and OOD becomes `chance +
             (1 - chance) t`. With two equally frequent labels, the thresholds of train and ID are 0.95, and
             the threshold of OOD is 0.75.
@@ -226,10 +228,10 @@ def phase_by_definition(
         also at least 0.70. The phase is Phase 3 if ID accuracy is at least 0.90 and OOD accuracy is above
         0.50. The result is undecided (underfit, or unknown training data) if train accuracy is below 0.90.
         The result is undecided (inconsistent) if ID accuracy is below 0.90 and OOD accuracy is above 0.50.
-        The result is also undecided without unseen pairs and for numbers that are not finite. With
-        `standard_errors`, the result is undecided (borderline) if a deciding accuracy is within this number
-        of standard errors of its threshold. If only commutativity is that close to its threshold, the phase
-        is Phase 2 and `commutative` is None.
+        The result is also undecided if `ood` is None or an accuracy is not finite. With `standard_errors`,
+        the result is undecided (borderline) if a deciding accuracy is within this number of standard errors
+        of its threshold. If only commutativity is within this number of standard errors of its threshold, the
+        phase is Phase 2 and `commutative` is None.
 
     >>> phase_by_definition(train=1.0, id=0.99, ood=0.10, commutativity=0.88).label
     'Phase 2 with commutativity'
@@ -276,8 +278,8 @@ def learnt_by_definition(
         id: the accuracy on the held-out data, 0..1, or None if the task holds out nothing.
         mirrored: the accuracy on held-out pairs (a, b) whose reversed pair (b, a) was trained, 0..1, or None
             without such pairs.
-        standard_errors: the option of `phase_by_definition`.
-        train_source: the option of `phase_by_definition`.
+        standard_errors: the number of standard errors, as in `phase_by_definition`.
+        train_source: the data on which `train` was measured, as in `phase_by_definition`.
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
@@ -380,9 +382,9 @@ def passed_at(
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
 
     Returns:
-        The first step from which every evaluation passes the threshold, for each of `train`, `id` and `ood`.
-        The step is None if the last evaluation does not pass the threshold. A task without OOD has no `ood`.
-        The result is empty for a task without labels.
+        A map from `train`, `id` and `ood` to the first step from which every evaluation passes the threshold.
+        The step is None if the last evaluation does not pass the threshold. The map has no entry `ood` for a
+        task without OOD data. The map is empty for a task without labels.
 
     >>> from anchorlens import AnchorTask
     >>> lines = [{"step": n, "ood_accuracy": ood} for n, ood in ((10, 0.6), (20, 0.4), (30, 0.7), (40, 0.8))]

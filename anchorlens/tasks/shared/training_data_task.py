@@ -23,7 +23,7 @@ _MOST_ASKED = 20_000
 class TrainingDataTask(TaskConfig):
     """A task of sequences with targets, without a known rule and without held-out data.
 
-    You cannot train a model on this task by a command, or name the task in a file.
+    You cannot train a model on this task with a command, and you cannot name the task in a file.
     """
 
     kind: ClassVar[str] = "training-data"
@@ -45,7 +45,7 @@ class TrainingDataTask(TaskConfig):
 
     @classmethod
     def of(cls, training_set: object) -> Self:
-        """Return the task of a caller's training data.
+        """Build a task from a caller's training data.
 
         Raises:
             ValueError: If the data are not tokens [batch, pos] with targets [batch] or [batch, pos].
@@ -74,7 +74,7 @@ class TrainingDataTask(TaskConfig):
     def evaluate(
         self, model: LogitsModel, *, training_set: object, seed: int = 0, quick: bool = False
     ) -> Evaluation:
-        """Evaluate a model on the training data, or on 20,000 random sequences of larger training data.
+        """Evaluate a model on its distinct training sequences, or on a random choice of 20,000 sequences.
 
         Args:
             model: the model that returns the logits.

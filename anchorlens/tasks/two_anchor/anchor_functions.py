@@ -66,8 +66,8 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
     """Return the anchors of a task in ascending order, so that equal tasks draw the same sequences.
 
     Raises:
-        ValueError: If `anchors` is not a mapping, has fewer than two anchors, or has an anchor that is in the
-            key range or not a token.
+        ValueError: If `anchors` is not a mapping, or has fewer than two anchors.
+        ValueError: If an anchor is not a token, or is in the key range.
     """
     if not isinstance(anchors, Mapping):
         raise ValueError(
@@ -86,7 +86,7 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
 
 
 def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
-    """Return g(x; anchor) for tabulated functions.
+    """Return g(x; anchor), the result of an anchor's tabulated function for the value x.
 
     Raises:
         ValueError: If the anchor is unknown, or its table does not contain the value.
@@ -139,11 +139,11 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
 
 
 def tabulate(function: object, inputs: Sequence[int], what: str) -> int | FrozenDict:
-    """Return a shift unchanged, and a table or a callable as a table over `inputs`.
+    """Return a shift as an integer, and a table or a callable as a table over `inputs`.
 
     Raises:
-        ValueError: If `function` is not a shift, a table or a callable, a table has gaps, or values are not
-            integers.
+        ValueError: If `function` is not a shift, a table or a callable.
+        ValueError: If a table lacks a value of `inputs`, or a result is not an integer.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
         if abs(function) > LARGEST:
@@ -180,7 +180,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
 
 
 def formula(function: AnchorFunction) -> str:
-    """Describe a tabulated function as text, with the first values of a table.
+    """Describe a shift as a formula, or a table by its size and its first values.
 
     >>> formula(5), formula({20: 20, 21: 23}), formula({x: 2 * x for x in range(9)})
     ('x+5', 'a table of 2 values (20 -> 20, 21 -> 23)', 'a table of 9 values (0 -> 0, 1 -> 2, 2 -> 4, ..)')
@@ -200,15 +200,16 @@ Kind = Literal["trained", "inferential", "mirrored"]
 def tabulated(
     anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Keep shifts, and tabulate tables and callables over the values that chains reach from the keys.
+    """Return a map from each anchor to its shift, or to a table over the values that chains reach.
 
     Args:
-        anchors: the anchors, token -> function.
+        anchors: a map from each anchor token to its function.
         keys: the keys, ascending.
         chain_length: the number of anchors in a sequence.
 
     Raises:
-        ValueError: If an anchor is not a function, a table has gaps, or values are not integers.
+        ValueError: If the function of an anchor is not a shift, a table or a callable.
+        ValueError: If a table lacks a value that a chain reaches, or a result is not an integer.
     """
     tables: dict[int, Any] = {anchor: {} for anchor in anchors}
     reached = keys
@@ -227,11 +228,13 @@ def tabulated(
 def tabulated_overrides(
     overrides: object, anchors: Mapping[int, AnchorFunction], keys: Int[np.ndarray, " key"], chain_length: int
 ) -> FrozenDict:
-    """Return the function of each pair. Tables and callables become tables over the keys.
+    """Return a map from each pair to the function that overrides the composition.
+
+    Tables and callables become tables over the keys.
 
     Raises:
-        ValueError: If the overrides are not a mapping, a pair does not belong to the task, or an override is
-            not a function of every key.
+        ValueError: If the overrides are not a mapping, or a pair does not belong to the task.
+        ValueError: If an override is not a function of every key.
     """
     if not isinstance(overrides, Mapping):
         raise ValueError(
@@ -243,7 +246,7 @@ def tabulated_overrides(
 
 
 def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
-    """Apply a shift, or a table with ascending inputs, to each of the values."""
+    """Apply a shift, or a table with ascending inputs, to every value."""
     if isinstance(function, int):
         return values + function
     assert isinstance(function, Mapping)
@@ -252,14 +255,14 @@ def applied(function: AnchorFunction, values: np.ndarray) -> np.ndarray:
 
 
 class Targets:
-    """The targets of every pair and key, by the composition and in training.
+    """Tables of the composed and the trained target of every pair and key.
 
     Attributes:
-        inferential: f(x; a1, ..) for every pair and key, [pair, key].
+        inferential: the table [pair, key] of the composition f(x; a1, ..).
         ruled: `inferential` with the overrides applied.
         trained: `ruled` with the exceptions applied.
-        exceptions: the rows, key tokens and answers of the exceptions, three arrays [exception], which
-            `put_exceptions` draws.
+        exceptions: three arrays [exception] with the rows, key tokens and answers that `put_exceptions`
+            draws.
         keys: every key token, ascending.
     """
 
@@ -309,15 +312,15 @@ class Targets:
         self.trained[rows, keys - self.keys[0]] = answers
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether each (key, pair) is trained on another answer than its pair's function gives."""
+        """Return a boolean array [trial], true where the trained answer differs from the pair's function."""
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
-        """Return whether another trained order of the same anchors has the correct target.
+        """Return where another trained order of an unseen pair's anchors has the correct target.
 
-        The result has a value for every pair and key. The correct target of an unseen pair is the
-        composition. The comparison ignores exceptions. The result is False for trained pairs.
+        The result is a boolean table [pair, key]. The correct target of an unseen pair is the composition.
+        The comparison ignores exceptions. The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length
@@ -331,7 +334,7 @@ class Targets:
         return is_unseen[:, None] & np.isin(question * base + self.inferential, trained)
 
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
-        """Return the row of each pair in the tables, which are in the order of `itertools.product`."""
+        """Return the row of each pair in the tables, whose rows have the order of `itertools.product`."""
         shape = (len(self._anchors),) * self._chain_length
         return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
 
@@ -343,7 +346,10 @@ class Targets:
         return int(self.of(Trials(np.array([anchors]), np.array([key]), np.zeros(1, dtype=int)), kind)[0])
 
     def of(self, trials: Trials, kind: Kind) -> Int[np.ndarray, " trial"]:
-        """Return the targets of many trials; the kind `mirrored` reverses pairs and ignores exceptions."""
+        """Return the targets of many trials.
+
+        The kind `mirrored` is the target of the reversed pair without exceptions.
+        """
         first, last = self.keys[0], self.keys[-1]
         if len(trials) and not first <= trials.keys.min() <= trials.keys.max() <= last:
             raise ValueError(

@@ -55,7 +55,7 @@ def evaluate(
     batch_size: int = 1024,
     half: int | None = None,
 ) -> Any:
-    """Evaluate a model as `AnchorTask.evaluate` does, which documents the options.
+    """Evaluate a model on the two-anchor task. `AnchorTask.evaluate` documents the options.
 
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
@@ -230,7 +230,7 @@ def _other_targets(known: TokenBatch | LazyDataset, task: CompositeFunction) -> 
 def quick_accuracies(
     model: LogitsModel, task: CompositeFunction, training_set: AnchorBatch, *, seed: int = 0
 ) -> dict[str, float | None]:
-    """Measure the accuracy on train, ID, OOD and exceptions from one noise draw, for the log of a run.
+    """Measure train, ID, OOD and exceptions accuracy with one noise draw per trial, for the log of a run.
 
     Args:
         model: the model, as for `evaluate`.
@@ -239,8 +239,9 @@ def quick_accuracies(
         seed: the seed of the noise.
 
     Returns:
-        `train_accuracy`, `id_accuracy` and `ood_accuracy`, 0..1. `ood_accuracy` is None if every pair is
-        trained or answered by symmetry. A task with exceptions adds `exceptions_accuracy`.
+        A map of `train_accuracy`, `id_accuracy` and `ood_accuracy`, from 0 to 1. `ood_accuracy` is None if
+        every pair is trained, or symmetry answers every unseen pair. For a task with exceptions, the map also
+        contains `exceptions_accuracy`.
     """
     questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
     train, _ = questions.ask_batch(training_set, QUICK_TRAIN)

@@ -35,7 +35,7 @@ TITLES = {
 @documented
 @dataclass(frozen=True)
 class PositionAnswers(Record):
-    """The accuracies of sequences with the key at one position."""
+    """The accuracies of a model on sequences whose key is at one position."""
 
     position: Count
     """Position of the key, from 0."""
@@ -55,7 +55,7 @@ class PositionAnswers(Record):
 def gathered(
     found: Mapping[str, Mapping[int, Accuracy]], positions: Sequence[int]
 ) -> tuple[PositionAnswers, ...]:
-    """Gather the accuracies of each field by position, where None means that there is no test input.
+    """Gather the accuracies at each position of the key, with None for an accuracy without test inputs.
 
     The result is empty for more than `MOST_POSITIONS` positions, because each position then has too few test
     inputs.
@@ -80,8 +80,8 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
     Returns:
         The result is `inferential` or `symmetric` if this solution holds at every position. The result is
         `mixed by position` if both solutions hold, each at some positions. The result is `None` if no pair
-        distinguishes the solutions (`reasoning`), or if `positions` has no answers. Otherwise, the result is
-        `other`.
+        distinguishes the solutions (regime `reasoning`), or if `positions` has no answers. Otherwise, the
+        result is `other`.
     """
     asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
     if not asked:
@@ -96,7 +96,7 @@ def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
 
 
 def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
-    """Describe the answers to unseen pairs over all positions, such as `inferential 0.12, symmetric 0.80`."""
+    """Return the proportion of each solution as text, such as `inferential 0.120, symmetric 0.800`."""
     means = []
     for name in ("inferential", "symmetric"):
         shares = [share for one in positions if (share := getattr(one, name)) is not None]
@@ -111,9 +111,9 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Yield each accuracy that differs notably by position, with its lowest and highest position.
+    """Yield each accuracy with a notable difference, and the positions of its lowest and highest value.
 
-    The difference must exceed 0.10 by more than two of its standard errors.
+    The two values must differ by more than 0.10 plus two standard errors of the difference.
     """
     for name in _shown(positions):
         asked = [one for one in positions if getattr(one, name) is not None]
@@ -138,7 +138,7 @@ def in_words(positions: Sequence[PositionAnswers]) -> str:
 
 
 def figure_spec(positions: Sequence[PositionAnswers]) -> Lines:
-    """Return the figure of the accuracies over positions, as data."""
+    """Return the figure of accuracy by position of the key, as data."""
     shown = _shown(positions)
     measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}
     return Lines(

@@ -55,7 +55,7 @@ _MOST_DIGITS = 12
 @documented
 @dataclass(frozen=True)
 class CompositeFunction(TaskConfig):
-    """A composite function, its trained part and its sequences. `AnchorTask` adds the evaluation."""
+    """A composite function, the splits of its inputs, and its sequences. `AnchorTask` adds the evaluation."""
 
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
     """The function of each anchor token. An integer is a shift, and a mapping is a table of results. A
@@ -129,7 +129,7 @@ class CompositeFunction(TaskConfig):
 
     @property
     def modulus(self) -> int:
-        """The m of the split rule: `split_modulus`, or the length of a sequence."""
+        """The modulus m of the splits: `split_modulus`, or by default the length of a sequence."""
         return self.seq_len if self.split_modulus is None else self.split_modulus
 
     @cached_property
@@ -139,7 +139,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def ood_pairs(self) -> tuple[Pair, ...]:
-        """The pairs that are not trained, which are `unseen_pairs` or the unseen pairs of the regime."""
+        """The pairs that are not trained: `unseen_pairs`, or by default the unseen pairs of the regime."""
         return tuple(self._regime[0] if self.unseen_pairs is None else self.unseen_pairs)
 
     @cached_property
@@ -166,10 +166,10 @@ class CompositeFunction(TaskConfig):
 
     @property
     def in_conflict(self) -> bool:
-        """Whether the reverse of an unseen pair is trained on another function than the composition.
+        """Whether the reversed pair of an unseen pair is trained on another function than the composition.
 
-        The property is true in the regime `conflict`. A model can then answer the pair by the rules or by
-        symmetry, and a verdict states the solution.
+        The property is true in the regime `conflict`. A model can then answer the unseen pair by the
+        composition or by symmetry. A verdict states which solution the model uses.
         """
         return any(pair[::-1] in self.trained_overrides for pair in self.ood_pairs)
 
@@ -179,7 +179,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def splits(self) -> Splits:
-        """The splits, with their pairs and the allowed positions of the key."""
+        """The splits `train`, `id` and `ood`, with their pairs and with the allowed positions of each key."""
         return Splits(self.keys, self.positions, self.modulus, self.seen_pairs, self.ood_pairs)
 
     @cached_property
@@ -192,13 +192,13 @@ class CompositeFunction(TaskConfig):
 
     @property
     def exceptions(self) -> tuple[MemorisedException, ...]:
-        """The (key, pair, answer) of every exception, in the order of the exceptions."""
+        """The key, pair and answer of every exception, in the order of `put_exceptions`."""
         rows, keys, answers = (part.tolist() for part in self._targets.exceptions)
         return tuple(map(MemorisedException, keys, (self.pairs[row] for row in rows), answers))
 
     @cached_property
     def exception_trials(self) -> Trials:
-        """Every exception at every trained position of its key, in the order of the exceptions."""
+        """Every exception at every trained position of its key, in the order of `put_exceptions`."""
         rows, keys, _ = self._targets.exceptions
         exception, position = np.nonzero(self.splits.allowed("train")[keys - self.key_min])
         pairs = np.array(self.pairs, dtype=np.int64).reshape(-1, self.chain_length)
@@ -219,7 +219,7 @@ class CompositeFunction(TaskConfig):
         return value_of(self.anchors, anchor, x)
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
-        """Return f(x; a1, ..) = g(..g(x; a1)..), regardless of the training.
+        """Return the composition f(x; a1, ..) = g(..g(x; a1)..), which may differ from the trained target.
 
         Raises:
             ValueError: If the task does not have the key or the pair.
@@ -227,9 +227,10 @@ class CompositeFunction(TaskConfig):
         return self._targets.one(key, pair, "inferential")
 
     def target(self, key: int, pair: Sequence[int]) -> int:
-        """Return the target that `pair` is (or would be) trained on.
+        """Return the target that training uses for a key and pair, or would use for an unseen pair.
 
-        The target is the exception of this (key, pair) if one exists, else the override of the pair, else f.
+        The target is the answer of an exception for this key and pair, if the task has one. Otherwise, the
+        target is the override of the pair if an override exists, and else the composition f.
 
         Raises:
             ValueError: If the task does not have the key or the pair.
@@ -243,9 +244,9 @@ class CompositeFunction(TaskConfig):
 
         Args:
             trials: the trials, with their pairs and keys.
-            kind: the kind of target. `trained` applies overrides and exceptions, and `inferential` is f
-                itself. `mirrored` is the target of the reversed pair without exceptions, which is the
-                symmetric solution of 2405.05409.
+            kind: the kind of target. `trained` applies overrides and exceptions, and `inferential` is the
+                composition f. `mirrored` is the target of the reversed pair without exceptions, the symmetric
+                solution of arXiv 2405.05409.
 
         Raises:
             ValueError: If a key does not belong to the task.
@@ -253,14 +254,17 @@ class CompositeFunction(TaskConfig):
         return self._targets.of(trials, kind)
 
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether each trial is an exception, at any position. The keys must be keys of the task."""
+        """Return a boolean array, true where the key and pair of a trial are an exception.
+
+        The keys must be keys of the task.
+        """
         return self._targets.is_exception(trials)
 
     def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return whether another trained order of each unseen trial's anchors has the correct target.
+        """Return a boolean array, true where another trained order of an unseen pair has the correct target.
 
-        The correct target is the composition of the unseen pair. A trial with such an order does not show
-        that a model composes, and the OOD test excludes the trial.
+        The correct target is the composition of the unseen pair. The OOD test excludes trials with this
+        property, because a correct answer to them does not show that a model composes.
         """
         return self._symmetric[self.pair_index(trials.pairs), trials.keys - self.key_min]
 
@@ -274,10 +278,11 @@ class CompositeFunction(TaskConfig):
         return self._targets.rows(pairs)
 
     def trials(self, split: Split) -> Trials:
-        """Return every (pair, key, position) of a split, each once, in a fixed order.
+        """Return every trial (pair, key, position) of a split once, in a fixed order.
 
-        A trained pair is in the split `train` if key x and position i differ modulo m, and otherwise in `id`.
-        The split `ood` has the unseen pairs, with every key at every position. No two splits share a trial.
+        A trained pair with key x at position i is in the split `train` if x and i differ modulo m, and
+        otherwise in `id`. The split `ood` contains the unseen pairs, with every key at every position. No two
+        splits share a trial.
 
         Raises:
             ValueError: If the split is unknown.
@@ -289,7 +294,7 @@ class CompositeFunction(TaskConfig):
         return self.splits.size(split)
 
     def some_trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """Return the trials of a split at these indices of `trials`, without making the other trials."""
+        """Return the trials of a split with the indices `which`, without making all trials."""
         return self.splits.trials(split, which)
 
     def product(
@@ -312,7 +317,7 @@ class CompositeFunction(TaskConfig):
             seed: the seed of all random draws.
 
         Returns:
-            The tokens [n, seq_len] and the targets [n], which are the inferential targets for `ood`.
+            A batch of tokens [n, seq_len] and targets [n]. The targets for `ood` are the inferential targets.
 
         Raises:
             ValueError: If `n` < 1, or the split is unknown or empty.
@@ -324,7 +329,7 @@ class CompositeFunction(TaskConfig):
         return LazyDataset(self, n, split, np.random.default_rng(seed))
 
     def sequences(self, trials: Trials, seed: int = 0) -> AnchorBatch:
-        """Return the sequences of given trials, in order, with seeded noise and the targets of `sample`."""
+        """Return one sequence for each trial, with noise from the seed and the targets that `sample` uses."""
         return self.place(trials, self.noise(len(trials), np.random.default_rng(seed)))
 
     def noise(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, "batch pos"]:
@@ -347,7 +352,7 @@ class CompositeFunction(TaskConfig):
         return len(self.pairs) * len(self.keys)
 
     def training_set(self, n: int, seed: int) -> AnchorBatch:
-        """Return `n` sequences of the train split."""
+        """Draw `n` sequences of the split `train`."""
         return self.lazy_training_set(n, seed).all()
 
     def lazy_training_set(self, n: int, seed: int) -> LazyDataset:

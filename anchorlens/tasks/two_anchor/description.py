@@ -54,7 +54,7 @@ def describe(task: Any) -> str:
 
 
 def exceptions_in_words(task: Any) -> str:
-    """Describe the number of memorised exceptions of an AnchorTask, and the first exceptions.
+    """State the number of exceptions of an AnchorTask, and describe the first three exceptions.
 
     >>> from anchorlens import AnchorTask
     >>> exceptions_in_words(AnchorTask(n_exceptions=1))

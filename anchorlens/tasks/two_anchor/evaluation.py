@@ -22,7 +22,7 @@ from anchorlens.tasks.two_anchor.splits import Split
 @documented
 @dataclass(frozen=True)
 class PairAccuracy(Record):
-    """The accuracy of one anchor pair."""
+    """The accuracy of a model on one anchor pair."""
 
     pair: Pair
     """Anchor tokens in order."""
@@ -35,28 +35,30 @@ class PairAccuracy(Record):
 @documented
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AnchorEvaluation(Evaluation):
-    """The result of `evaluate` on the two-anchor task, with measures, pairs and positions.
+    """The result of `evaluate` on the two-anchor task, with accuracies by split, pair and position.
 
     Its measures:
 
     - `train` is the accuracy on sequences of the training set if this set is known, and otherwise on trained
       trials with fresh noise (`train_source`).
-    - `id` is the accuracy on trained pairs at held-out (key, position), against their trained targets,
-      exceptions included.
+    - `id` is the accuracy on trained pairs at held-out (key, position), against the trained targets,
+      including exceptions.
     - `ood` is the accuracy on unseen pairs against the inferential target, apart from test inputs that
       symmetry answers (`by_symmetry`). `ood` is None if every pair is trained, or symmetry answers all test
       inputs.
     - `symmetric` is the accuracy on unseen pairs against the trained target of the reversed pair. `symmetric`
-      is None unless this target differs from the inferential target.
-    - `commutativity` is the proportion of (key, position, noise) with the same answer in both orders, over
-      the pairs with an unseen order. `commutativity` is None without such pairs.
+      covers only test inputs on which this target differs from the inferential target, and is None without
+      these inputs.
+    - `commutativity` is the proportion of key, position and noise for which an unseen pair and its reversed
+      pair get the same answer. `commutativity` is None if no unseen pair differs from its reversed pair, or
+      if the composition depends on the order.
 
     A task with exceptions has three more measures:
 
     - `exceptions` is the accuracy on every exception at every trained position, with fresh noise.
-    - `rules` is the ID accuracy of pairs trained on the composition, without exceptions.
-    - `broken` is the ID accuracy of pairs trained on another function (`complexity`, `overrides`), without
-      exceptions. `rules` and `broken` are None without such pairs.
+    - `rules` is the ID accuracy on pairs that are trained on the composition, without exceptions.
+    - `broken` is the ID accuracy on pairs that are trained on another function (`complexity`, `overrides`),
+      without exceptions. `rules` and `broken` are None if the task has no pair of the kind.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """
@@ -105,7 +107,8 @@ class AnchorEvaluation(Evaluation):
         """The reason why the answers are not evidence of training on the task, or None if they are evidence.
 
         The answers are evidence if train accuracy exceeds the accuracy of the best constant answer by more
-        than two standard errors. Train accuracy on fresh noise or on given training data suffices.
+        than two standard errors. Either train accuracy on fresh noise or train accuracy on given training
+        data is sufficient.
         """
         constant = self.best_constant
         for train in (self.train_fresh, self.train or self.train_fresh):
@@ -139,7 +142,7 @@ class AnchorEvaluation(Evaluation):
 
     @property
     def solution(self) -> Solution | None:
-        """The solution for unseen pairs whose reversed pair has another target, or None without such pairs.
+        """The solution by which the model answers unseen pairs, or None if no pair distinguishes solutions.
 
         See `anchorlens.tasks.two_anchor.by_position.solution_of`.
         """
@@ -159,15 +162,15 @@ class AnchorEvaluation(Evaluation):
         return [*lines, *filter(None, [by_position.in_words(self.positions)])]
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
-        """Return the accuracy of each pair."""
+        """Return a map from each pair to its `PairAccuracy`."""
         return {tuple(pair.pair): pair for pair in self.pairs}
 
     def lowest(self, n: int) -> list[PairAccuracy]:
-        """Return the `n` pairs with the lowest accuracy, NaN first."""
+        """Return the `PairAccuracy` of the `n` pairs with the lowest accuracy, NaN first."""
         return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:
-        """Describe how far answers most often deviate from targets, such as `+0 in 75%, -4 in 25%`."""
+        """Describe the most frequent deviations of answers from targets, such as `+0 in 75%, -4 in 25%`."""
         ranked = sorted(self.deviations[split].items(), key=lambda item: -item[1])
         named = [f"{deviation:+d} in {share:.0%}" for deviation, share in ranked[:most]]
         rest = 1 - sum(share for _, share in ranked[:most])

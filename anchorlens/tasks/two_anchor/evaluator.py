@@ -24,7 +24,7 @@ _MOST_PERMUTED = 10_000_000
 
 
 class Questions(Evaluator[CompositeFunction]):
-    """The evaluator of one model, which collects the answers at the last position split by split."""
+    """An evaluator that collects the answers of one model at the last position, split by split."""
 
     def __init__(
         self,
@@ -40,13 +40,14 @@ class Questions(Evaluator[CompositeFunction]):
         self.seed, self.max_trials, self.half = seed, max_trials, half
 
     def whole(self, split: Split) -> bool:
-        """Return whether every (pair, key, position) of a split is used."""
+        """Return whether the evaluation uses every trial (pair, key, position) of a split."""
         return self.task.n_trials(split) <= self.max_trials
 
     def trials(self, split: Split) -> Trials:
-        """Return every (pair, key, position) of a split, or a random choice of `max_trials` trials.
+        """Return every trial (pair, key, position) of a split, or a random choice of `max_trials` trials.
 
-        A choice of unseen trials contains trials that symmetry does not answer, if such trials exist.
+        A random choice of unseen trials contains only trials that symmetry does not answer, if the split has
+        any.
         """
         n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
         if self.whole(split):
@@ -67,7 +68,7 @@ class Questions(Evaluator[CompositeFunction]):
         return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
 
     def exceptions(self) -> tuple[Trials, bool]:
-        """Return at most `max_trials` exceptions at trained positions, and whether none is omitted."""
+        """Return at most `max_trials` exceptions at trained positions, and whether the choice is complete."""
         trials = self.task.exception_trials
         if len(trials) <= self.max_trials:
             return trials, True
@@ -75,23 +76,23 @@ class Questions(Evaluator[CompositeFunction]):
         return trials.take(rng.choice(len(trials), self.max_trials, replace=False)), False
 
     def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
-        """Return the answers for every (pair, key, position) under `n_noise` draws of noise.
+        """Return the model's answers to every trial (pair, key, position) with `n_noise` draws of noise.
 
         The noise depends only on the seed and the number of trials. Pairs and their reversed pairs with the
-        same keys and positions get the same noise, and so are comparable one by one.
+        same keys and positions get the same noise. Their answers are therefore comparable one by one.
         """
         rng = generator(self.seed, "evaluation")
         noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
         return np.stack([self.answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
 
     def split_accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
-        """Return the mean accuracy over test inputs and draws, or None without test inputs."""
+        """Return the mean accuracy over test inputs and noise draws, or None without test inputs."""
         return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
 
     def pair_accuracies(
         self, split: Split, trials: Trials, pairs: Sequence[Pair], right: Bool[np.ndarray, "trial draw"]
     ) -> Iterator[PairAccuracy]:
-        """Yield the accuracy of each pair that occurs in the trials."""
+        """Yield the accuracy on each pair that occurs in the trials."""
         asked = self.task.pair_index(trials.pairs)
         order = np.argsort(asked, kind="stable")
         wanted = self.task.pair_index(np.array(pairs))
@@ -104,7 +105,7 @@ class Questions(Evaluator[CompositeFunction]):
     def by_position(
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
     ) -> dict[int, Accuracy]:
-        """Return the accuracy by position of the key, empty for more than `MOST_POSITIONS` positions."""
+        """Return a map from key positions to accuracies, empty for more than `MOST_POSITIONS` positions."""
         if len(self.task.positions) > MOST_POSITIONS:
             return {}
         return {

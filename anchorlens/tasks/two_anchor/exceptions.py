@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MemorisedException(NamedTuple):
-    """A (key, pair) that is trained on a random answer."""
+    """A combination of key and pair that is trained on a random answer."""
 
     key: int
     """The key token."""
@@ -28,11 +28,12 @@ class MemorisedException(NamedTuple):
 def put_exceptions(
     targets: Targets, n: int, pairs: Int[np.ndarray, "pair k"], keys: Int[np.ndarray, " key"]
 ) -> None:
-    """Give each of `n` combinations (key, pair) a random answer, uniform among the other trained answers.
+    """Give each of `n` combinations (key, pair) a random wrong answer, uniform among the trained answers.
 
     All combinations (key, pair) have a fixed order, and each combination has a random answer. The exceptions
-    are the first `n` of this order. A larger `n` therefore keeps the exceptions of a smaller `n`, with the
-    same answers. The order and the answers depend only on the trained data, not on the seed of a run.
+    are the first `n` combinations in this order. A larger `n` therefore keeps the exceptions of a smaller
+    `n`, with the same answers. The order and the answers depend only on the trained data, not on the seed of
+    a run.
 
     Args:
         targets: the targets of the task, changed in place.

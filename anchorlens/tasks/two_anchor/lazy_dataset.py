@@ -21,10 +21,10 @@ DRAWN_AT_ONCE = 4_000_000
 
 
 class LazyDataset:
-    """The sequences that `AnchorTask.sample` draws, row by row.
+    """A data set that draws the sequences of `AnchorTask.sample` on demand.
 
-    All sequences come from one stream of random numbers, which gives every position, then every pair, every
-    key, and the noise. `take` draws the stream to its end, but keeps only the values of the rows.
+    All sequences come from one stream of random numbers. The stream gives all positions, then all pairs, all
+    keys, and the noise. `take` draws the stream to its end, but keeps only the values of the requested rows.
     """
 
     def __init__(self, task: Any, n: int, split: Split, rng: np.random.Generator) -> None:
@@ -48,14 +48,17 @@ class LazyDataset:
         return self._n
 
     def all(self) -> AnchorBatch:
-        """Return every sequence, and advance the generator."""
+        """Return every sequence, and advance the random generator."""
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
         keys = choose(rng, self.task.keys, self._allowed, positions)
         return self.task.place(Trials(pairs, keys, positions), self.task.noise(self._n, rng))
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
-        """Return the sequences of `rows`, in this order, without changing the state of the generator."""
+        """Return the sequences with the indices `rows`, in this order.
+
+        The random generator does not advance.
+        """
         task, trials = self.task, []
         of_positions, rng = copy.deepcopy(self._rng), copy.deepcopy(self._rng)
         for n, _ in self._chunks(rows):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
-    """Count the training sequences with an unseen pair, or with a trained pair and a held-out key.
+    """Count the training sequences that are inputs of the ID test or the OOD test.
 
     Args:
         training_set: the sequences, of the task's length and vocabulary. The key of a sequence is the token
@@ -39,7 +39,7 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
 
 
 def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
-    """Return the target of each sequence, including exceptions, or -1 without a target."""
+    """Return the trained target of each sequence, or -1 if the sequence is not an input of the task."""
     import torch
 
     row, position, chain = pairs_asked(tokens.numpy(), task)

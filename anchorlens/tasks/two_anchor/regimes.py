@@ -31,12 +31,13 @@ def unseen_and_overrides(
     Args:
         regime: the regime, `reasoning` or `conflict`.
         complexity: the reasoning complexity, 0..6, or None to use the overrides of the regime.
-        anchors: the anchors, token -> function, ascending.
+        anchors: a map from each anchor token to its function, in ascending order of tokens.
         pairs: the anchor pairs (chains) of the task.
 
     Raises:
-        ValueError: If `conflict` or a complexity comes with other anchors or pairs than the papers', or a
-            complexity comes with `conflict`.
+        ValueError: If `regime` is `conflict` or `complexity` is set, and the anchors or pairs differ from the
+            papers'.
+        ValueError: If `complexity` is set and `regime` is `conflict`.
     """
     is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
     if complexity is not None:

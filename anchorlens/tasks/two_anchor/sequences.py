@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Combinations of pair, key and position, which determine a sequence except for its noise."""
+    """Combinations of a pair, a key and a position, each of which determines a sequence without its noise."""
 
     pairs: Int[np.ndarray, "trial k"]
     """The anchor tokens in order."""
@@ -35,7 +35,7 @@ class Trials:
         return len(self.keys)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Trials:
-        """Return some of the trials, in the order of `rows`."""
+        """Return the trials with the indices `rows`, in this order."""
         return Trials(self.pairs[rows], self.keys[rows], self.positions[rows])
 
     def __iter__(self) -> Iterator[tuple[Pair, int, int]]:
@@ -49,14 +49,14 @@ class Trials:
 class AnchorBatch(TokenBatch):
     """Sequences for a model, with the trial of each sequence.
 
-    The targets [batch], which are the trained answers (train, ID) or the inferential answers (OOD).
+    The targets [batch] are the trained answers (train, ID) or the inferential answers (OOD).
     """
 
     trials: Trials
     """The pair, key and position of every sequence."""
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
-        """Return some of the sequences, in the order of `rows`."""
+        """Return the sequences with the indices `rows`, in this order."""
         return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
 
     _repr_html_ = html
@@ -78,7 +78,7 @@ _AROUND = 8
 def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
     """List the tokens of a sequence as (token, role), where the role is `key`, `anchor` or `noise`.
 
-    The list of a long sequence omits tokens far from the key.
+    The list omits tokens that are more than 8 positions before the key or after the last anchor.
 
     >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
     [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]
@@ -99,7 +99,7 @@ def choose(
     allowed: Bool[np.ndarray, "value column"],
     columns: np.ndarray,
 ) -> np.ndarray:
-    """Draw a value for each entry of `columns`, uniformly among the values that its column allows."""
+    """Draw a value for each entry of `columns`, uniformly among the values that `allowed` permits there."""
     counts = allowed.sum(axis=0)
     order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
     return values[order[rng.integers(0, counts[columns]), columns]]

@@ -21,10 +21,10 @@ SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 @documented
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The splits of the pairs, keys x and positions i into training, ID test and OOD test.
+    """The splits of all combinations of pair, key x and position i into training, ID test and OOD test.
 
-    A trained pair is in the training split if key x and position i differ modulo m, and otherwise in the ID
-    test. The OOD test has the unseen pairs.
+    A trained pair with key x at position i is in the training split if x and i differ modulo m, and otherwise
+    in the ID test. The OOD test contains the unseen pairs.
 
     Raises:
         ValueError: If the training split or the ID test is empty.
@@ -58,28 +58,28 @@ class Splits:
                 )
 
     def pairs(self, split: Split) -> Sequence[Pair]:
-        """Return the pairs of a split. Every method raises a ValueError for an unknown split."""
+        """Return the pairs of a split. An unknown split raises a ValueError."""
         check_choice("split", split, SPLITS)
         return self.unseen if split == "ood" else self.seen
 
     def allowed(self, split: Split) -> Bool[np.ndarray, "key position"]:
-        """Return the positions at which each key is allowed in a split."""
+        """Return a boolean table, true where a split allows a key at a position."""
         if split == "ood":
             return np.ones((len(self.keys), len(self.positions)), dtype=bool)
         train = self.obeys_rule(self.positions)
         return train if split == "train" else ~train
 
     def size(self, split: Split) -> int:
-        """Return the number of (pair, key, position) in a split."""
+        """Return the number of combinations (pair, key, position) in a split."""
         return len(self.pairs(split)) * int(np.count_nonzero(self.allowed(split)))
 
     def trials(self, split: Split, which: Int[np.ndarray, " trial"]) -> Trials:
-        """Return the (pair, key, position) of a split by index, counted pair by pair and key by key."""
+        """Return the trials of a split with the indices `which`, counted pair by pair and key by key."""
         pairs = np.array(self.pairs(split), dtype=np.int64).reshape(-1, len(self.seen[0]))
         key, position = np.nonzero(self.allowed(split))
         pair, place = np.divmod(which, max(1, len(key)))
         return Trials(pairs[pair], self.keys[key[place]], self.positions[position[place]])
 
     def obeys_rule(self, positions: Int[np.ndarray, " pos"]) -> Bool[np.ndarray, "key pos"]:
-        """Return whether key x at position i is trained, because x mod m differs from i mod m."""
+        """Return a boolean table, true for trained (x, i), where x mod m differs from i mod m."""
         return (self.keys % self.modulus)[:, None] != positions % self.modulus

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 @documented
 @dataclass(frozen=True)
 class AnchorTask(CompositeFunction):
-    """The papers' task, a two-anchor composite function.
+    """The task of arXiv 2501.08537 and 2405.05409, a two-anchor composite function.
 
     The defaults are the papers' values. A task is immutable and holds data only, so that you can save a task,
-    compare tasks and send a task to another process. Callables become tables when the task is made. Use
-    `dataclasses.replace` to make a variation of a task.
+    compare tasks and send a task to another process. Callables in the fields become tables when the task is
+    made. Use `dataclasses.replace` to make a variation of a task.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule, the value and the remedy.
@@ -87,7 +87,7 @@ class AnchorTask(CompositeFunction):
         return behaviour.checked_training_set(training_set, self)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
-        """Return the target of each sequence, exceptions included, or -1 without a target."""
+        """Return the trained target of each sequence, or -1 if the sequence is not an input of the task."""
         from anchorlens.tasks.two_anchor import overlap
 
         return overlap.targets_of(tokens, self)
@@ -95,29 +95,29 @@ class AnchorTask(CompositeFunction):
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
     ) -> AnchorEvaluation:
-        """Measure the accuracies of a model. `anchorlens.evaluate` calls this method.
+        """Measure the accuracies of a model on this task. `anchorlens.evaluate` calls this method.
 
         Args:
             model: the model, which returns logits.
-            training_set: the sequences that trained the model. A large set can be drawn on demand
+            training_set: the training sequences of the model. A large set can be drawn on demand
                 (`Checkpoint.lazy_training_set()`).
-            seed: the seed of the noise, and of the random choices below.
+            seed: the seed of the noise and of every random choice.
             **options: The option `n_noise` (8) is the number of noise draws for every held-out or unseen
-                combination of pair, key and position. `n_noise` is at least 2 unless the task has no noise.
-                The option `max_train` (4096) is the largest number of training sequences, at least 1. The
-                option `max_trials` (20,000) is the largest number of combinations per split, at least 2. The
-                papers' training split has 6,972 combinations. The papers' ID split has 868 combinations, and
-                the OOD split has 1,120 combinations. From a larger set or split, the evaluation draws a
+                combination of pair, key and position. `n_noise` must be at least 2 if the task has noise. The
+                option `max_train` (4096) is the largest number of training sequences to evaluate, at least 1.
+                The option `max_trials` (20,000) is the largest number of combinations per split, at least 2.
+                The papers' training split has 6,972 combinations. The papers' ID split has 868 combinations,
+                and the OOD split has 1,120 combinations. From a larger set or split, the evaluation draws a
                 random sample. The option `batch_size` (1024) is the largest number of sequences per forward
-                pass, and is reduced if activations take more than 256 MB. With `half` 0 or 1, unseen pairs
-                are evaluated at even (0) or odd (1) keys only. Default: all keys.
+                pass. A batch is smaller if its activations need more than 256 MB. With `half` 0 or 1, unseen
+                pairs are evaluated at even (0) or odd (1) keys only. Default: all keys.
         """
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
-        """Measure train, ID and OOD accuracy from one noise draw, under their names in a log."""
+        """Measure train, ID and OOD accuracy with one noise draw per trial, by their names in a log."""
         from anchorlens.tasks.two_anchor import behaviour
 
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)

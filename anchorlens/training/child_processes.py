@@ -31,10 +31,10 @@ class WorkerKilled(RuntimeError):
 def sleeping_threads() -> dict[str, str]:
     """Return the variable that lets waiting OpenMP threads sleep, or an empty dict if the variable is set.
 
-    By default, an OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run has
-    thousands of barriers per second. If another process needs the core, the threads keep counting until they
-    get the core back. OpenMP reads the variable once, when torch is loaded. The variable does not change any
-    result.
+    By default, a waiting OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run
+    has thousands of barriers per second. If another process takes a core, the waiting threads keep counting
+    until they get the core back. OpenMP reads the variable once, when torch is loaded. The variable does not
+    change any result.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
     return {} if chosen else {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -44,7 +44,7 @@ def keep_freed_memory() -> None:
     """Let glibc keep up to 64 MiB of freed memory in this process for reuse in blocks below 32 MiB.
 
     By default, glibc returns freed memory to the system until the process has used large blocks. Without
-    higher limits, each batch of a model causes page faults. The limits here are the largest values that glibc
+    higher limits, each batch of a model causes page faults. The new limits are the largest values that glibc
     itself chooses. Limits in the environment (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take
     precedence.
     """
@@ -66,10 +66,11 @@ _n_inside = 0
 def safe_children(*restored: str) -> Iterator[None]:
     """Let processes that start in this context import nothing from the current folder.
 
-    The context sets an environment variable. The end of the last open context restores the variable.
+    The context sets the environment variable `PYTHONSAFEPATH`. The end of the last open context restores the
+    variable.
 
     Args:
-        restored: the other environment variables that change in the context, which the context also restores.
+        restored: the names of more environment variables that the context restores.
 
     Raises:
         ValueError: If this Python ignores environment variables (`python -E`).
@@ -98,7 +99,7 @@ def safe_children(*restored: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
-    """Open a pool of processes with one OpenMP thread each, which import the functions that they run.
+    """Open a pool of processes with one OpenMP thread each. A process imports the functions that it runs.
 
     The processes end when the context ends. If this process is killed, the processes of the pool end within a
     second.

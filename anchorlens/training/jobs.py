@@ -109,13 +109,13 @@ def train_in_jobs(
         runs: the runs to train, which must have been checked.
         columns: more arguments of `train`, each with one entry for each run.
         workers: the number of processes on the CPU. None means one process per core.
-        progress: the display of progress, the argument `enabled` of `progress_bar`.
+        progress: the display of progress, as for the argument `enabled` of `progress_bar`.
         report: the function that this thread calls with the index of a run and each new line of its log. If
             `report` raises an error, all runs end at their next `show`, and the error is raised again.
-        advice: the argument `advice` of `process_pool`.
+        advice: the text added to the error about a killed process, as for `process_pool`.
 
     Returns:
-        The result of each run, in order.
+        The result of each run, in the order of `runs`.
     """
     n_processes, jobs = processes(runs, workers), grouped(runs)
     results: dict[int, Any] = {}

@@ -64,12 +64,12 @@ class Member:
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
-    """Return `stack_key` and the settings for device, logging and stopping, which a loop's runs share."""
+    """Return the settings that the runs of a loop share: `stack_key`, device, logging and stopping."""
     return (*stack_key(run), *(getattr(run.train_config, name) for name in _SHARED))
 
 
 class Loop:
-    """A training loop that trains runs with equal `loop_key` and equal step in one stack, until they end."""
+    """A training loop that trains runs with equal `loop_key` and equal step in one stack."""
 
     def __init__(self, members: Sequence[Member], device: torch.device) -> None:
         """Build the stack and restore the saved states of the members."""

@@ -81,7 +81,7 @@ class Cost:
 @documented
 @dataclass(frozen=True)
 class Plan(Record):
-    """The estimated cost of a training."""
+    """The estimated cost of training several models."""
 
     device: str
     """The device of the training."""
@@ -161,9 +161,9 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
             checkpoints that they start from.
 
     Raises:
-        ValueError: If an item is not a RunConfig, or a model is too small for its task or lacks a part that
-            the recipe names. The error also occurs if the device is not available or does not support the
-            precision.
+        ValueError: If an item is not a RunConfig.
+        ValueError: If a model is too small for its task, or lacks a part that the recipe names.
+        ValueError: If the device is not available, or does not support the precision.
     """
     if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
         raise ValueError("runs must be a list of runs, got a single run. Write [run]")
@@ -268,7 +268,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def count_cost(run: RunConfig) -> Cost:
-    """Count the cost of one update of one model, if possible on torch's `meta` device."""
+    """Count the cost of one update of one model, without data on torch's `meta` device if possible."""
     train, task = run.train_config, run.task
     few = replace(train, n_samples=min(train.n_samples, max(train.batch_size, 10_000)))
     data = training_set(task, few)
@@ -324,9 +324,10 @@ def _traced(run: RunConfig, data: Any) -> tuple[Callable[[], Tensor], list[Tenso
 
 
 def members_at_once(run: RunConfig, n_runs: int) -> int:
-    """Return how many of `n_runs` runs like `run` one stack trains at the same time, at least 1.
+    """Return the number of runs like `run` that one stack trains at the same time, from 1 to `n_runs`.
 
-    The stacks have equal sizes. The host's memory must also hold the training sets and saved states.
+    All `n_runs` runs are divided into stacks of about equal size. The host's memory must also hold the
+    training sets and saved states.
     """
     if n_runs == 1:
         return 1
@@ -336,7 +337,7 @@ def members_at_once(run: RunConfig, n_runs: int) -> int:
 
 
 def trained_together(run: RunConfig, n_runs: int) -> int:
-    """Return how many of `n_runs` runs like `run` one process trains at the same time.
+    """Return the number of runs like `run` that one process trains at the same time, at most `n_runs`.
 
     On the CPU, a process trains one run. On CUDA, a process trains as many runs as fit in memory.
     """

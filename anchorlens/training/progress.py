@@ -38,7 +38,7 @@ class Show(Protocol):
 
 
 class Progress:
-    """The number of steps done, and the time left."""
+    """The progress of a run: the number of steps done, and the time left."""
 
     def __init__(self, total: int, what: str, unit: str) -> None:
         """Begin with nothing done."""
@@ -105,7 +105,7 @@ def progress_bar(
         The function to call with the progress of the run.
 
     Raises:
-        ValueError: If `enabled` is not one of these values.
+        ValueError: If `enabled` is not None, a boolean or a number above 0.
     """
     if enabled is not None and not isinstance(enabled, bool):
         check_number("progress", enabled, above=0)
@@ -216,7 +216,7 @@ def _in_lines(
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds in words.
+    """Return a duration in seconds as text with units.
 
     >>> duration(90), duration(725), duration(12000)
     ('90 s', '12 min 5 s', '3 h 20 min')

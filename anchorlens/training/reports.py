@@ -34,7 +34,7 @@ class Reports:
         self._n_read: dict[str, int] = {}
 
     def path(self, job: list[int]) -> Path:
-        """Return the file of a job."""
+        """Return the path of a job's file."""
         return self._folder / f"{job[0]}.jsonl"
 
     def take_in(self, tell: Callable[[list[int], int, str, Lines], object]) -> None:
@@ -62,8 +62,8 @@ def training_there(
     """Train in this process, and report the progress in a file.
 
     Args:
-        train: the function that trains, which is called with `arguments` and `show`.
-        path: the file of the job.
+        train: the function that trains the runs. Its arguments are `arguments` and `show`.
+        path: the path of the job's file.
         job: the indices of the runs in the job.
         answered: whether to report log lines too, and to wait until the parent process has read each report.
         *arguments: the arguments of `train`.

@@ -67,10 +67,10 @@ class TrainResult:
 
     @property
     def passed_at(self) -> dict[str, int | None]:
-        """The steps from which on the accuracies `train`, `id` and `ood` pass the thresholds of their phases.
+        """A map from `train`, `id` and `ood` to the step from which this accuracy passes its threshold.
 
         The step is None if the accuracy does not pass its threshold at the last evaluation. The map is empty
-        for a task without phases.
+        for a task without labels.
         """
         return passed_at(self.log, self.checkpoint.task.metrics, self.behaviour.chance)
 

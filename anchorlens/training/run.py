@@ -36,7 +36,7 @@ OnLog = Callable[[dict[str, Any]], object]
 
 
 class Logger(Protocol):
-    """An object with a method `log`, which is called with each log line."""
+    """An object whose method `log` is called with each log line."""
 
     def log(self, line: dict[str, Any], /) -> object:
         """Take in a line."""
@@ -68,7 +68,7 @@ def train(
         on_log: the function that is called with each line of the log, or a logger from
             `anchorlens.training.logging`. A line is a dict of `step`, `epoch` (the passes over the data so
             far, a float), and the entries of `TrainResult.log`. A value is a number, or None if the task
-            could not measure it. A resumed run repeats the steps and lines after its last saved state.
+            could not measure the value. A resumed run repeats the steps and lines after its last saved state.
 
     Returns:
         The model in evaluation mode, its checkpoint, its behaviour and the log.
@@ -76,8 +76,8 @@ def train(
     Raises:
         ValueError: If configurations are invalid or contradictory, or `out` contains other files.
         TrainingDiverged: If the loss became NaN or infinite. The last good weights are in `out/ckpt.pt`.
-        OnLogError: If `on_log` raised an error, which is the cause of this error. The function saves the
-            state first, so that you can resume the run.
+        OnLogError: If `on_log` raised an error. A run with a folder first saves its state, so that you can
+            resume the run.
         CheckpointError: If the state to resume from is damaged.
 
     Example:
@@ -126,35 +126,37 @@ def train_many(
 ) -> list[TrainResult]:
     """Train many models, with as many in parallel as the hardware allows.
 
-    On CUDA, runs of equal shape and duration form a stack, which updates all of them at once. If the memory
-    is too small, the function splits the stack. On the CPU, each run has a separate process, with one process
-    per core at a time. In our measurements on the CPU, processes were faster than a stack or threads.
+    On CUDA, runs of equal shape and duration form a stack, and the stack updates all its runs at once. If the
+    memory is too small for all runs, the function splits the stack. On the CPU, each run has a separate
+    process, with one process per core at a time. In our measurements on the CPU, processes were faster than a
+    stack or threads.
 
     Args:
         runs: the configurations of the runs, for example from `preset`. The runs may differ in all fields.
         outs: a new or empty folder for each run, as for `train`, or None for a run without files. Default: no
             files. The function checks all folders before the training.
         resume: whether to continue the runs in the folders. The function reads the results of ended runs.
-        workers: the number of processes on the CPU. None means one process for each core, or for `threads`
-            cores if the runs set this field. With 1, this process trains one run after another.
+        workers: the number of processes on the CPU. None means one process for each core, or one process for
+            every `threads` cores if the runs set the field `threads`. With 1, this process trains one run
+            after another.
         progress: the display of progress. None shows a bar in a terminal, a curve in a notebook, and
             elsewhere a line every 5 s. A number sets the seconds between lines. False shows nothing.
-        on_log: the same argument as for `train`. Each dict also has `run`, the index of its run in `runs`.
-            The function or logger is always called in this process and thread.
+        on_log: the same argument as for `train`. Each line also has the entry `run`, the index of the line's
+            run in `runs`. The function or logger is always called in this process and thread.
 
     Returns:
         One result for each run, in the order of `runs`. A run whose loss became NaN or infinite has the
         status `diverged`, a message, and the last good weights. A diverged run does not affect other runs,
-        except for the rounding on CUDA.
+        except for their rounding on CUDA.
 
     Raises:
-        ValueError: If configurations are invalid or contradictory, folders contain other files, or the
-            numbers of folders and runs differ.
+        ValueError: If configurations are invalid or contradictory.
+        ValueError: If folders contain other files, or the numbers of folders and runs differ.
         CheckpointError: If a state to resume from is damaged.
         RuntimeError: If a worker process was killed. With `resume`, you can continue the runs that have
             folders.
-        OnLogError: If `on_log` raised an error. Every run first saves its state, so that you can resume the
-            runs.
+        OnLogError: If `on_log` raised an error. Every run with a folder first saves its state, so that you
+            can resume the run.
 
     Example:
         >>> from anchorlens.training.recipes.presets import preset

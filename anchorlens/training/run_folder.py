@@ -56,7 +56,7 @@ _MOST_SECONDS = 10**9
 
 
 class RunFolder:
-    """The folder of one run, which stays locked until `close`."""
+    """The folder of one run. The folder stays locked until `close`."""
 
     def __init__(self, path: str | os.PathLike[str], run: RunConfig, *, resume: bool) -> None:
         """Open the folder for `run`.
@@ -176,7 +176,7 @@ class RunFolder:
         )
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
-        """Remove the log's lines after `step`, open the log for appending, and return its lines.
+        """Remove the log's lines after `step`, open the log for appending, and return the remaining lines.
 
         If the log is damaged before its last line, the method keeps the log under another name and warns.
         """
@@ -238,7 +238,7 @@ def has_ended(path: Path) -> bool:
 
 
 def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
-    """Lock a folder, which is made if it does not exist.
+    """Lock a folder, and make the folder if it does not exist.
 
     A folder that contains files must contain the file `own`, which marks folders of anchorlens.
 
@@ -270,8 +270,8 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     JSON object of a step and numbers.
 
     Raises:
-        CheckpointError: If the log is not an ordinary file, is larger than 256 MiB, has more than 500,000
-            lines, or cannot be read.
+        CheckpointError: If the log is not an ordinary file, or cannot be read.
+        CheckpointError: If the log is larger than 256 MiB, or has more than 500,000 lines.
     """
     return _lines_of_log(Path(path))[0]
 
@@ -339,7 +339,7 @@ def _log_line(text: bytes) -> dict[str, Any] | None:
 
 
 def plausible_seconds(value: object) -> float | None:
-    """Return a time from a file in seconds, or None if the value is not a number from 0 to 10**9."""
+    """Return a stored time in seconds, or None if the value is not a number from 0 to 10**9."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 <= value <= _MOST_SECONDS else None

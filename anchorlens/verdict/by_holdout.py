@@ -49,13 +49,14 @@ def by_holdout(
         model: a HookedTransformer, or a native TransformerBridge.
         task: a task without anchors.
         training_set: the training data of the model. Default: training data drawn by the task.
-        why_not: the reason not to measure, or `None` to measure.
+        why_not: the reason why the probe is not applied, or `None` to apply the probe.
 
     Returns:
-        The verdict and the result of the probe, which is `None` if the probe did not measure. The label of
-        the verdict is `memorised` or `learnt a rule`. The verdict has a reason instead of a label if the
-        ratio lies between the bounds, or if the probe refuses its input. The verdict also lists readings of
-        the weights, which are not evidence for a label.
+        The verdict, and the result of the probe `holdout`. The result is `None` if the probe took no
+        measurement. The label of the verdict is `memorised` or `learnt a rule`. The verdict has a reason
+        instead of a label if the holdout ratio lies between the bounds of both labels, or if the probe
+        refuses its input. The verdict also lists readings of the weights. These readings are not evidence for
+        a label.
     """
     if why_not is not None:
         return ByProbes(why_not, None, tuple(_of_weights(model, task))), None
@@ -70,9 +71,10 @@ def by_holdout(
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
-    """Return the label of a holdout ratio.
+    """Return the label that a holdout ratio determines.
 
-    The label is `memorised` up to 0.75, `learnt a rule` from 0.84 on, and undecided between these bounds.
+    The label is `memorised` up to a ratio of 0.75, and `learnt a rule` from a ratio of 0.84 on. Between these
+    bounds, the result is undecided.
     """
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:

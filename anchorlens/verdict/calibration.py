@@ -40,7 +40,7 @@ class CalibrationRange:
         """Compute the distance of a model and its task from the calibration models, at least 0.
 
         The distance is a sum over fields. A numeric field outside the range by a factor r adds log2 r to the
-        distance. Any other field adds 1 if no calibration model has its value.
+        distance. A field that is not numeric adds 1 if no calibration model has the field's value.
         """
         return sum(distance for _, distance in self._distances(shape))
 
@@ -90,7 +90,7 @@ class Calibration(Record):
     """The origin of the calibration, with the command, the number of checkpoints and the versions."""
 
     def of(self, task: AnchorTask) -> OfRegime:
-        """Return the verdicts for models of a task."""
+        """Return the fitted verdicts for models of a task."""
         found = self.regimes["conflict" if task.in_conflict else "reasoning"]
         if task.in_conflict or task.commutes:
             return found
@@ -101,9 +101,9 @@ class Calibration(Record):
         )
 
     def early_model(self, fraction: float) -> QuestionModel | None:
-        """Return the early verdict whose fraction of the steps is nearest on a log scale.
+        """Return the early verdict that was fit at the nearest fraction of a run's steps, on a log scale.
 
-        The result is `None` if the nearest fraction differs by more than a factor of 2.
+        The result is `None` if the nearest fraction differs from `fraction` by more than a factor of 2.
         """
         if not self.early or fraction <= 0:
             return None

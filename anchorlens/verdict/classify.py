@@ -62,21 +62,21 @@ def classify(
     thorough: bool | None = False,
     name: str | None = None,
 ) -> Verdict:
-    """Classify a model as memorising (1), generalising in distribution (2) or composing rules (3).
+    """Classify a model as Phase 1 (memorising), 2 (generalising in distribution) or 3 (composing rules).
 
     - The probe verdict uses trained pairs and weights, and does not use unseen pairs. The probe verdict is
-      calibrated on models trained on a family of tasks.
+      calibrated on models of a family of two-anchor tasks.
     - The behavioural verdict uses the answers of the model, and defines the phase.
-    - The decoding verdict uses activations of unseen pairs, which almost contain the answer.
+    - The decoding verdict uses activations of unseen pairs. These activations almost contain the answer.
 
     If the training data conflict with the composition, all three verdicts assign a solution instead of a
     phase.
 
-    For every other task, and for training data without a task, the probe verdict is `memorised`, `learnt a
-    rule` or undecided. The probe `holdout` trains copies of the model further without a random tenth of the
-    training data. The probe measures whether the copies still answer the left-out tenth. The verdict by
-    `holdout` does not need held-out data. The verdict by `holdout` does not show which rule the model learnt,
-    or whether the rule holds outside the training data.
+    For tasks without a calibrated phase, and for training data without a task, the probe verdict is
+    `memorised`, `learnt a rule` or undecided. The probe `holdout` trains copies of the model further without
+    a random tenth of the training data. The probe then measures the accuracy of the copies on this tenth. The
+    verdict by `holdout` does not need held-out data. The verdict by `holdout` does not show which rule the
+    model learnt, or whether the rule holds outside the training data.
 
     Args:
         model_or_checkpoint: a HookedTransformer, a `Checkpoint`, the result of `train`, or the path of a file
@@ -85,36 +85,37 @@ def classify(
             with a warning. You may also give a list of models.
         task: the task of a HookedTransformer. Default: the papers' two-anchor task. If `training_set` belongs
             to another task, `classify` uses only the training data, without a task. A checkpoint contains its
-            task. If the files of the task have moved, give the same task with the new paths in `data`.
+            task. If the files of the task have moved, give the same task with the new paths in the field
+            `data`.
         config: the configuration of a bare state dict, as for `open_checkpoint`. The configuration is a TOML
             or JSON file or its content, a ModelConfig, or a HookedTransformerConfig.
         training_set: the training sequences of the model, as for `evaluate`. The sequences are tokens [batch,
             seq_len] with targets [batch], or with targets [batch, seq_len] and -100 for unscored positions.
             You may also give the path of a file with tokens and targets. A checkpoint with a training
-            configuration has a training set. If a sequence trains an input that the task holds out, there is
-            no phase. Otherwise, the ID or OOD accuracy would be an accuracy on training inputs. Without a
-            training set, a warning states which inputs `classify` assumes to be held out. Without a training
-            set, `classify` measures train accuracy on a substitute, such as training inputs with fresh noise.
-            If the accuracy on the substitute is below 0.90, the model may have memorised, and there is no
-            behavioural phase.
+            configuration has a training set. If the training set contains an input that the task holds out,
+            there is no phase. The ID or OOD accuracy would then include training inputs. Without a training
+            set, a warning states which inputs `classify` assumes to be held out. Without a training set,
+            `classify` measures train accuracy on a substitute, such as training inputs with fresh noise. If
+            the accuracy on the substitute is below 0.90, the model may have memorised its training data, and
+            there is no behavioural phase.
         device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
             remains on its device.
         seed: the seed of the noise in the evaluation.
         even_underfit: whether to take readings of a model that has not fit its training data. The readings of
             an underfit model take seconds and do not determine a phase.
-        thorough: whether to apply the costly probes even if the other readings assign a phase. The costly
-            probes are `activation_patching`, `interchange`, `holdout` and `survival`. `survival` takes half a
-            minute or more on one core. With `None`, `classify` applies no costly probe.
+        thorough: whether to apply the costly probes even if the readings of all other probes assign a phase.
+            The costly probes are `activation_patching`, `interchange`, `holdout` and `survival`. `survival`
+            takes half a minute or more on one core. With `None`, `classify` applies no costly probe.
         name: the name of the model in the verdict and in the report, or a list of names for several models.
             The default name is the name of the file.
 
     Returns:
-        The verdicts with readings and reasons, and the agreement of the probe and behavioural verdicts with
-        an explanation. For a list of models, `classify` returns a list of verdicts.
+        The verdicts with readings and reasons. The result also states and explains whether the probe and
+        behavioural verdicts agree. For a list of models, `classify` returns a list of verdicts.
 
     Raises:
-        ValueError: If the input is not a model or checkpoint, or the task or training set does not fit the
-            model.
+        ValueError: If the input is not a model or checkpoint.
+        ValueError: If the task or the training set does not fit the model.
         CheckpointError: If `classify` cannot read a file completely and safely.
 
     Example:

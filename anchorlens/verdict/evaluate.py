@@ -59,19 +59,19 @@ def evaluate(
             a small training set fails on fresh noise.
         device: the device of a checkpoint, which is auto, cpu, cuda, cuda:N or mps. A model in memory remains
             on its device.
-        seed: the random seed.
+        seed: the seed of all random draws in the evaluation.
         **options: the options of the method `evaluate` of the task. `AnchorTask.evaluate` documents the
             options `n_noise`, `max_train`, `max_trials`, `batch_size` and `half`.
 
     Returns:
         An `Evaluation`, or an `AnchorEvaluation` for an AnchorTask. An `AnchorEvaluation` contains the phase,
-        commutativity, deviations, and accuracies from 0 to 1 with standard errors, also for each pair. For a
-        list of models, `evaluate` returns a list. A warning states each assumption about missing information
-        in a file.
+        commutativity and deviations, and the accuracies of each split and each pair. An accuracy is from 0 to
+        1 and has a standard error. For a list of models, `evaluate` returns a list. A warning states each
+        assumption about missing information in a file.
 
     Raises:
-        ValueError: If an option is invalid, or the training set has another shape or vocabulary than the
-            task.
+        ValueError: If an option is invalid.
+        ValueError: If the training set has another shape or vocabulary than the task.
         ValueError: If the vocabulary or context of the model is too small for the task.
         ValueError: If the output does not have logits for a target.
         CheckpointError: If `evaluate` cannot read a file completely and safely.
@@ -112,7 +112,7 @@ def evaluate(
 
 
 def noted(evaluation: object, notes: Sequence[str]) -> Any:
-    """Return an Evaluation with additional notes, or any other result of your own task unchanged."""
+    """Return an Evaluation with additional notes, and any other value unchanged."""
     if not notes or not isinstance(evaluation, Evaluation):
         return evaluation
     return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys((*evaluation.notes, *notes))))

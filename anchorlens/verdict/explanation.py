@@ -34,7 +34,7 @@ _MOST_NAMED = 2
 
 
 def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
-    """Return whether both verdicts assign the same phase or solution, and an explanation.
+    """Return whether the behavioural and probe verdicts agree, and an explanation.
 
     The explanation states only measurements of this model. The explanation contains the phase by behaviour,
     the probabilities by the probes, and the readings that a verdict prints (`ByProbes.strongest`).

@@ -20,9 +20,10 @@ _MOST_POINTS = 40
 
 
 def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """Yield a point for every checkpoint in a run's folder, oldest first.
+    """Yield a `TrajectoryPoint` for every checkpoint in a run's folder, oldest first.
 
-    The function skips a task without labels and a checkpoint with values that are not finite.
+    The function yields no point for a task without labels, or for a checkpoint with values that are not
+    finite.
 
     Raises:
         CheckpointError: If a checkpoint is damaged.
@@ -36,12 +37,12 @@ def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
 
 
 def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
-    """Yield a point for at most `_MOST_POINTS` steps of another library's run.
+    """Yield a `TrajectoryPoint` for at most `_MOST_POINTS` steps of a run of another library.
 
-    The function skips a damaged checkpoint.
+    The function skips damaged checkpoints.
 
     Args:
-        steps: the steps in ascending order, with their checkpoints.
+        steps: a map from steps in ascending order to checkpoints.
     """
     chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
     for step in chosen:
@@ -61,7 +62,7 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
     The result is `None` if the values of the checkpoint are not finite.
 
     Raises:
-        ValueError: If the checkpoint has no training configuration, so that the length of the run is unknown.
+        ValueError: If the checkpoint has no training configuration or no step.
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(

@@ -73,12 +73,12 @@ Values = Mapping[str, float | None]
 
 
 def answered_now(label: str) -> dict[str, float]:
-    """Return the answer, 1 (yes) or 0 (no), to each question for a run's current phase by behaviour.
+    """Return the answers, 1 (yes) or 0 (no), to the questions about a run's current behavioural phase.
 
     The early verdict uses these answers as additional readings.
 
     Args:
-        label: the label of the current phase. Any other text counts as undecided.
+        label: the label of the current phase. A text that is not a label counts as undecided.
 
     >>> answered_now("Phase 1")
     {'now comes to a phase': 1.0, 'now generalises': 0.0}
@@ -121,7 +121,7 @@ class Vote:
 @documented
 @dataclass(frozen=True)
 class QuestionFit:
-    """The model of one question, which adds the intercept and the weighted log-odds of each reading."""
+    """The model of one question: the sum of an intercept and the weighted log-odds of all readings."""
 
     intercept: float
     """The log-odds of yes without any reading, in nats."""
@@ -132,7 +132,10 @@ class QuestionFit:
     tasks and shapes."""
 
     def log_odds(self, values: Values, distance: float = 0.0) -> float:
-        """Return the log-odds of yes in nats, which shrink with the distance from the calibration models."""
+        """Return the log-odds of yes in nats.
+
+        The log-odds shrink with the distance from the calibration models.
+        """
         return self._over(distance) * (
             self.intercept
             + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
@@ -163,7 +166,7 @@ class QuestionModel(Record):
 
     @property
     def ends(self) -> Ends:
-        """The questions and answers that lead to each label, which is a solution or a phase."""
+        """A map from each label (solution or phase) to the questions and answers that lead to the label."""
         if "inferential" in self.questions:
             return SOLUTIONS
         return ENDS if "commutative" in self.questions else WHERE_ORDER_MATTERS
@@ -179,7 +182,7 @@ class QuestionModel(Record):
 
     @property
     def voters(self) -> set[str]:
-        """The names of the readings whose vote in a question has a weight above 0."""
+        """The names of the readings whose vote has a weight above 0 in at least one question."""
         votes = [answer.votes for answer in self.questions.values()]
         return {name for of_question in votes for name, vote in of_question.items() if vote.weight > 0}
 
@@ -194,7 +197,7 @@ class QuestionModel(Record):
         The sum of all probabilities is 1.
 
         Args:
-            values: the name and value of each reading, with `None` for a missing value.
+            values: a map from the name of each reading to its value, or to `None` for a missing value.
             distance: the distance from the calibration models, at least 0. A larger distance makes the
                 probabilities less extreme.
         """

@@ -38,7 +38,7 @@ _N_MARGINS = 1000
 @documented
 @dataclass(frozen=True)
 class Measurement:
-    """A probe with the options for its readings, without values that only figures need."""
+    """A probe with the options for its readings. The options omit values that only figures need."""
 
     probe: Callable[..., ProbeResult]
     """The probe."""
@@ -98,9 +98,9 @@ COSTLY = tuple(name for name, measured in MEASURED.items() if measured.costly)
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
     """Return the positions of the key at which the verdicts take readings, without repetition.
 
-    The positions are at one third and four fifths of the distance to the second to last position of the key.
-    The verdicts do not use the last position of the key, because the last anchor would be at the position of
-    the answer.
+    The positions are one third and four fifths of the index of the second-to-last position, rounded. The
+    verdicts do not use the last position of the key, because the last anchor would be at the position of the
+    answer.
 
     >>> reading_positions(AnchorTask())
     (2, 4)
@@ -135,7 +135,8 @@ class Reading:
     def sign(self, which: Question) -> Literal[1, -1, 0]:
         """Return the sign of the reading's evidence for a question, or 0 if the reading is not evidence.
 
-        The questions of `conflict` use the sign of the corresponding question of `reasoning` (`SAME_AS`).
+        A question of the regime `conflict` has the sign of the corresponding question of `reasoning`
+        (`SAME_AS`).
         """
         for same in (which, *SAME_AS.get(which, ())):
             if same in self.directions:
@@ -158,7 +159,7 @@ class Reading:
 
         Args:
             value: the value of the probe, or `None` if the value is missing.
-            cfg: the model's `cfg`, from which `d_model` is used.
+            cfg: the `cfg` of the model. The function uses its `d_model`.
         """
         if value is not None and self.normalise is not None:
             value = self.normalise(value, cfg)
@@ -423,13 +424,13 @@ def measurements(
         training_set: the training data of the model. Default: training data drawn by the task.
 
     Returns:
-        The results of the probe for each measurement. If the probe has an option for the key's position,
-        there is one result for each of `reading_positions`. There is no result if a probe that may refuse a
-        model refuses it.
+        A map from each measurement to the results of its probe. If the probe has an option for the key's
+        position, there is one result for each position in `reading_positions`. The list of results is empty
+        if a probe with `may_refuse` refuses the model.
 
     Raises:
-        ValueError: If another probe refuses the model or the task, or does not converge. The message contains
-            the reason.
+        ValueError: If a probe without `may_refuse` refuses the model or the task, or does not converge. The
+            message contains the reason.
     """
     results = {}
     positions = reading_positions(task)
@@ -461,12 +462,12 @@ def take_readings(
         task: the task of the model.
         names: the names of the measurements to take, such as `CHEAP` or `COSTLY` of this module. Default: all
             measurements. The early verdict uses the cheap measurements.
-        training_set: the training data of the model. Default: `holdout` uses training data drawn by the task,
-            and the relative margin is missing unless it is known to be at most 0.
+        training_set: the training data of the model. Default: `holdout` uses training data drawn by the task.
+            The relative margin is then missing unless the margin with fresh noise is at most 0.
 
     Returns:
-        The mean value over `reading_positions` of each `probe.field`. A value is `None` if the probe has no
-        value for this model or task. The result contains only the readings that were taken.
+        A map from the name of each reading to its mean value over `reading_positions`. A value is `None` if
+        the probe has no value for this model or task. The result contains only the readings that were taken.
 
     Raises:
         ValueError: If a probe refuses the model or the task, or does not converge. The message contains the
@@ -507,15 +508,17 @@ def training_margin(model: HookedTransformer, task: AnchorTask, training_set: ob
 def relative_margin(fresh: float, training: float | None) -> float | None:
     """Return the margin on trained pairs with fresh noise, divided by the margin on training sequences.
 
-    If the training data are unknown, only the sign of the quotient is known, because a model that has fit its
-    training data has a margin above 0. The result is then 0 if `fresh` is at most 0.
+    If the training data are unknown, only the sign of the quotient is known. A model that has fit its
+    training data has a margin above 0 on these data. Without training data, the result is 0 if `fresh` is at
+    most 0.
 
     Args:
         fresh: the margin on trained pairs with fresh noise, in logits.
         training: the margin on training sequences, in logits, or `None` if the training data are unknown.
 
     Returns:
-        The quotient, or `None` if it is unknown or the margin on training sequences is at most 0.
+        The quotient, or `None` if the quotient is unknown, or if the margin on training sequences is at most
+        0.
 
     >>> relative_margin(2.0, 4.0), relative_margin(-2.0, None), relative_margin(2.0, None)
     (0.5, 0.0, None)

@@ -111,7 +111,7 @@ class ByProbes(Posterior):
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
-        """The printed readings, at most five, which raise the odds of a phase by at least a tenth."""
+        """At most five readings to print, each of which raises the odds of a label by at least a tenth."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class ByProbes(Posterior):
 
     @property
     def note(self) -> str:
-        """The note `, outside the calibration` for a phase, or an empty text inside the calibration range."""
+        """The text `, outside the calibration`, which is empty inside the calibration range."""
         return ", outside the calibration" if self.outside else ""
 
     _repr_html_ = html
@@ -150,7 +150,7 @@ class TrajectoryPoint(Record):
 
     @property
     def expected(self) -> str | None:
-        """The most probable label, or `None` without a forecast."""
+        """The most probable label of the forecast, or `None` without a forecast."""
         return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ class Subject(Record):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
-        """Build the subject of a checkpoint, with given fields instead of the fields of the checkpoint."""
+        """Build the subject of a checkpoint. The given fields replace the fields of the checkpoint."""
         known = {
             "name": repr(checkpoint),
             "step": checkpoint.step,
@@ -216,7 +216,7 @@ class Subject(Record):
         """Return the model and its task.
 
         Raises:
-            ValueError: If the verdict was loaded from JSON, which does not contain the model.
+            ValueError: If the verdict was loaded from JSON. The JSON data do not contain the model.
         """
         if self.model is None or self.task is None:
             raise ValueError(
@@ -231,7 +231,8 @@ class Subject(Record):
         The subject stores the result, so that each probe measures the model only once.
 
         Raises:
-            ValueError: If the probe refuses the model or its task, or the verdict was loaded from JSON.
+            ValueError: If the probe refuses the model or its task.
+            ValueError: If the verdict was loaded from JSON.
         """
         if probe not in self.measured:
             from anchorlens.files.importers.inputs import Input
@@ -282,7 +283,7 @@ class Verdict(Record):
         *,
         probes: Sequence[Callable[..., ProbeResult] | str] | None = None,
     ) -> None:
-        """Write the report as one HTML page, which works offline.
+        """Write the report as one HTML page. The page works offline.
 
         Args:
             path: the path of the page, with the suffix `.html`. `report` replaces an existing file.
@@ -293,8 +294,8 @@ class Verdict(Record):
         Raises:
             ValueError: If `probes` contains an invalid probe, or two probes with the same name.
             ValueError: If the verdict was loaded from JSON without its model.
-            ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
-                file or is the checkpoint.
+            ValueError: If the path has a suffix other than `.html`, or its folder is missing.
+            ValueError: If the path is not an ordinary file, or is the path of the checkpoint.
             OSError: If the write fails. A failed write does not change an existing file.
         """
         report(self, path, **({} if probes is None else {"probes": probes}))
@@ -329,17 +330,17 @@ class Verdict(Record):
         return pandas.DataFrame(rows, columns=columns).astype({"value": float}).set_index("reading")
 
     def summary(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary as one portrait A4 page of vector graphics for an appendix or a slide.
+        """Write the summary as one portrait A4 page for an appendix or a slide.
 
         Args:
             path: the path of the file, with the suffix `.pdf`, `.svg` or `.png`. `summary` replaces an
                 existing file.
 
         Raises:
-            ValueError: If the verdict was loaded from JSON without its model, or if matplotlib (the extra
-                `export`) is not installed.
-            ValueError: If the path has another suffix, the folder is missing, or the path is not an ordinary
-                file or is the checkpoint.
+            ValueError: If the verdict was loaded from JSON without its model.
+            ValueError: If matplotlib (the extra `export`) is not installed.
+            ValueError: If the suffix of the path is not `.pdf`, `.svg` or `.png`, or its folder is missing.
+            ValueError: If the path is not an ordinary file, or is the path of the checkpoint.
             OSError: If the write fails. A failed write does not change an existing file.
         """
         summary(self, path)

@@ -31,9 +31,9 @@ def shipped() -> list[Path]:
 
 
 def trained(out: Path, progress: bool | float | None = None) -> list[Path]:
-    """Train the four shipped models, which takes minutes.
+    """Train the four shipped models. The training takes minutes.
 
-    The function resumes or reads the runs that are already in the folder.
+    The function resumes unfinished runs in the folder, and reads finished runs.
 
     Args:
         out: the folder that contains the folders of the four runs.

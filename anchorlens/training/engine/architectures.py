@@ -9,7 +9,7 @@ from anchorlens.training.engine.transformer import Transformer
 
 
 def architecture(config: object) -> FlatLayout:
-    """Return the initialisation, memory layout and forward pass for a configuration.
+    """Return the initialisation, memory layout and forward pass of a model from its configuration.
 
     Args:
         config: a `ModelConfig`, or an instance of the `model_class` of a task.

@@ -31,7 +31,7 @@ def attention(q: Queries, kv: KeysValues) -> Queries:
 
     Args:
         q: the queries of the last positions, [sequence, query, head_index, d_head].
-        kv: keys and values, [sequence, pos, 2, head_index, d_head].
+        kv: the keys and values, [sequence, pos, 2, head_index, d_head].
 
     Returns:
         The attention-weighted values, in the shape of `q`.

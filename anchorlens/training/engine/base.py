@@ -55,17 +55,17 @@ class Update(NamedTuple):
 
 
 def stack_key(run: RunConfig) -> tuple[object, ...]:
-    """Return the shapes, batches, precision and number of steps, which the runs of a stack must share."""
+    """Return the settings that the runs of a stack share: shapes, batches, precision and number of steps."""
     train = run.train_config
     shared = tuple(getattr(train, name) for name in _SHARED_TRAIN)
     return (*run.model_config.shape.items(), run.task.kind, run.task.seq_len, *shared, train.total_steps)
 
 
 class Engine(ABC):
-    """A trainer of one or more models (members), which makes each update for all models at once.
+    """A trainer of one or more models (members) that updates all models at once.
 
-    The step determines the batches, their order and the learning rates. The parameters and the optimiser's
-    moments are therefore the complete state.
+    The step determines the batches, their order and the learning rates. The step, the parameters and the
+    optimiser's moments are therefore the complete state.
     """
 
     captures = True
@@ -179,7 +179,7 @@ class Engine(ABC):
         self._active[member] = False
 
     def first_loss(self) -> Tensor:
-        """Return the summed loss of all models on their first batch, for estimates of the cost."""
+        """Return the sum of all models' losses on their first batches, from which the cost is estimated."""
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
@@ -266,7 +266,7 @@ class Engine(ABC):
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """A map from names to trained parameters, [member, ...], which share the stack's memory."""
+        """A map from names to trained parameters, [member, ...]. The parameters share the stack's memory."""
         return self.layout.views(self._rows)
 
     def weights(self, member: int) -> dict[str, Tensor]:
@@ -274,7 +274,7 @@ class Engine(ABC):
         return self.layout.weights(self._rows[member].detach().cpu())
 
     def snapshot(self) -> Float[Tensor, "member parameter"]:
-        """Return a copy of all weights, with one row per model for `layout.weights`."""
+        """Return a copy of all weights, [member, parameter]. `layout.weights` reads a row of the copy."""
         return self._rows.detach().clone()
 
     def weight_norms(self) -> list[float]:
@@ -285,9 +285,9 @@ class Engine(ABC):
         return torch.linalg.vector_norm(self._rows.detach(), dim=1, dtype=torch.float64).tolist()
 
     def model(self, member: int) -> Any:
-        """Return one model as a function, which maps tokens to all logits if the model is a transformer.
+        """Return one model as a function, which for a transformer maps tokens to logits at all positions.
 
-        The function reads the weights in place, so later updates change the function too.
+        The function reads the current weights in place, so later updates change its results.
         """
         rows = self._rows[member : member + 1].detach()
         return self.layout.function(self.runs[member].model_config, self.layout.merged(rows))
@@ -304,7 +304,7 @@ class Engine(ABC):
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continue from the states that `state` returned for the models at `step`.
+        """Continue from the states that `state` returned for each model after `step` updates.
 
         Raises:
             ValueError: If the tensors do not fit these models, or `step` is out of range.

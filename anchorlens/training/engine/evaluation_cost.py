@@ -37,7 +37,7 @@ _LAYER_BYTES, _LAYER_OPERATIONS = 2e5, 3e9
 
 @dataclass(frozen=True)
 class AskingCost:
-    """An estimate of memory and operations, with an error of up to a factor of two or three."""
+    """An estimate of the memory and operations of an evaluation, correct to a factor of two or three."""
 
     bytes: float
     """The peak memory of weights, tables, sequences and activations."""
@@ -51,15 +51,15 @@ def check_cost(
     train: TrainConfig | None = None,
     weights: Iterable[Tensor] = (),
 ) -> None:
-    """Raise an error if a model and task cost far more than the size of the file suggests.
+    """Raise an error if an evaluation costs far more than the size of the model's file suggests.
 
     Args:
         model: the configuration of the model, a `ModelConfig` or an object with `input_bytes` and
             `input_operations`.
         task: the task on which the model is evaluated.
         train: the recipe whose training sequences are drawn again, or None.
-        weights: the tensors of the file. A number that several tensors share counts once. Default: no two
-            tensors share numbers.
+        weights: the tensors of the file. A weight that several tensors share counts once. Default: all
+            tensors of the configuration, without shared weights.
 
     Raises:
         ValueError: If the cost in memory or time is too high. The message tells the user how to allow this

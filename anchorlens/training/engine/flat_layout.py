@@ -28,9 +28,9 @@ _ALIGNED = 16
 class FlatLayout(ABC):
     """A layout that holds all trained parameters of a model in one row of a matrix [member, parameter].
 
-    With this layout, the optimiser, the gradient norm and a copy each take one operation. The forward pass
-    reads the parameters under the names and shapes of `merged`. Other code reads the parameters under the
-    names and shapes of `views`. In this base class, `merged` and `views` use the same names and shapes.
+    With this layout, an optimiser step, the gradient norm and a copy each take one operation. The forward
+    pass reads the parameters under the names and shapes of `merged`. Other code reads the parameters under
+    the names and shapes of `views`. In this base class, `merged` and `views` use the same names and shapes.
     """
 
     def __init__(self, shapes: Shapes, frozen: Collection[str] = (), merged: Shapes | None = None) -> None:
@@ -53,38 +53,38 @@ class FlatLayout(ABC):
 
     @abstractmethod
     def initial_weights(self, config: Any, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the initial value of every parameter by name, which depends only on `config` and `seed`."""
+        """Return the initial value of every parameter by name, as a function of the arguments only."""
 
     @abstractmethod
     def function(self, config: Any, parameters: Parameters) -> Any:
-        """Return one model as a differentiable function of the `parameters` that `merged` returned."""
+        """Return one model as a differentiable function of its input and of `parameters` from `merged`."""
 
     @abstractmethod
     def build(self, config: Any, weights: Mapping[str, Tensor], device: str | torch.device) -> Any:
         """Return the module with these weights, in evaluation mode."""
 
     def merged(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Return the parameters for the forward pass, which share the memory of `rows`."""
+        """Return a map from names to the parameters for the forward pass, as views of `rows`."""
         return {
             name: rows[:, start : start + math.prod(shape)].view(-1, *shape)
             for name, (start, shape) in self.slots.items()
         }
 
     def views(self, rows: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Return the trained parameters under their names and in their shapes, [member, ...].
+        """Return a map from names to trained parameters in the shapes of the module, [member, ...].
 
         The parameters share the memory of `rows`.
         """
         return self.trained_parameters(self.merged(rows))
 
     def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
-        """Return the trained parameters under their names and in their shapes, as views of `merged`."""
+        """Return a map from names to trained parameters in the shapes of the module, as views of `merged`."""
         return {name: merged[name] for name in self.shapes if name in merged}
 
     def parts(self) -> dict[str, str]:
-        """Return a map from each weight matrix to its part of the network, which is an empty text here.
+        """Return a map from each weight matrix to its part of the network, here always an empty text.
 
-        The map omits biases and normalisation weights, because they are not matrices.
+        The map omits biases and normalisation weights, because these parameters are not matrices.
         """
         return {name: "" for name, shape in self.shapes.items() if len(shape) > 1}
 

@@ -46,7 +46,7 @@ def logits_at_end(
         parameters: the parameters as `Transformer.merged` returns them.
         config: the shape and the variant. The function does not use gamma.
         table_rows: the sequences as `table_rows` returns them.
-        vocabulary: the tokens that may occur. With fewer tokens, the first layer takes less time.
+        vocabulary: the tokens that may occur. The first layer takes less time if the vocabulary is smaller.
         n_last: the number of positions at the end of each sequence, 1..pos.
         bf16: whether to round operands and results of products with weight matrices to bfloat16.
 
@@ -58,7 +58,7 @@ def logits_at_end(
 
 
 def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
-    """Return place * n_pos + pos, the row of each (token, position) in the first layer's table.
+    """Return the row of each (token, position) in the first layer's table, place * n_pos + pos.
 
     Args:
         places: the index of each token in the vocabulary.
@@ -68,9 +68,10 @@ def table_rows(places: Int[Tensor, "*batch pos"]) -> Int[Tensor, "*batch pos"]:
 
 
 class FastModel:
-    """A model as a function of tokens, which is faster than HookedTransformer and does not need its module.
+    """A function from tokens to logits that computes faster than a HookedTransformer.
 
-    The function returns HookedTransformer's logits at the last `n_last` positions, or at all positions.
+    The function returns the logits of a HookedTransformer at the last `n_last` positions, or at all
+    positions. The function needs only the parameters, not the module.
     """
 
     def __init__(self, config: ModelConfig, parameters: Parameters, n_last: int | None = 1) -> None:
@@ -86,7 +87,7 @@ class FastModel:
         self.device = parameters["embed.W_E"].device
 
     def at_end(self, n_last: int | None) -> FastModel:
-        """Return the model with logits at the last `n_last` positions, or at all positions for None."""
+        """Return a model that gives logits at the last `n_last` positions, or at all positions for None."""
         return FastModel(self.config, self._parameters, n_last)
 
     def __call__(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch n_last d_vocab_out"]:
@@ -101,7 +102,7 @@ class FastModel:
 
 
 class Forward:
-    """The forward pass of a batch, which has one row for each position of each sequence."""
+    """The forward pass of a batch that has one row for each position of each sequence."""
 
     def __init__(
         self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool

@@ -78,7 +78,7 @@ def _end(name: str) -> str:
 
 
 def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
-    """Return the weight matrices that a part, `all`, a full name or the end of a name selects.
+    """Return the names of the weight matrices that a part, `all`, a full name or the end of a name selects.
 
     >>> parts = {"embed.W_E": "embedding", "blocks.0.attn.W_Q": "qk", "blocks.1.attn.W_Q": "qk"}
     >>> matrices(parts, "qk"), matrices(parts, "blocks.1.attn.W_Q"), matrices(parts, "Q")
@@ -88,7 +88,7 @@ def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
 
 
 def held(layout: FlatLayout, asked: str) -> list[str]:
-    """Return the weight matrices or biases that a word of `freeze` selects."""
+    """Return the names of the weight matrices or biases that a word of `freeze` selects."""
     if asked != BIASES:
         return matrices(layout.parts(), asked)
     trained = [name for name in layout.shapes if name not in layout.frozen]
@@ -106,7 +106,7 @@ def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, 
 
 
 class BeforeSteps:
-    """The interventions before single steps, which rescale weights or add noise to them."""
+    """The interventions that rescale weights, or add noise to weights, before single steps."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -154,7 +154,7 @@ class _Due(NamedTuple):
 
 
 class Constraints:
-    """The constraints on the models' weights, which freeze parameters or bound the rank of matrices."""
+    """The constraints that freeze parameters or bound the rank of matrices."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
@@ -177,7 +177,7 @@ class Constraints:
     def around_update(
         self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
     ) -> Iterator[None]:
-        """Restore frozen parameters and bounded ranks after the block updates `rows`.
+        """Restore frozen parameters and bounded ranks after the body of the context has updated `rows`.
 
         Args:
             step: the number of updates made before this update.
@@ -204,7 +204,9 @@ class Constraints:
 
 
 def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
-    """Return the best approximation of rank at most `rank`, a truncated SVD, for each head.
+    """Return the best approximation of a matrix, or of each head's matrix, with rank at most `rank`.
+
+    The approximation is a truncated SVD.
 
     Source: Eckart and Young, 1936.
     """
@@ -246,7 +248,7 @@ class Penalties:
 
 
 def complexity(kind: str, weight: Tensor) -> Tensor:
-    """Return the nuclear norm or stable rank of a matrix, or the sum over all heads.
+    """Return the nuclear norm or stable rank of a matrix, or the sum over the matrices of all heads.
 
     The function reshapes a convolution's kernel [out, in, y, x] to the matrix [out, in * y * x].
     """

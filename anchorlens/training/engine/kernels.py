@@ -26,7 +26,7 @@ _CONVOLUTION_BATCH = 16
 
 
 def uses_onednn(x: Tensor) -> bool:
-    """Check whether oneDNN computes the products with a tensor of this device and dtype."""
+    """Return whether oneDNN computes the matrix products of a tensor with this device and dtype."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not _mkl_on_intel() and _has_operators()
 
 
@@ -88,7 +88,7 @@ def _as_image(rows: Tensor) -> Tensor:
 
 
 def products_to_count() -> dict[Any, Callable[..., int]]:
-    """Return functions that compute the FLOPs of the operators that torch's FLOP counter lacks."""
+    """Return a FLOP formula for each operator that torch's FLOP counter lacks."""
     if not _has_operators():
         return {}
 

@@ -29,7 +29,7 @@ def linear(x: Rows, weight: Weight, bias: Bias | None, *, bf16: bool = False) ->
         x: the inputs, [member, row, d_in].
         weight: the weights, [member, d_in, d_out].
         bias: the biases, [member, d_out], or None.
-        bf16: whether to round operands and results of products to bfloat16. Sums are in float32.
+        bf16: whether to round the operands and results of matrix products to bfloat16. Sums are in float32.
 
     Returns:
         The outputs, [member, row, d_out], with gradients for `x`, `weight` and `bias`.

@@ -24,14 +24,14 @@ _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped 
 def numeric_settings(
     device: torch.device, threads: int | None = None, *, tf32: bool = False
 ) -> Iterator[None]:
-    """Change global numeric settings so that a run is fast, and reproducible bit for bit on the CPU.
+    """Change global numeric settings so that a run is fast, and bit-reproducible on the CPU.
 
     The calling thread and later OpenMP threads flush denormal floats to zero. Large initial weights produce
-    denormals. With denormals, a CPU is four times slower than without denormals. On the CPU, torch uses its
+    denormals. A CPU takes four times as long with denormals as without denormals. On the CPU, torch uses its
     deterministic algorithms. Without deterministic algorithms, the timing of the threads may change the order
     in which a gradient is summed. On the CPU, the process also keeps the memory that an update frees for the
-    next update. Gradients are on and autocast is off, even if the caller has set them otherwise. When the
-    last run in any thread ends, the function restores the settings of the process.
+    next update. Gradients are on and autocast is off, even if the caller has set them otherwise. The function
+    restores the settings of the process when the last concurrent run ends.
 
     Args:
         device: the device that the run computes on.

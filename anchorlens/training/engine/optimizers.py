@@ -36,12 +36,12 @@ class StackedOptimizer:
     """An AdamW, Adam or Muon optimiser that updates each row of a matrix of weights.
 
     On CUDA, the learning rates of an epoch are on the device, so that a CUDA graph can capture a step. The
-    class calls torch's fused functional optimiser, because an optimiser object imports torch's compiler, and
-    the import takes 2 s. The functional optimiser takes one weight decay for all weights. This class itself
+    class calls torch's fused functional optimiser. An optimiser object would import torch's compiler, and the
+    import takes 2 s. The functional optimiser takes one weight decay for all weights. This class itself
     decays the weights before the update in three cases:
 
     - The parts of the weights have different weight decays.
-    - The weight decay is scheduled, which a graph would capture as a constant.
+    - The weight decay is scheduled, and a CUDA graph would capture its value as a constant.
     - The optimiser is Muon.
     """
 
@@ -105,9 +105,9 @@ class StackedOptimizer:
 
         Args:
             grads: the gradients of each model's loss.
-            norms: the global norms of the gradients.
+            norms: the global gradient norm of each model.
             taken: the models to update, bool [member].
-            within: the number of updates made before this update in its epoch.
+            within: the number of earlier updates in the current epoch.
         """
         skipped = (~taken).float()
         grads *= (self._clip / (norms + 1e-6)).clamp(max=1).unsqueeze(1)  # as torch's clip_grad_norm_
@@ -180,7 +180,7 @@ class StackedOptimizer:
         self._rows[member].mul_(factors.to(self._rows.dtype)[self._part_of])
 
     def moments(self, member: int) -> dict[str, Float[Tensor, " parameter"]]:
-        """Return the moments of one model by name, which are zero before the first step."""
+        """Return the optimiser's moments of one model by name. All moments are zero before the first step."""
         return dict(self._moments[member])
 
     def restore(self, member: int, step: int, moments: Mapping[str, Tensor]) -> None:
@@ -213,7 +213,7 @@ def orthogonal(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
 
 
 def as_matrix(name: str, weight: Tensor) -> Float[Tensor, "m n"]:
-    """Return a weight of HookedTransformer as one matrix, which concatenates the heads."""
+    """Return a weight of HookedTransformer as one matrix, with the heads concatenated."""
     if weight.dim() < 3:
         return weight
     return weight.flatten(0, 1) if name.endswith("W_O") else weight.movedim(0, 1).flatten(1)

@@ -22,7 +22,7 @@ class FunctionalEngine(Engine):
 
     The arguments of the loss are the model as a function, a batch of the training set and a random generator.
     A transformer is a function from tokens to logits at every position. The seed and the step determine the
-    random generator, so that resuming a run does not change its draws.
+    random generator. A resumed run therefore makes the same draws as an uninterrupted run.
     """
 
     captures = False

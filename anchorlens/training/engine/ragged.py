@@ -35,7 +35,7 @@ _WORTH_LOOKING_UP = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of sequences of similar length, in consecutive rows of a batch."""
+    """A group of sequences with similar lengths in consecutive rows of a batch."""
 
     n_sequences: int
     """Number of sequences."""
@@ -74,7 +74,7 @@ class RaggedBatch:
         Args:
             places: the index of each token in the vocabulary.
             lengths: the number of positions that are computed in each sequence, at least 1.
-            scored: the positions whose logits are needed. Positions beyond the length are ignored.
+            scored: the positions whose logits are needed. Positions beyond the end of a sequence are ignored.
 
         Returns:
             The batch, for `logits_where_scored`.
@@ -116,7 +116,7 @@ def logits_where_scored(
     Args:
         parameters: the parameters of one model, as `Transformer.merged` returns them.
         config: the shape and the variant. The function does not use gamma.
-        batch: the rows of tokens.
+        batch: the batch, with one row for each token.
         vocabulary: the tokens that may occur.
         bf16: whether to round operands and results of products with weight matrices to bfloat16.
 

@@ -28,7 +28,7 @@ experts are skipped first."""
 
 
 class Transformer(FlatLayout):
-    """The parameters of a HookedTransformer in the tensors of a stack, and the forward pass of the model."""
+    """The parameter layout, initialisation and forward pass of HookedTransformers in a stack."""
 
     def __init__(self, config: ModelConfig) -> None:
         """Lay out every trained parameter of `config`."""
@@ -87,7 +87,7 @@ class Transformer(FlatLayout):
         }
 
     def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
-        """Return the trained parameters with HookedTransformer's names and shapes, [member, ...].
+        """Return a map from HookedTransformer's names to trained parameters in its shapes, [member, ...].
 
         The parameters are views of the tensors that `merged` returns.
         """
@@ -111,11 +111,11 @@ class Transformer(FlatLayout):
         return {name: views[name] for name in self.shapes if name in views}
 
     def parts(self) -> dict[str, str]:
-        """Return a map from weight matrices to parts, which are embedding, qk, vo and mlp."""
+        """Return a map from each weight matrix to its part: embedding, qk, vo or mlp."""
         return dict(part_of_matrices(self.config))
 
     def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return initial parameters by HookedTransformer's names, as a function of `config` and `seed`."""
+        """Return a map from HookedTransformer's names to the initial parameters that the seed determines."""
         return initial_weights(config, seed, dtype)
 
     def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:

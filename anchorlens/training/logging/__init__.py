@@ -50,7 +50,7 @@ class TensorBoard:
         self._writers: dict[int | None, SummaryWriter] = {}
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Write a log line to the disk before the method returns."""
+        """Write a log line, and flush the line to the operating system."""
         run, step = line.get("run"), line["step"]
         if run not in self._writers:
             folder = self.folder if run is None else self.folder / f"run_{run}"
@@ -61,7 +61,7 @@ class TensorBoard:
         self._writers[run].flush()
 
     def close(self) -> None:
-        """Close the files, which TensorBoard can also read before this call."""
+        """Close the files. TensorBoard can also read the files before this call."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
@@ -97,7 +97,7 @@ class WandB:
         self.run, self._named = run, set[str]()
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Log a line, whose numbers W&B plots against the step of the line."""
+        """Log the numbers of a line. W&B plots each number against the line's step."""
         prefix = f"run_{line['run']}/" if "run" in line else ""
         values = {prefix + name: value for name, value in _numbers(line).items()}
         for name in values.keys() - self._named:

@@ -30,7 +30,7 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
 
 
 def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
-    """Return the fields that affect the weights as JSON data, in the parts task, model and train.
+    """Return the fields that affect a run's weights, as JSON data grouped by task, model and train.
 
     The function omits unset fields, so that new fields in the package do not change the identity of old runs.
     """
@@ -46,7 +46,7 @@ def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
 
 
 def places(config: object) -> frozenset[str]:
-    """Return the names of a task's or recipe's fields that are file paths without effect on results."""
+    """Return the names of the fields of a task or recipe that hold paths and do not affect results."""
     fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
     return frozenset(name for name, field in fields.items() if not field.compare)
 

@@ -115,7 +115,7 @@ class WindowedValue(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """The largest value that the field takes."""
+        """The largest value that the field takes during the run."""
         ends = (value for window in self.windows for value in (window.value, window.last))
         return max([*ends, *([] if self.base is None else [self.base])])
 
@@ -212,13 +212,13 @@ def checked_schedule(
     Args:
         name: the name of the field, for error messages.
         value: a number, or a text for `read_schedule`.
-        default: the base value if the text does not have one.
+        default: the base value for a text without a base value.
         total: the number of updates of the run.
         **bounds: the bounds of every value, which are arguments of `check_number`.
 
     Raises:
-        ValueError: If the text is not a schedule, a value is out of bounds, a window contains no updates, or
-            the base value is missing.
+        ValueError: If the text is not a schedule, or the base value is missing.
+        ValueError: If a value is out of bounds, or a window contains no updates.
     """
     schedule = WindowedValue(value, ()) if not isinstance(value, str) else read_schedule(value, name)
     base = schedule.base
@@ -238,9 +238,9 @@ def checked_schedule(
 
 
 def with_base(value: object, otherwise: object) -> object:
-    """Return a schedule with the base of the value that it replaces, and any other value unchanged.
+    """Return a schedule with the base value of `otherwise`, and any other value unchanged.
 
-    A schedule that has a base keeps this base.
+    A schedule that has a base value keeps this base value.
 
     >>> with_base("0.25:0.5=1.0", 0.1), with_base("0 0.25:0.5=1.0", 0.1), with_base(0.3, 0.1)
     ('0.1 0.25:0.5=1', '0 0.25:0.5=1.0', 0.3)
@@ -262,8 +262,8 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
     """Read a field of `ONCE`, and return the interventions in the order of their steps.
 
     Raises:
-        ValueError: If the text has the wrong form, a value is out of bounds, a step is outside the run, or a
-            step has two interventions on the same matrices.
+        ValueError: If the text has the wrong form, or a value is out of bounds.
+        ValueError: If a step is outside the run, or has two interventions on the same matrices.
     """
     example, bounds, _ = ONCE[name]
     form = f"matrices=value@step, {example} for example, with spaces between entries"
@@ -290,8 +290,8 @@ def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
     """Read a field of `DURING`, and return its interventions.
 
     Raises:
-        ValueError: If the text has the wrong form, a penalty is unknown, a value is out of bounds, or a
-            window is invalid.
+        ValueError: If the text has the wrong form, or a penalty is unknown.
+        ValueError: If a value is out of bounds, or a window is invalid.
     """
     example, bounds, _ = DURING[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""

@@ -46,7 +46,7 @@ preset. A task may define further presets."""
 
 
 def presets() -> dict[str, Parts]:
-    """Return the changed fields of each preset, from `PRESETS` and the known tasks."""
+    """Return a map from each preset of `PRESETS` and of the known tasks to the fields that it changes."""
     return PRESETS | {name: parts for task in tasks() for name, parts in task.presets.items()}
 
 
@@ -58,7 +58,7 @@ def preset(name: str = "quick", **fields: object) -> RunConfig:
         **fields: the fields of the task, ModelConfig and TrainConfig to replace, and the task's `kind`.
 
     Returns:
-        The configurations of task, model and training, which unpack into the arguments of `train`.
+        A `RunConfig` of task, model and training that unpacks into the arguments of `train`.
 
     Raises:
         ValueError: If a preset or field is unknown, or a value is invalid.

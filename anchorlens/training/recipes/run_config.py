@@ -40,11 +40,11 @@ def field_advice(name: str) -> str | None:
 
 
 def check_parts(task: Task, model_config: object, train_config: object) -> None:
-    """Check that the parts of a run have the right types, and do not share names of fields.
+    """Check that the parts of a run have the right types, and that no two parts share a field name.
 
     Raises:
-        ValueError: If a part has the wrong type, or a field of the task has the name of a field of another
-            part.
+        ValueError: If a part has the wrong type.
+        ValueError: If a field of the task has the name of a field of another part.
     """
     kinds = {cls.__name__: f". {_ORDER}" for cls in (type(task), task.model_class)}
     check_kind(
@@ -104,8 +104,8 @@ class RunConfig(NamedTuple):
                 files of a new run only, because somebody else may have written a stored run.
 
         Raises:
-            ValueError: If a part or field is unknown, a value is invalid, or a stored run has a file without
-                its hash.
+            ValueError: If a part or field is unknown, or a value is invalid.
+            ValueError: If a stored run has a file without its hash.
         """
         for part in values:
             check_choice("a part of the configuration", part, PARTS)
@@ -196,7 +196,7 @@ def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
 
 
 def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, type]]:
-    """Return a pair of a run's part and a configuration class for every kind of task and model.
+    """Return all configuration classes of tasks, models and training, each with the name of its part.
 
     Args:
         kinds: the kinds of task. Default: all registered kinds.

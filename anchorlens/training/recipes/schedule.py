@@ -31,8 +31,8 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
     During the warm-up, the learning rate grows linearly from lr_start_factor * lr to lr. After the warm-up,
     the rate falls along half a cosine or a straight line to lr_end_factor * lr at the last step. The half
-    cosine is the recipe of arXiv 2405.05409 and 2501.08537. In a window with another lr, the rate is
-    proportional to the window's lr.
+    cosine is the recipe of arXiv 2405.05409 and 2501.08537. In a window with another lr, the window's lr
+    takes the place of lr.
 
     >>> config = TrainConfig(lr=1.0, steps=300, warmup_steps=100)
     >>> [round(learning_rate(config, step), 3) for step in (0, 49, 99, 199, 299)]
@@ -52,7 +52,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> float:
     """Return the weight decay at the update from `step` to `step + 1`.
 
-    For a part without its own weight decay, or without `part`, the function returns the general weight decay.
+    If `part` is None, or has no weight decay of its own, the function returns the general weight decay.
 
     >>> config = TrainConfig(steps=4, weight_decay="0 0.25:0.5=1.0", weight_decay_qk=0.3)
     >>> [weight_decay(config, step) for step in range(4)], weight_decay(config, 1, "qk")
@@ -63,12 +63,12 @@ def weight_decay(config: TrainConfig, step: int, part: Part | None = None) -> fl
 
 
 def epoch_order(config: TrainConfig, epoch: int) -> Int[np.ndarray, " n_samples"]:
-    """Return the permutation of an epoch, which depends only on the seed and the epoch."""
+    """Return the order of the training examples in an epoch, as a function of the seed and the epoch."""
     return generator(config.seed, "order", epoch).permutation(config.n_samples)
 
 
 def trajectory_steps(config: TrainConfig) -> list[int]:
-    """Return the steps at which checkpoints are saved, which are 0 and log-spaced steps from 1 to the last.
+    """Return the steps at which checkpoints are saved: 0, and log-spaced steps from 1 to the last step.
 
     >>> trajectory_steps(TrainConfig(steps=1000, n_checkpoints=4))
     [0, 1, 10, 100, 1000]
@@ -80,11 +80,13 @@ def trajectory_steps(config: TrainConfig) -> list[int]:
 
 
 def has_converged(evaluations: Sequence[Mapping[str, Any]], patience: int, metrics: Sequence[Metric]) -> bool:
-    """Check whether the model fits the training data and no metric changed in the last evaluations.
+    """Return whether the model fits its training data and no metric changes in the last evaluations.
+
+    The train accuracy must be at least 0.99, and each metric may vary by at most 0.01.
 
     Args:
         evaluations: the log lines that contain the task's metrics, oldest first.
-        patience: the number of last evaluations to compare, at least 1.
+        patience: the number of consecutive evaluations without a change, at least 1.
         metrics: the task's metrics. The metric `train` is the train accuracy.
     """
     recent = evaluations[-(patience + 1) :]

@@ -10,7 +10,7 @@ from anchorlens.files.safe import CheckpointError, Contents, check_inside, read_
 
 
 def checkpoint_in(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a checkpoint file, which is `ckpt.pt` if the given path is the folder of a run.
+    """Return the path of a checkpoint file, or of the file `ckpt.pt` in the folder of a run.
 
     Raises:
         ValueError: If a link leads out of the folder.

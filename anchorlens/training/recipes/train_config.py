@@ -190,7 +190,7 @@ class TrainConfig(Config):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read a stored recipe, without opening the files in its fields.
+        """Read a stored recipe, without opening the files that its fields name.
 
         Raises:
             ValueError: If a field is unknown, a value is invalid, or `start` is given without `start_sha256`.
@@ -239,7 +239,7 @@ class TrainConfig(Config):
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of optimiser steps per epoch, which skips an incomplete last batch."""
+        """The number of optimiser steps per epoch, without an incomplete last batch."""
         return self.n_samples // self.batch_size
 
     @property

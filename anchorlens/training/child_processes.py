@@ -22,14 +22,14 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class WorkerKilled(RuntimeError):
-    """A worker process was killed by hand or for lack of memory.
+    """A worker process was killed by hand, or because the machine was out of memory.
 
     The message tells the user how to continue.
     """
 
 
 def sleeping_threads() -> dict[str, str]:
-    """Return the variable that lets waiting OpenMP threads sleep, or an empty dict if the variable is set.
+    """Return the environment variable that lets waiting OpenMP threads sleep, or {} if a variable is set.
 
     By default, a waiting OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run
     has thousands of barriers per second. If another process takes a core, the waiting threads keep counting

@@ -102,9 +102,9 @@ def train_in_jobs(
     """Train runs in groups that can be trained together, in one or more processes.
 
     Args:
-        train: a function at the top level of a module. Its arguments are the runs of a job, the entries of
-            these runs in each of `columns`, and `show`. The function returns one result for each run, and
-            calls `show` with the updates made in this job, a text, and new log lines. Each log line comes
+        train: a function at the top level of a module. The arguments of `train` are the runs of a job, the
+            entries of these runs in each of `columns`, and `show`. `train` returns one result for each run,
+            and calls `show` with the updates made in this job, a text, and new log lines. Each log line comes
             with the index of its run in the job. An error of `show` must end the function.
         runs: the runs to train, which must have been checked.
         columns: more arguments of `train`, each with one entry for each run.

@@ -31,7 +31,7 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not
 
 
 class OnLogError(RuntimeError):
-    """The function `on_log` raised an error, which is the cause of this error.
+    """The function `on_log` raised an error, which is stored as the cause of this error.
 
     Training itself did not fail.
     """

@@ -71,7 +71,7 @@ def train(
             could not measure the value. A resumed run repeats the steps and lines after its last saved state.
 
     Returns:
-        The model in evaluation mode, its checkpoint, its behaviour and the log.
+        A `TrainResult` with the model in evaluation mode, its checkpoint, its behaviour and the log.
 
     Raises:
         ValueError: If configurations are invalid or contradictory, or `out` contains other files.
@@ -128,8 +128,8 @@ def train_many(
 
     On CUDA, runs of equal shape and duration form a stack, and the stack updates all its runs at once. If the
     memory is too small for all runs, the function splits the stack. On the CPU, each run has a separate
-    process, with one process per core at a time. In our measurements on the CPU, processes were faster than a
-    stack or threads.
+    process. By default, one process per core runs at a time. In our measurements on the CPU, processes were
+    faster than a stack or threads.
 
     Args:
         runs: the configurations of the runs, for example from `preset`. The runs may differ in all fields.

@@ -56,8 +56,7 @@ class TaskConfig(Config):
     Your own task is a frozen dataclass that inherits from this class. The dataclass defines `kind`,
     `metrics`, `d_vocab`, `seq_len`, `training_set(n, seed)` and `evaluate(model, *, training_set=None,
     seed=0, quick=False)`. Every field has a default. The docstring below a field is the help of its option.
-    After you register your task, anchorlens trains, stores, measures, sweeps and plots it like every other
-    task.
+    anchorlens trains, stores, measures, sweeps and plots a registered task like a shipped task.
     """
 
     kind: ClassVar[str]
@@ -133,7 +132,7 @@ class TaskConfig(Config):
         raise NotImplementedError
 
     def lazy_training_set(self, n: int, seed: int) -> Any:
-        """Return the training set, whose examples are drawn on demand if the task supports this."""
+        """Return the same examples as `training_set`, drawn on demand if the task supports this."""
         return self.training_set(n, seed)
 
     def checked_training_set(self, training_set: object) -> Any:
@@ -161,7 +160,8 @@ class TaskConfig(Config):
         return None
 
     def measure(self, model: LogitsModel, training_set: object, *, seed: int = 0) -> dict[str, float | None]:
-        """Return the logged metrics of `evaluate(..., quick=True)`, by their names in the log."""
+        """Return the logged metrics from `evaluate(..., quick=True)`, a map from names in the log to
+        values."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
         values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}
         return {name: value and value.value for name, value in values.items() if name}
@@ -178,7 +178,8 @@ class TaskConfig(Config):
         """Build the result of `evaluate`.
 
         Args:
-            measures: the value of each metric. A metric that is missing from `measures` is undefined.
+            measures: a map from the name of each metric to its value. A metric that is missing from
+                `measures` is undefined.
             finite: whether every logit was finite.
             seed: the seed of the random draws.
             options: other settings of the evaluation, JSON-ready.
@@ -193,8 +194,8 @@ class TaskConfig(Config):
 
         If `quickly` is true, the number is for `measure` instead of `evaluate`. The default implementation
         assumes equal numbers of held-out and training sequences. For `measure`, the default implementation
-        assumes at most 1,024 held-out and 1,024 training sequences. A task with sequences far shorter than
-        `seq_len` returns the total number of tokens divided by `seq_len`.
+        assumes at most 1,024 held-out and 1,024 training sequences. A task whose sequences are far shorter
+        than `seq_len` should return the total number of tokens divided by `seq_len`.
         """
         return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
 

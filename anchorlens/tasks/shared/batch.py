@@ -22,7 +22,7 @@ WORTH_LEAVING_OUT = 0.75
 
 
 def is_ragged(lengths: Int[Tensor, " batch"], width: int) -> bool:
-    """Return whether sequences are so short that skipping the positions after their ends saves time."""
+    """Return whether the mean length is below 75% of the width, so that skipping padding saves time."""
     return float(lengths.double().mean()) < WORTH_LEAVING_OUT * width
 
 

@@ -79,7 +79,7 @@ class Evaluation(Record):
 
     @property
     def train(self) -> Accuracy | None:
-        """The metric of the fit to the training data, or None if the metric was not measured."""
+        """The accuracy or other metric on the training data, or None if the metric was not measured."""
         return self.measure("train")
 
     @property

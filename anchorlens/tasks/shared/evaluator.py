@@ -206,12 +206,14 @@ def _too_few(n_given: int) -> ValueError:
 
 
 def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
-    """Restrict the model to the last `n_last` positions if the model supports this."""
+    """Restrict a model's logits to the last `n_last` positions if the model supports this."""
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
 def check_capacity(model: LogitsModel, task: Task) -> None:
-    """Check that a HookedTransformer can read a task's sequences. Other models are not checked.
+    """Check that a HookedTransformer can read a task's sequences.
+
+    The function accepts models of other classes without a check.
 
     Raises:
         ValueError: If the vocabulary or the context of the model is too small.

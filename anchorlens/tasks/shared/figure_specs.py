@@ -111,7 +111,7 @@ class Bars(_Spec):
 @documented
 @dataclass(frozen=True)
 class Sample(Record):
-    """One answer of a model, in words."""
+    """One prompt with its expected answer and the model's answer, as text."""
 
     asked_of: Name
     """The title of the metric of the prompt, such as `OOD`."""
@@ -139,7 +139,7 @@ class SampleTable(_Spec):
 @documented
 @dataclass(frozen=True)
 class ImageGrid(_Spec):
-    """Small images in rows, as data."""
+    """A grid of small images, as data."""
 
     rows: Annotated[tuple[Name, ...], limits(min_length=1, max_length=100)]
     """The titles of the rows, from top to bottom."""

@@ -271,7 +271,7 @@ def learnt_by_definition(
     train_source: str = TRAINING_SET,
     chance: float = 0.0,
 ) -> Phase:
-    """Return what a model has learnt of a task that holds out random data and has no OOD data.
+    """Return the label of a model on a task that holds out random data and has no OOD data.
 
     Args:
         train: the accuracy on the training data, 0..1.
@@ -410,7 +410,7 @@ def passed_at(
 
 
 def course_in_words(train: int | None, id: int | None) -> str:
-    """Describe at which steps a run fit its training data and generalised, from the result of `passed_at`.
+    """Describe when a run fit its training data and when it generalised, from two steps of `passed_at`.
 
     >>> course_in_words(180, 6480)
     'fits after 180 steps, generalises 6,300 later'

@@ -86,7 +86,7 @@ class Vocabulary:
             ) from None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the words of tokens, with special tokens in the spelling of `SPECIAL`."""
+        """Return the text of a sequence of tokens, with special tokens spelt as in `SPECIAL`."""
         words = (*SPECIAL, *self.words)
         return " ".join(words[token] if token < len(words) else f"<{token}>" for token in tokens)
 

@@ -27,7 +27,7 @@ SHOWN = 3
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict that cannot be changed, can be hashed and pickled, and equals any dict of the same content."""
+    """An immutable dict that can be hashed and pickled, and that equals any dict with the same content."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
         raise TypeError(
@@ -125,7 +125,7 @@ def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what:
 
 
 def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int) -> tuple[Pair, ...]:
-    """Return the unseen pairs, each once, in the given order.
+    """Return each unseen pair once, in the given order.
 
     Raises:
         ValueError: If `values` is not a list of pairs of the task's anchors.
@@ -306,7 +306,7 @@ class Targets:
         keys: Int[np.ndarray, " exception"],
         answers: Int[np.ndarray, " exception"],
     ) -> None:
-        """Set the trained answers of exceptions, each given by a row of the tables and a key token."""
+        """Set the trained answer of each exception, which a row of the tables and a key token identify."""
         self.exceptions = rows, keys, answers
         self.trained = self.ruled.copy()
         self.trained[rows, keys - self.keys[0]] = answers

@@ -125,7 +125,7 @@ def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, Positio
 
 
 def in_words(positions: Sequence[PositionAnswers]) -> str:
-    """Describe the solution and notable differences between positions in one line, which may be empty."""
+    """Return one line about the solution and notable differences between positions, or an empty text."""
     differences = [
         f"{TITLES[name]} {getattr(low, name).value:.2f} at {low.position} to "
         f"{getattr(high, name).value:.2f} at {high.position}"

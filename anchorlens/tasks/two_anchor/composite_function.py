@@ -150,7 +150,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def trained_overrides(self) -> Mapping[Pair, AnchorFunction]:
-        """The function of each pair that is trained on another function than the composition."""
+        """A map from each pair that is trained on another function than the composition to this function."""
         return FrozenDict({**self._regime[1], **(self.overrides or {})})
 
     @cached_property
@@ -211,7 +211,7 @@ class CompositeFunction(TaskConfig):
         return int(max(tables.inferential.max(), tables.ruled.max(), self.key_max, *self.anchors)) + 1
 
     def apply(self, anchor: int, x: int) -> int:
-        """Return g(x; anchor), the function of one anchor.
+        """Return g(x; anchor), the result of an anchor's function for the value x.
 
         Raises:
             ValueError: If the anchor is unknown, or its table does not contain the value.
@@ -300,7 +300,7 @@ class CompositeFunction(TaskConfig):
     def product(
         self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
     ) -> Trials:
-        """Return the trials of every pair with every (key, position) of two parallel arrays, pair by pair."""
+        """Return a trial for every pair at every entry of the parallel arrays `keys` and `positions`."""
         table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
         return Trials(
             pairs=np.repeat(table, len(keys), axis=0),

@@ -132,7 +132,7 @@ class AnchorTask(CompositeFunction):
         return min(MAX_TRAIN, n_train) + 2 * n_trained + N_NOISE * (n_id + 2 * n_ood + n_exceptions)
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Return the bytes for the tables of trials, the largest split, and the sequences drawn at once."""
+        """Return the bytes that the tables of trials, the largest split and the drawn sequences need."""
         trials = [self.n_trials(split) for split in ("train", "id", "ood")]
         tables = 2 * (self.chain_length + 2) * sum(trials) + 3 * self.seq_len * min(max(trials), MAX_TRIALS)
         return 8 * (tables + 6 * min(n_train * self.seq_len, DRAWN_AT_ONCE))

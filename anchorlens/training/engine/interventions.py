@@ -121,7 +121,7 @@ class BeforeSteps:
                     self._at.setdefault(one.step, []).append(due)
 
     def next_after(self, step: int, stop: int) -> int:
-        """Return the next step after `step` at which an intervention is due, or `stop`."""
+        """Return the first step after `step` at which an intervention is due, at most `stop`."""
         return min([stop, *(due for due in self._at if due > step)])
 
     @torch.no_grad()

@@ -30,7 +30,7 @@ def numeric_settings(
     denormals. A CPU takes four times as long with denormals as without denormals. On the CPU, torch uses its
     deterministic algorithms. Without deterministic algorithms, the timing of the threads may change the order
     in which a gradient is summed. On the CPU, the process also keeps the memory that an update frees for the
-    next update. Gradients are on and autocast is off, even if the caller has set them otherwise. The function
+    next update. Gradients are on and autocast is off, regardless of the caller's settings. The function
     restores the settings of the process when the last concurrent run ends.
 
     Args:

@@ -21,7 +21,7 @@ class FunctionalEngine(Engine):
     """An engine that trains models with the loss that their task defines.
 
     The arguments of the loss are the model as a function, a batch of the training set and a random generator.
-    A transformer is a function from tokens to logits at every position. The seed and the step determine the
+    The function of a transformer maps tokens to logits at every position. The seed and the step determine the
     random generator. A resumed run therefore makes the same draws as an uninterrupted run.
     """
 

@@ -19,8 +19,8 @@ def execution_fields(train: TrainConfig) -> frozenset[str]:
     """Return the names of the fields that do not affect what a run computes.
 
     The result contains the fields in `EXECUTION` and the path of the starting checkpoint. If a run may stop
-    early, `eval_every` affects the last step and is not returned. With `stop_at_loss`, `log_every` is not
-    returned either. The device and the number of threads are returned, because they change only the last
+    early, `eval_every` affects the last step and is not returned. If `stop_at_loss` is set, `log_every` is
+    not returned either. The device and the number of threads are returned, because they change only the last
     digits of the results.
     """
     decisive = set() if train.early_stop_evaluations is None else {"eval_every"}

@@ -89,7 +89,7 @@ class Window(NamedTuple):
         return self.value + (self.last - self.value) * (step - steps.start) / max(1, len(steps) - 1)
 
     def in_words(self, total: int) -> str:
-        """Describe the value and the updates of the window, counted from 0."""
+        """Describe the value of the window and its updates, which are counted from 0."""
         line = "" if self.last == self.value else f", in a straight line to {_short(self.last)},"
         return f"{_short(self.value)}{line} {self.in_updates(total)}"
 
@@ -173,7 +173,7 @@ def value_at(value: float | str, step: int, total: int) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
-    """Read the text of a schedule, which is an optional base value followed by windows.
+    """Read the text of a schedule: an optional base value, followed by windows.
 
     Raises:
         ValueError: If the text is not a schedule, or windows overlap or lie outside the run. The function
@@ -207,14 +207,14 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
 def checked_schedule(
     name: str, value: float | str, default: float | None, total: int, **bounds: Any
 ) -> float | str:
-    """Return a field in its normal form, which is a number or the text of a schedule with a base value.
+    """Return a field in its normal form: a number, or the text of a schedule with a base value.
 
     Args:
         name: the name of the field, for error messages.
         value: a number, or a text for `read_schedule`.
         default: the base value for a text without a base value.
         total: the number of updates of the run.
-        **bounds: the bounds of every value, which are arguments of `check_number`.
+        **bounds: the bounds of every value, as arguments of `check_number`.
 
     Raises:
         ValueError: If the text is not a schedule, or the base value is missing.

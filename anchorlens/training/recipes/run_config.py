@@ -177,7 +177,7 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def merged(base: Parts, changes: Parts) -> dict[str, dict[str, Any]]:
-    """Return the parts of `base` with the changes of `changes`.
+    """Return the parts of a run from `base`, with the fields in `changes` replaced.
 
     A duration in steps replaces a duration in epochs, and vice versa. A schedule without a base value takes
     the base value from `base`.

@@ -42,8 +42,8 @@ _WARMUP_STEPS = 100
 class TrainConfig(Config):
     """The recipe of a run: data, optimiser, weight decay, clipping, learning rate schedule, and logging.
 
-    The defaults are the `quick` preset. A duration is in steps or in epochs, but not in both. An epoch is
-    n_samples // batch_size steps over a fresh permutation of the training set.
+    The default values are the values of the `quick` preset. A duration is in steps or in epochs, but not in
+    both. An epoch is n_samples // batch_size steps over a fresh permutation of the training set.
 
     Raises:
         ValueError: If a value is invalid. The message gives the rule and the value.
@@ -193,7 +193,8 @@ class TrainConfig(Config):
         """Read a stored recipe, without opening the files that its fields name.
 
         Raises:
-            ValueError: If a field is unknown, a value is invalid, or `start` is given without `start_sha256`.
+            ValueError: If a field is unknown, or a value is invalid.
+            ValueError: If `start` is given without `start_sha256`.
         """
         if values.get("start") is not None and values.get("start_sha256") is None:
             raise ValueError(

@@ -160,8 +160,7 @@ class TaskConfig(Config):
         return None
 
     def measure(self, model: LogitsModel, training_set: object, *, seed: int = 0) -> dict[str, float | None]:
-        """Return the logged metrics from `evaluate(..., quick=True)`, a map from names in the log to
-        values."""
+        """Return a map from each metric's name in the log to its value by `evaluate(..., quick=True)`."""
         evaluation = self.evaluate(model, training_set=training_set, seed=seed, quick=True)
         values = {metric.logged_as: evaluation.measure(metric.name) for metric in self.metrics}
         return {name: value and value.value for name, value in values.items() if name}

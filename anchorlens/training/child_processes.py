@@ -29,7 +29,7 @@ class WorkerKilled(RuntimeError):
 
 
 def sleeping_threads() -> dict[str, str]:
-    """Return the environment variable that lets waiting OpenMP threads sleep, or {} if a variable is set.
+    """Return a dict with the variable that lets waiting OpenMP threads sleep, or {} if it is already set.
 
     By default, a waiting OpenMP thread counts to 300,000 at every barrier. Our models are so small that a run
     has thousands of barriers per second. If another process takes a core, the waiting threads keep counting

@@ -96,7 +96,7 @@ class Vocabulary:
         return self.text(tokens[int(self.bos) : end])
 
     def length(self, example: Examples) -> Int[np.ndarray, " example"]:
-        """Return the number of tokens of each example that a model reads, without the end mark."""
+        """Return the length in tokens of each example, without the end mark, which a model does not read."""
         pairs = zip(example.prompts, example.answers, strict=True)
         words = [n_words(prompt) + n_words(answer) for prompt, answer in pairs]
         return np.array(words, dtype=np.int64) + 1 + self.bos

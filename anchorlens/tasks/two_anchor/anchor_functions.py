@@ -317,10 +317,10 @@ class Targets:
         return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
-        """Return where another trained order of an unseen pair's anchors has the correct target.
+        """Return a boolean table, true where another trained order of an unseen pair has the correct target.
 
-        The result is a boolean table [pair, key]. The correct target of an unseen pair is the composition.
-        The comparison ignores exceptions. The result is False for trained pairs.
+        The table has the shape [pair, key]. The correct target of an unseen pair is the composition. The
+        comparison ignores exceptions. The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         shape = (len(self._anchors),) * self._chain_length

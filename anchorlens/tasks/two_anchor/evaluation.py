@@ -58,7 +58,7 @@ class AnchorEvaluation(Evaluation):
     - `exceptions` is the accuracy on every exception at every trained position, with fresh noise.
     - `rules` is the ID accuracy on pairs that are trained on the composition, without exceptions.
     - `broken` is the ID accuracy on pairs that are trained on another function (`complexity`, `overrides`),
-      without exceptions. `rules` and `broken` are None if the task has no pair of the kind.
+      without exceptions. `rules` and `broken` are None if no pair of this kind is trained.
 
     Source: arXiv 2405.05409 (inferential and symmetric accuracy), 2501.08537 (ID, OOD, commutativity).
     """

@@ -35,9 +35,9 @@ def unseen_and_overrides(
         pairs: the anchor pairs (chains) of the task.
 
     Raises:
-        ValueError: If `regime` is `conflict` or `complexity` is set, and the anchors or pairs differ from the
-            papers'.
-        ValueError: If `complexity` is set and `regime` is `conflict`.
+        ValueError: If `regime` is `conflict`, and the anchors or pairs are not the papers' anchors and pairs.
+        ValueError: If `complexity` is set, and the regime is `conflict`, or the anchors or pairs are not the
+            papers' anchors and pairs.
     """
     is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
     if complexity is not None:

@@ -81,5 +81,5 @@ class Splits:
         return Trials(pairs[pair], self.keys[key[place]], self.positions[position[place]])
 
     def obeys_rule(self, positions: Int[np.ndarray, " pos"]) -> Bool[np.ndarray, "key pos"]:
-        """Return a boolean table, true for trained (x, i), where x mod m differs from i mod m."""
+        """Return a boolean table [key, position], true where key x mod m differs from position i mod m."""
         return (self.keys % self.modulus)[:, None] != positions % self.modulus

@@ -82,11 +82,11 @@ def messages() -> Iterator[tuple[Path, str]]:
 
 
 def docstrings() -> Iterator[tuple[Path, str]]:
-    """The docstrings of public functions and classes."""
+    """The docstrings of public functions and classes; an entry of an argument is a text of its own."""
     for file, tree in _modules():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                text = ast.get_docstring(node) or ""
+                text = re.sub(r"^(?= +\w+: )", "\n", ast.get_docstring(node) or "", flags=re.MULTILINE)
                 yield file, re.sub(r"^ *>>>.*?(?=^\s*$|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -49,7 +49,7 @@ METRICS = phase_metrics(
 @documented
 @dataclass(frozen=True)
 class AdditionTask(SplitTask):
-    """The addition of two numbers, with a square or a random fraction of all pairs held out of training.
+    """The task of adding two numbers, where a square of operands or a random fraction of pairs is held out.
 
     An answer is correct if all of its tokens are correct, including any end mark.
 
@@ -126,7 +126,7 @@ class AdditionTask(SplitTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
-        """The operands (a, b) of every sum in each split, in ascending order."""
+        """A map from each split to the operands (a, b) of its sums, in ascending order."""
         rest = np.flatnonzero(~self._left_out)
         return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
 
@@ -175,7 +175,7 @@ class AdditionTask(SplitTask):
 
     @property
     def d_vocab(self) -> int:
-        """The smallest vocabulary size, which counts numbers or digits, `+`, `=`, and any end mark."""
+        """The number of tokens in the vocabulary: all numbers or digits, `+`, `=`, and any end mark."""
         return self._equals + 1 if self.in_numbers else 13
 
     @property
@@ -194,7 +194,7 @@ class AdditionTask(SplitTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads from the longest sum, without the end mark."""
+        """The number of tokens of the longest sum that a model reads, not counting the end mark."""
         if self.in_numbers:
             return 4
         return 2 * len(str(self.largest)) + 2 + len(str(2 * self.largest))
@@ -204,8 +204,8 @@ class AdditionTask(SplitTask):
 
         Returns:
             For the format `number`, tokens [pair, 4] and targets [pair]. For other formats, tokens [pair,
-            seq_len] and targets [pair, seq_len]. End marks pad shorter sums. From `=` on, the targets are the
-            answer's digits and one end mark.
+            seq_len] and targets [pair, seq_len]. End marks pad every sum that is shorter than the longest
+            sum. From `=` on, the targets are the answer's digits and one end mark.
         """
         import torch
 
@@ -225,7 +225,7 @@ class AdditionTask(SplitTask):
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets))
 
     def in_words(self, sums: Int[np.ndarray, "pair 2"]) -> list[str]:
-        """Write sums as text, with digits in the order of the sequence."""
+        """Write sums as text, with the digits of each answer in the order of the sequence."""
         order = slice(None, None, -1 if self.mode == "reversed" else 1)
         pairs = zip(sums.tolist(), self.answers(sums).tolist(), strict=True)
         return [f"{a}+{b}={str(total)[order]}" for (a, b), total in pairs]
@@ -241,7 +241,7 @@ class AdditionTask(SplitTask):
         return 2 * (self.largest + 1) ** 2
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
-        """Return `n` training sums in random order, repeated if `n` exceeds their number."""
+        """Return `n` training sums in random order, with repetition if the task has fewer than `n`."""
         sums = self.splits["train"]
         return self.sequences(sums[in_rounds(len(sums), n, generator(seed, "data"))])
 

@@ -27,14 +27,14 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     """Return the task with a fraction of its mappings trained on wrong targets.
 
     Args:
-        task: any task, whose overrides are kept.
-        share: the fraction, 0..1, of the rule-obeying mappings that get a wrong target. These mappings are
-            drawn at random.
-        seed: the seed for the mappings and their targets.
+        task: any task. The result keeps the overrides of the task.
+        share: the fraction, 0..1, of the rule-obeying mappings that get a wrong target. The mappings that get
+            a wrong target are drawn at random.
+        seed: the seed of the choice of mappings and of their wrong targets.
 
     Returns:
-        A task with overrides, where each drawn mapping has a wrong target, uniform over the other number
-        tokens.
+        A task whose overrides give each drawn mapping a wrong target. The wrong target is uniform over all
+        number tokens except the correct target.
 
     Raises:
         ValueError: If the share is outside 0..1, or the task has only one number token.
@@ -63,15 +63,16 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
 
 
 def planted(mappings: Mappings, seed: int) -> Mappings | None:
-    """Plant wrong targets in a fraction `SHARE` of the mappings (more in a small dataset).
+    """Plant wrong targets in a fraction `SHARE` of the mappings, or in a larger fraction of a small dataset.
 
     Args:
         mappings: the mappings of a dataset.
-        seed: the seed for the choice of mappings, and for their targets, which are targets of other mappings.
+        seed: the seed of the choice of mappings and of their wrong targets. A wrong target is the target of
+            another mapping.
 
     Returns:
-        The mappings with the field `planted`, or `None` if there are fewer than 5 mappings or only one
-        target.
+        The mappings with the wrong targets in the field `planted`. The result is `None` if there are fewer
+        than three mappings or only one target.
 
     >>> few = planted(mappings_of(AnchorTask()), seed=0)
     >>> int((few.planted >= 0).sum())

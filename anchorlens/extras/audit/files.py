@@ -38,8 +38,8 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     """Read a dataset from a `.csv` file of mappings (`read_csv`), or a `.toml` file with the table `task`.
 
     Raises:
-        ValueError: If the suffix is not .csv or .toml, the file is not a dataset, or a TOML file has further
-            tables.
+        ValueError: If the suffix is not .csv or .toml, or the file is not a dataset. A TOML file must have
+            only the table `task`.
         OSError: If the file cannot be read.
     """
     path = Path(path)
@@ -70,21 +70,21 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
     """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
-    Every row is a mapping. The anchors of the row, applied to the key in order, give the target. The column
-    of the target may also have the name `label`, `answer` or `y`. All values are integers that serve only as
-    labels. Values may be negative or large, and an anchor and a key may have the same number. The column
-    `violates` (0 or 1) marks known violations of the rule, which are used only for scoring. Columns may be in
-    any order, separated by commas, semicolons or tabs. Repeated rows count once. Training and evaluation
-    use only the mappings in the file.
+    Every row is a mapping. The target is the result of applying the row's anchors to the key in order. The
+    column of the target may also have the name `label`, `answer` or `y`. All values are integers, which serve
+    only as labels. Values may be negative or large. An anchor and a key may have the same value. The column
+    `violates` (0 or 1) marks known violations of the rule. The audit uses this column only for scoring.
+    Columns may be in any order. Commas, semicolons or tabs separate the columns. Repeated rows count once.
+    Training and evaluation use only the mappings in the file.
 
     The function presents the mappings as sequences of tokens. The key is at one of 7 positions, the anchors
     follow the key, and random keys fill the other positions. The function does not support chains of
-    different lengths, sequences of another shape, or mappings of different frequencies.
+    different lengths, sequences with another number of positions, or mappings of different frequencies.
 
     Raises:
         ValueError: If the file does not have this format. The message gives the file, the line and the cause.
-            A file with more than 50 MB, 500,000 mappings, or 2,000,000 combinations of a chain and a key is
-            also an error.
+            The file may have at most 50 MB and 500,000 mappings. The number of chains times the number of
+            keys may be at most 2,000,000.
         OSError: If the file cannot be read.
     """
     path = Path(path)

@@ -32,12 +32,13 @@ def fit_steps(
     """Return the first evaluation step from which each mapping stays correct.
 
     Args:
-        right: the probability of the correct answer, 0..1. NaN counts as wrong.
+        right: the probability of each mapping's correct answer at each evaluation, 0..1. NaN counts as wrong.
         evaluation_steps: the steps of the evaluations, ascending.
         threshold: the probability from which a mapping counts as correct, 0..1.
 
     Returns:
-        The fit steps, which are infinite (`NEVER`) for mappings that are wrong at the last evaluation.
+        The fit step of each mapping, or infinity (`NEVER`) for a mapping that is wrong at the last
+        evaluation.
 
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
@@ -52,7 +53,7 @@ def fit_steps(
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:
     """Return the rank of each value, scaled from 0 (smallest) to 1 (largest).
 
-    Equal values get the mean of their ranks.
+    Equal values share the mean of the ranks that they would occupy.
 
     >>> ranks(np.array([20.0, 10.0, NEVER, 20.0, NEVER])).tolist()
     [0.375, 0.0, 0.875, 0.375, 0.875]
@@ -71,21 +72,21 @@ def lateness(steps: Float[np.ndarray, "run mapping"]) -> Float[np.ndarray, " map
 
 
 def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int]) -> float | None:
-    """Compute Tukey's outer fence: the step after which a mapping's fit step is an outlier in a run.
+    """Compute Tukey's outer fence of a run: a mapping whose fit step is after the fence is an outlier.
 
-    The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. A
-    mapping whose fit step is after the fence takes longer than the spread of the fit steps explains. The
-    fence does not depend on the truth, and is valid if fewer than a quarter of the mappings are late. The
-    exact step of a fit is unknown between two evaluations, so Q1 is set to at most the last evaluation step
-    before Q3.
+    The fence is Q3 + 3 (Q3 - Q1), where Q1 and Q3 are the first and third quartiles of the fit steps. The
+    spread of the fit steps does not explain a fit step after the fence. The computation of the fence does not
+    use the labels of violating mappings. The fence is valid if fewer than a quarter of the mappings are late.
+    The exact fit step between two evaluations is unknown. The function therefore sets Q1 to at most the last
+    evaluation step before Q3.
 
     Args:
-        steps: the fit steps of one run, which are infinite for mappings that are never fit.
+        steps: the fit step of each mapping in one run, or infinity for a mapping that is never fit.
         evaluation_steps: the steps of the run's evaluations, ascending.
 
     Returns:
-        The step of the fence. `None` means that about a quarter of the mappings or more are never fit, so the
-        third quartile is infinite.
+        The step of the fence, or `None` if Q3 is infinite. Q3 is infinite if about a quarter of the mappings
+        or more are never fit.
 
     Source: the outer fences of Tukey (Exploratory Data Analysis, 1977).
     """
@@ -99,10 +100,10 @@ def fence(steps: Float[np.ndarray, " mapping"], evaluation_steps: Sequence[int])
 def stand_out(
     steps: Float[np.ndarray, "run mapping"], fences: Sequence[float | None], last: int
 ) -> Bool[np.ndarray, " mapping"]:
-    """Check whether each mapping is fit after the fence in more than half of the runs with a fence.
+    """Flag each mapping whose fit step is after the fence in more than half of the runs that have a fence.
 
-    A fence beyond the last step does not flag mappings, because unfit mappings could still be fit before the
-    fence.
+    If the fence of a run is beyond the last step, no mapping counts as late in this run. A longer run could
+    still fit the mappings before the fence.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
     beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]
@@ -139,7 +140,7 @@ def score(
     flagged: Bool[np.ndarray, " mapping"],
     violates: Bool[np.ndarray, " mapping"],
 ) -> Score:
-    """Compare the lateness and the flags of mappings with the mappings that violate the rule.
+    """Compute how well the lateness and the flags of mappings agree with the known violations of the rule.
 
     Source: the area under the ROC curve and its error (Hanley and McNeil, Radiology 143, 1982).
     """

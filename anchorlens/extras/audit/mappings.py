@@ -25,11 +25,11 @@ MOST_CELLS = 5_000_000
 @documented
 @dataclass(frozen=True, eq=False)
 class Mappings:
-    """The mappings of a dataset, each from a chain of anchors and a key to a target.
+    """The mappings of a dataset, where each mapping assigns a target to a chain of anchors and a key.
 
-    A mapping holds for every position of the key and for all noise tokens.
+    A mapping is valid for every position of the key and for all noise tokens.
 
-    `mappings_of` makes the mappings from an AnchorTask, and `read_csv` reads them from a file.
+    `mappings_of` makes mappings from an AnchorTask, and `read_csv` reads mappings from a file.
     """
 
     name: str
@@ -87,9 +87,9 @@ class Mappings:
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:
-        """The index of the mapping with the same key and the anchors in reverse order, or -1.
+        """The index of the mapping with the same key and the anchors in reverse order, or -1 if not found.
 
-        A chain that is the same in both orders also has the index -1.
+        A mapping whose chain is the same in both orders also has the index -1.
         """
         both = (np.column_stack([chains, self.keys]) for chains in (self.chains, self.chains[:, ::-1]))
         own, mirrored = np.split(distinct_rows(np.concatenate(list(both)))[1], 2)
@@ -98,11 +98,11 @@ class Mappings:
         return np.where(own != mirrored, place[mirrored], -1)
 
     def training_set(self, n: int, rng: np.random.Generator) -> AnchorBatch:
-        """Draw `n` sequences of a chain and a key at a position, uniform over the trained combinations."""
+        """Draw `n` sequences, uniformly over all trained combinations of chain, key and position."""
         return self._put(rng.integers(0, len(self.trials), n), rng)
 
     def questions(self, n_draws: int, rng: np.random.Generator) -> AnchorBatch:
-        """Draw `n_draws` sequences of each mapping at trained positions with fresh noise."""
+        """Draw `n_draws` sequences of each mapping, with trained key positions and random noise tokens."""
         ends = np.append(self.first_trial[1:], len(self.trials))
         return self._put(rng.integers(self.first_trial, ends, (n_draws, len(self))).ravel(), rng)
 
@@ -126,12 +126,12 @@ class Mappings:
 
 
 def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
-    """Return the trained mappings of a task, where overrides and exceptions may violate the rule.
+    """Return the trained mappings of a task, including overrides and exceptions.
 
     Args:
-        task: the task, whose trained pairs are combined with every key that has a trained position. A mapping
-            violates the rule if an override or an exception sets a target other than the composition f(x; a1,
-            ...). The overrides can come from the task or from its regime.
+        task: the task. The mappings combine each trained pair with every key that has a trained position. A
+            mapping violates the rule if an override or an exception sets a target other than the composition
+            f(x; a1, ...). The overrides can come from the task or from its regime.
         name: the name of the dataset.
 
     Raises:

@@ -16,7 +16,7 @@ MOST_MAPPINGS = 8
 
 @html.register
 def audit_html(audit: Audit) -> str:
-    """Return the outliers, their agreement with the truth, and the latest mappings as HTML."""
+    """Return HTML with the outliers, the agreement with known violations, and the latest mappings."""
     return view(
         TEMPLATE,
         overview=overview(audit),

@@ -17,9 +17,10 @@ MOST_GROUPS = 24
 
 @views.figure.register(Audit)
 def audit_figure(audit: Audit) -> go.Figure:
-    """Draw the fraction of fit mappings against the step for each model, and lateness by group.
+    """Draw the fraction of mappings that each model has fit against the step, and the lateness of each group.
 
-    Mappings that violate the rule are vermilion. If the truth is unknown, flagged mappings are vermilion.
+    Mappings that violate the rule are vermilion. If the violations are unknown, flagged mappings are
+    vermilion.
     """
     data = audit.mappings
     odd, names = audit.flagged, ("not flagged", "flagged")

@@ -51,10 +51,11 @@ class ControlModel:
 @documented
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The steps at which models with a small initialisation fit every mapping of a dataset.
+    """The step at which each mapping of a dataset is fit by models with a small initialisation.
 
-    Lateness and flags depend on `right` and `evaluation_steps`, but not on the truth. If the truth is known,
-    `score` and `group_score` compare lateness and flags with the truth.
+    Lateness and flags depend on `right`, `evaluation_steps` and `fit`. Known violations do not affect
+    lateness or flags. If the dataset states which mappings violate the rule, `score` and `group_score`
+    compare lateness and flags with these violations.
     """
 
     mappings: Mappings
@@ -78,28 +79,28 @@ class Audit:
 
     @cached_property
     def fit_steps(self) -> Float[np.ndarray, "seed mapping"]:
-        """The first evaluation step from which each mapping stays correct, or infinity.
+        """The first evaluation step from which each mapping stays fit, or infinity.
 
-        An infinite value is censored, which means that fitting the mapping takes longer than the run.
+        An infinite value is censored: the model has not fit the mapping by the end of training.
         """
         return fit_steps(self.right, self.evaluation_steps, self.fit)
 
     @cached_property
     def never_fit(self) -> Int[np.ndarray, " mapping"]:
-        """The number of models that have not fit each mapping at the end of training (censored)."""
+        """For each mapping, the number of models that have not fit the mapping at the end of training."""
         return (~np.isfinite(self.fit_steps)).sum(axis=0)
 
     @cached_property
     def lateness(self) -> Float[np.ndarray, " mapping"]:
-        """The rank by fit step, 0..1, averaged over the models.
+        """The rank of each mapping by fit step, 0..1, averaged over the models.
 
-        The latest mapping has rank 1. Mappings that are never fit rank last.
+        A mapping that every model fits last has rank 1. Mappings that are never fit rank last.
         """
         return lateness(self.fit_steps)
 
     @cached_property
     def tied(self) -> Int[np.ndarray, " mapping"]:
-        """The number of mappings that share each mapping's lateness, including the mapping itself."""
+        """For each mapping, the number of mappings with the same lateness, including the mapping itself."""
         _, place, counts = np.unique(self.lateness, return_inverse=True, return_counts=True)
         return counts[place]
 
@@ -115,37 +116,37 @@ class Audit:
 
     @cached_property
     def fences(self) -> tuple[float | None, ...]:
-        """The fence of each model: the step after which a mapping's fit step is an outlier.
+        """Tukey's outer fence of each model: a fit step after this step is an outlier.
 
-        The fence is `None` for a model that has not fit its data.
+        The fence is `None` for a model that never fits about a quarter of the mappings or more.
 
-        A fence beyond the last step does not flag mappings.
+        If the fence of a model is beyond the last step, no mapping counts as late for this model.
         """
         return tuple(fence(steps, self.evaluation_steps) for steps in self.fit_steps)
 
     @property
     def late_fences(self) -> tuple[float, ...]:
-        """The fences that lie beyond the last step, for models with unfit mappings at that step."""
+        """The fences beyond the last step, of the models that have not fit all mappings at the last step."""
         by_model = zip(self.fences, self.fit_steps, strict=True)
         unfit = (limit for limit, steps in by_model if not np.isfinite(steps).all())
         return tuple(limit for limit in unfit if limit is not None and limit > self.evaluation_steps[-1])
 
     @property
     def too_few_steps(self) -> bool:
-        """Whether at least a fifth of the mappings is never fit by some model, or `late_fences` has a fence.
+        """Whether a fifth or more of the mappings is unfit in some model, or `late_fences` is not empty.
 
-        If training is too short, late mappings may only be slow to learn.
+        If training is too short, late mappings may obey the rule but be slow to learn.
         """
         return bool((self.never_fit > 0).mean() >= FEW or self.late_fences)
 
     @cached_property
     def power(self) -> Score | None:
-        """The agreement of one model's ranking and flags with its planted mappings.
+        """The agreement of the ranking and flags of the model `planted` with its planted mappings.
 
-        The property is `None` if the audit does not have planted mappings.
+        The value is `None` if the audit does not have planted mappings.
 
         The ranking of several models is a little better than the ranking of this single model. The score
-        treats wrong mappings of the dataset itself as correct mappings.
+        counts wrong mappings of the dataset itself as correct mappings.
         """
         if self.planted is None:
             return None
@@ -164,15 +165,16 @@ class Audit:
 
     @cached_property
     def flagged(self) -> Bool[np.ndarray, " mapping"]:
-        """Whether each mapping is late in most models, which predicts a violation of the rule."""
+        """Whether each mapping is an outlier in most models. A flag predicts a violation of the rule."""
         return stand_out(self.fit_steps, self.fences, self.evaluation_steps[-1])
 
     @cached_property
     def mirror_flagged(self) -> Bool[np.ndarray, " mapping"]:
         """Whether the mapping with the same key and the anchors in reverse order is flagged.
 
-        Models give both orders of a pair the same answer at first, so one exception makes two mappings late.
-        If the mappings of both orders are flagged, often only one mapping violates the rule.
+        Early in training, models give both orders of a pair the same answer. One exception can therefore make
+        two mappings late. If the mappings of both orders are flagged, often only one of the two mappings
+        violates the rule.
         """
         mirror = self.mappings.mirror
         return (mirror >= 0) & self.flagged[mirror]
@@ -189,13 +191,13 @@ class Audit:
 
     @cached_property
     def score(self) -> Score | None:
-        """The score of the mappings' ranking and flags, or `None` if the truth is unknown."""
+        """The score of the mappings' ranking and flags, or `None` if the violations are unknown."""
         violates = self.mappings.violates
         return None if violates is None else score(self.lateness, self.flagged, violates)
 
     @cached_property
     def group_score(self) -> Score | None:
-        """The score of the groups' ranking and flags.
+        """The score of the groups' ranking and flags, or `None` if the violations are unknown.
 
         A group violates the rule if most of its mappings violate the rule.
         """
@@ -204,9 +206,10 @@ class Audit:
 
     @cached_property
     def auc_by_seed(self) -> tuple[float | None, ...]:
-        """The AUC of the mappings for each model (chance 0.5), or `None` if it is undefined.
+        """The AUC of each model's ranking of the mappings (chance 0.5), or `None` if the AUC is undefined.
 
-        The AUC is undefined if the truth is unknown, or if all or none of the mappings violate the rule.
+        The AUC is undefined if the violations are unknown, or if all or none of the mappings violate the
+        rule.
         """
         violates = self.mappings.violates
         if violates is None:
@@ -215,7 +218,7 @@ class Audit:
 
     @property
     def order(self) -> Int[np.ndarray, " mapping"]:
-        """The indices of the mappings, the latest first.
+        """The indices of the mappings, from the largest lateness to the smallest.
 
         Mappings of equal lateness are in descending order of `end_loss`.
         """
@@ -223,19 +226,19 @@ class Audit:
 
     @property
     def group_order(self) -> Int[np.ndarray, " group"]:
-        """The indices of the groups, the latest group first."""
+        """The indices of the groups, from the largest lateness to the smallest."""
         return np.argsort(-self.group_lateness, kind="stable")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each mapping, the latest mapping first.
+        """Yield a record for each mapping, from the largest lateness to the smallest.
 
         The fields of a record are:
 
         - `a1`, `a2`, ..., `key` and `target`
         - `lateness`, `tied` and `end_loss`
-        - `fit_step 0` and so on, one for each model's seed, or `None` if the model never fits the mapping
+        - `fit_step 0` and so on, one for each seed, which is `None` if the model never fits the mapping
         - `never_fit`, `flagged` and `mirror_flagged`
-        - `violates`, which is `None` if the truth is unknown
+        - `violates`, which is `None` if the violations are unknown
         """
         data = self.mappings
         for row in self.order.tolist():
@@ -250,7 +253,7 @@ class Audit:
             yield {**record, "violates": None if data.violates is None else bool(data.violates[row])}
 
     def group_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each group, the latest group first."""
+        """Yield a record for each group, from the largest lateness to the smallest."""
         data = self.mappings
         for group in self.group_order.tolist():
             here = data.rows_of[group]
@@ -267,7 +270,7 @@ class Audit:
             }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the audit without `right` as JSON data, with null for a missing step or fence."""
+        """Return the audit, except `right`, as JSON data, with null for a missing step or fence."""
         return {
             "schema_version": SCHEMA_VERSION,
             "dataset": {
@@ -298,12 +301,12 @@ class Audit:
         }
 
     def table(self, path: str | os.PathLike[str]) -> None:
-        """Write a CSV file with a row for each record of `rows`, where `None` is an empty field.
+        """Write a CSV file with a row for each record of `rows`. A value `None` becomes an empty field.
 
         Raises:
             ValueError: If the path does not end in .csv, the folder does not exist, or the path is not an
                 ordinary file.
-            OSError: If writing fails, which leaves an existing file unchanged.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         path = check_can_write(path, "a table's name", (".csv",))
         text = io.StringIO(newline="")
@@ -316,9 +319,10 @@ class Audit:
             file.write(text.getvalue().encode())
 
     def plot(self) -> go.Figure:
-        """Plot the fraction of fit mappings against the step for each model, and lateness by group.
+        """Plot the fraction of mappings that each model fits against the step, and the lateness of groups.
 
-        Mappings that violate the rule are vermilion. If the truth is unknown, flagged mappings are vermilion.
+        Mappings that violate the rule are vermilion. If the violations are unknown, flagged mappings are
+        vermilion.
         """
         return figure(self)
 

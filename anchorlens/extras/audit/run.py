@@ -57,44 +57,47 @@ def audit(
     workers: int | None = None,
     progress: bool | float | None = None,
 ) -> Audit:
-    """Rank the mappings of a dataset by the step at which models with small initialisation fit them.
+    """Rank the mappings of a dataset by the step at which models with small initialisation fit each mapping.
 
     With small initial weights, a model learns compositional mappings first and exceptions late. A mapping
-    goes from a chain of anchors and a key to a target. The function evaluates every mapping at evenly spaced
-    steps of training, at trained positions with fresh noise. The fit step of a mapping is the first
-    evaluation step from which the trained target's mean probability over the draws stays at least `fit`.
-    Mappings that are never fit are censored and rank last. Lateness is the rank by fit step, averaged over
-    the models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the
-    models. The flags do not depend on the truth. A dataset without exceptions has no flags.
+    assigns a target to a chain of anchors and a key. The function evaluates every mapping at evenly spaced
+    steps of training. Each evaluation uses several sequences of each mapping, with the key at trained
+    positions and random noise tokens. The fit step of a mapping is the first evaluation step from which the
+    trained target's mean probability stays at least `fit`. The mean is over the sequences. Mappings that are
+    never fit are censored and rank last. The lateness of a mapping is its rank by fit step, averaged over the
+    models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the
+    models. The flags do not depend on known violations in the dataset. A dataset without exceptions has no
+    flags.
 
     The function trains one more model on the same data with wrong targets planted in some mappings
     (`Audit.power`). If this model does not rank the planted mappings later than other mappings, the dataset
     is too small for an audit.
 
     Args:
-        dataset: a task, mappings from `mappings_of` or `read_csv`, or a file for `open_dataset`. In a task,
-            mappings that an override changes violate the rule.
+        dataset: a task, mappings from `mappings_of` or `read_csv`, or the path of a file for `open_dataset`.
+            Mappings that a task's overrides change violate the rule.
         model_config: the shape and initialisation of the models. Default: the `quick` preset with gamma 0.8,
             fitted to the task.
         train_config: the training recipe. Default: the `quick` preset with 1,000 steps. The function ignores
             the recipe's seed, checkpoints and evaluations.
         seeds: the seed of each model.
-        n_evaluations: the number of evaluations, which are evenly spaced up to the last step.
+        n_evaluations: the number of evaluations. The evaluations are evenly spaced up to the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
         fit: the probability of the trained target from which a mapping counts as fit, above 0 and at most 1.
             A chain whose mappings all violate the rule ranks later if `fit` is 0.2 than if it is 0.5
             (docs/audit.md).
-        out: the folder for `audit.json`, `mappings.csv` and `audit.html`, which is made if it does not exist.
+        out: the folder for `audit.json`, `mappings.csv` and `audit.html`. The function makes a missing
+            folder.
         workers: the number of processes on the CPU. Default: one per core.
         progress: the display of progress, as for `train`.
 
     Returns:
-        The fit steps, ranks and flags. If the truth is known, the result also has the AUC of the ranking
-        (chance 0.5) with its standard error.
+        The fit step, rank and flag of each mapping. If the violations are known, the result also has the AUC
+        of the ranking (chance 0.5) with its standard error.
 
     Raises:
-        ValueError: If the dataset or an option is invalid, the recipe stops early, or an output file is not
-            an ordinary file or is the dataset.
+        ValueError: If the dataset or an option is invalid, or the recipe stops early. Each output file must
+            be an ordinary file and must not be the dataset.
         TrainingDiverged: If a loss became NaN or infinite.
         OSError: If a file cannot be read or written.
 
@@ -106,7 +109,7 @@ def audit(
         Audit(task: no result, the models have not fit their data)
 
     Source: The use of small initialisation to find noise is from the closing remarks of arXiv 2405.05409 and
-    2501.08537.
+    arXiv 2501.08537.
     """
     seeds, folder = _checked_seeds(seeds), None if out is None else Path(out)
     check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)

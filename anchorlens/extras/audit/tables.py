@@ -30,10 +30,10 @@ def overview(audit: Audit) -> str:
 
 
 def audit_tables(audit: Audit, top: int) -> Iterator[Table]:
-    """Yield the tables of scores, the latest mappings and the latest groups.
+    """Yield the tables of scores, of the mappings that are fit last, and of the groups that are fit last.
 
-    Scores require a known truth. If no model has fit its data, the function omits the tables of mappings and
-    groups.
+    The table of scores is included only if the violations are known. If no model has fit its data, the
+    function omits the tables of mappings and groups.
 
     Args:
         audit: the audit to show.
@@ -96,9 +96,10 @@ def _power(power: Score) -> str:
 
 
 def suspects(audit: Audit) -> list[str]:
-    """Describe at most `MOST_SUSPECTS` flagged mappings in words, the latest mappings first.
+    """Describe at most `MOST_SUSPECTS` flagged mappings in words, from the largest lateness to the smallest.
 
-    A sentence gives a mapping's input, target and fit step, and the lateness of the reversed pair.
+    A sentence gives a mapping's input, target and fit step. The sentence also states if the mapping of the
+    reversed pair is late.
     """
     flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
     return [

@@ -8,11 +8,11 @@ from anchorlens.show.terminal.console import FittedTable, Terminal
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:
-    """Print the outliers, their agreement with the truth, and the latest mappings and groups.
+    """Print the outliers, the agreement with known violations, and the mappings and groups that are fit last.
 
     Args:
         audit: the audit to print.
-        top: the largest number of listed mappings, the latest mappings first.
+        top: the largest number of listed mappings. The list starts with the mapping that is fit last.
     """
     console = Terminal()
     console.print(overview(audit))

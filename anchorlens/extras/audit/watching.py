@@ -38,12 +38,13 @@ def watch(
 ) -> Float[np.ndarray, "run evaluation mapping"]:
     """Train runs of equal shape on mappings, and evaluate every mapping at every evaluation step.
 
-    The seed of a run determines its initial weights, training sequences, their order, and the evaluation
-    sequences. All evaluations of a run use the same sequences. On CUDA, the runs train together as one stack.
-    On the CPU, each run has a separate process.
+    The seed of a run determines the initial weights, the training sequences and their order, and the
+    evaluation sequences. All evaluations of a run use the same sequences. On CUDA, the runs train together as
+    one stack. On the CPU, each run has a separate process.
 
     Args:
-        runs: the model and recipe of each run. The function takes the tasks from `data`.
+        runs: the model and recipe of each run. The function uses the tasks of `data` instead of the tasks of
+            `runs`.
         data: the mappings on which each run is trained and evaluated. All mappings must be from one dataset.
         evaluation_steps: the steps of the evaluations, ascending. Training ends after the last step.
         n_draws: the number of sequences of each mapping at every evaluation.
@@ -51,7 +52,7 @@ def watch(
         progress: the display of progress, as for `train`.
 
     Returns:
-        The probability of the trained target, 0..1, averaged over the draws.
+        The probability of each mapping's trained target, 0..1, averaged over the sequences of the mapping.
 
     Raises:
         ValueError: If this machine cannot train the runs.

@@ -28,19 +28,19 @@ def auc_with_interval(
     """Compute the AUC of a reading on a question with the answers yes and no.
 
     The AUC is the probability that a model with the answer yes has a larger value than a model with the
-    answer no. Ties count half. The interval is from a cluster bootstrap. Tasks are drawn with replacement,
-    each with all its models, because models of one task are not independent. The bootstrap omits draws in
-    which every model has the same answer. The seed is fixed.
+    answer no. Ties count half. The interval is from a cluster bootstrap. Each draw takes tasks with
+    replacement, and all models of each drawn task. The reason is that models of one task are not independent.
+    The bootstrap omits draws in which every model has the same answer. The seed is fixed.
 
     Args:
         values: the finite value of the reading for each model.
-        is_yes: whether the answer for each model is yes.
+        is_yes: a boolean mask of the models with the answer yes.
         tasks: the name of the task of each model.
 
     Returns:
-        The AUC and its interval. An AUC of 0.5 is chance level. Below 0.5, models with the answer yes have
-        the smaller values. The AUC is `None` if all models have the same answer. The interval is `None` if
-        the models of one answer belong to fewer than three tasks.
+        The AUC and its interval. An AUC of 0.5 is chance level. At an AUC below 0.5, models with the answer
+        yes tend to have smaller values than models with the answer no. The AUC is `None` if all models have
+        the same answer. The interval is `None` if the models of one answer belong to fewer than three tasks.
 
     >>> tasks = ["a", "b", "c", "a", "b", "c"]
     >>> auc_with_interval(np.array([0.1, 0.2, 0.3, 0.3, 0.8, 0.9]), np.arange(6) > 2, tasks).auc

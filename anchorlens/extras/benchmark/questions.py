@@ -28,7 +28,7 @@ class BenchmarkQuestion:
     """The endings or outcomes for which the answer is yes; near AUC 1, these models have larger values."""
 
     def answer(self, ending: Ending, outcome: Outcome) -> bool | None:
-        """Return True if the answer of a model is yes, False if the answer is no, and `None` otherwise."""
+        """Return True for the answer yes, False for no, and `None` for a model of neither kind."""
         return next((side == self.yes for side in (self.yes, self.no) if {ending, outcome} & {*side}), None)
 
 

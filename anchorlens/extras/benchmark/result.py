@@ -45,8 +45,8 @@ class BenchmarkModel(Record):
         """The accuracy class of the model on held-out keys.
 
         The class is `memorised` if the accuracy on held-out keys is at most 0.3 times the training accuracy.
-        The class is `learnt a rule` if the accuracy is at least 0.9 times the training accuracy, and
-        `between` otherwise.
+        The class is `learnt a rule` if the accuracy on held-out keys is at least 0.9 times the training
+        accuracy. Otherwise, the class is `between`.
         """
         relative = self.id / self.train if self.train else 0.0
         return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"
@@ -75,7 +75,7 @@ class QuestionScore(Record):
 
     @property
     def in_words(self) -> str:
-        """The AUC with its interval: `0.81 (0.70 to 0.90)`.
+        """A text with the AUC and its interval, for example `0.81 (0.70 to 0.90)`.
 
         >>> QuestionScore(0.5, None, None, 3, 3, 0).in_words
         '0.50'
@@ -100,7 +100,7 @@ class ReadingScore(Record):
 
     @property
     def telling(self) -> float:
-        """The mean distance of the AUCs from 0.5 (0..0.5), by which tables are sorted."""
+        """The mean distance of the AUCs from chance level (0.5). Tables are sorted by this distance."""
         distances = [abs(score.auc - 0.5) for score in self.scores.values() if score.auc is not None]
         return sum(distances) / len(distances) if distances else 0.0
 

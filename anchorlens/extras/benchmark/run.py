@@ -34,16 +34,17 @@ def benchmark(
 ) -> Benchmark:
     """Score a probe by how well its readings distinguish 60 small models whose solution is known.
 
-    No part of anchorlens was fit on the runs of these models. The models are in Phase 1, 2 or 3. Models whose
-    training data conflict with the rules have the inferential solution or another solution. The benchmark has
-    about equally many models of each kind, from as many tasks as possible. `QUESTIONS` holds the questions.
+    No part of anchorlens was fit on the runs of these models. Models whose training data obey the rules are
+    in Phase 1, 2 or 3. Models whose training data conflict with the rules have the inferential solution or
+    another solution. The benchmark has about equally many models of each kind, from as many tasks as
+    possible. `QUESTIONS` holds the questions.
 
     Args:
         probe: a function with the parameter `model`, `task` or both, or the name of a shipped probe. The
-            function returns a ProbeResult with `readings`, a number, or a mapping from names to numbers.
+            function returns a number, a mapping from names to numbers, or a ProbeResult with `readings`.
             `None` and NaN count as missing values.
-        first: the number of models to use, balanced over the kinds of model. With few models, intervals are
-            wide or missing. Default: all models.
+        first: the number of models to use. The used models are balanced over the kinds of model. With few
+            models, intervals are wide or missing. Default: all models.
         device: the device of the models.
 
     Returns:
@@ -52,8 +53,8 @@ def benchmark(
         if the probe is deterministic.
 
     Raises:
-        ValueError: If the probe is unknown, the models are missing, or the probe fails on every model. If
-            every model fails, the message contains the probe's first error.
+        ValueError: If the probe is unknown or fails on every model, or the file of the models is missing. If
+            the probe fails on every model, the message contains the first error of the probe.
 
     Example:
         >>> from anchorlens import benchmark
@@ -62,7 +63,8 @@ def benchmark(
         >>> benchmark(width)  # doctest: +SKIP
         Benchmark(width, AUC: memorised ..., generalises 0.55 (0.37 to 0.72), composes ...; 60 models)
 
-    Source: The phases of arXiv 2501.08537 and the solutions of arXiv 2405.05409. The models are ours.
+    Source: The phases are from arXiv 2501.08537, and the solutions are from arXiv 2405.05409. The models are
+        ours.
     """
     if isinstance(probe, str):
         probe = probe_named(probe, with_own([]))
@@ -80,7 +82,7 @@ def score_models(
     *,
     device: str | torch.device = "auto",
 ) -> Benchmark:
-    """Score a probe on the user's own models, as `benchmark` does on the shipped models.
+    """Score a probe on your own models, with the method of `benchmark`.
 
     Args:
         probe: a function, as for `benchmark`.
@@ -88,7 +90,8 @@ def score_models(
         device: the device of the models.
 
     Raises:
-        ValueError: If `models` is empty, or the probe fails on every model or has more than 200 readings.
+        ValueError: If `models` is empty, or the probe fails on every model. A probe may have at most 200
+            readings.
     """
     if not models:
         raise ValueError("models must contain at least one model, got none. Give at least one model")

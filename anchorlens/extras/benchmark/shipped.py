@@ -49,7 +49,8 @@ def shipped_models(
     """Read the models of the benchmark.
 
     Args:
-        first: the number of models, >= 1, balanced over the kinds of model. Default: all models.
+        first: the number of models to read, >= 1. These models are balanced over the kinds of model. Default:
+            all models.
         path: a file that `save_models` wrote. Default: the file of the package.
 
     Returns:
@@ -81,13 +82,13 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
     """Write models and their descriptions to one file.
 
     Args:
-        path: the file to write, which ends in .zip.
+        path: the path of the file to write, ending in .zip.
         models: the description and checkpoint of at least one model, in order and with different names.
 
     Raises:
-        ValueError: If the suffix is not .zip, no models are given, two models have the same name, or weights
-            do not fit their configuration.
-        OSError: If writing fails; an existing file is then unchanged.
+        ValueError: If the suffix is not .zip, or `models` is empty. The models must have different names. The
+            weights of each model must fit its configuration.
+        OSError: If writing fails. An existing file is then unchanged.
     """
     path, known = check_suffix(path, "the name of a benchmark's models", (".zip",)), []
     with tempfile.TemporaryDirectory() as folder:
@@ -117,10 +118,11 @@ def reference() -> Benchmark | None:
     """Return the scores of anchorlens's readings and of WeightWatcher's alpha on all models of the benchmark.
 
     Returns:
-        The AUCs and values, or `None` if `research/benchmark_checkpoints.py` has not measured them.
+        The AUCs and values, or `None` if the package lacks the file that `research/benchmark_checkpoints.py`
+        writes.
 
     Raises:
-        CheckpointError: If the file is damaged.
+        CheckpointError: If the file with the scores is damaged.
     """
     if not REFERENCE.exists():
         return None

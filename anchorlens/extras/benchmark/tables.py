@@ -28,7 +28,7 @@ def benchmark_table(result: Benchmark, reference: Benchmark | None = None) -> Ta
 
     Args:
         result: the benchmark whose readings are emphasised.
-        reference: a benchmark whose readings are listed too. Default: none.
+        reference: a benchmark whose readings are also listed. Default: none.
     """
     readings = [(reading, "yours") for reading in result.readings]
     columns = ("reading", *(f"{name}?" for name in QUESTIONS), "no value")

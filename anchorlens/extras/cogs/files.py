@@ -58,11 +58,11 @@ def published_files(folder: str = "", url: str = PUBLISHED) -> Mapping[str, tupl
 
     Args:
         folder: the folder with `train.tsv`, `dev.tsv`, `test.tsv` and `gen.tsv`, each with or without `.gz`.
-            Default: the user's cache, into which missing files are downloaded.
-        url: the address of the downloads, which ends with a slash.
+            Default: the user's cache. The function downloads missing files into the cache.
+        url: the address from which files are downloaded, ending with a slash.
 
     Returns:
-        The lines of `train`, `dev`, `test` and `gen`, by name.
+        A map from the names `train`, `dev`, `test` and `gen` to the lines of the file.
 
     Raises:
         ValueError: If the folder or a file is missing, or a download fails.

@@ -54,8 +54,8 @@ class CogsTask(WordTask):
 
     The task reads the published files from a folder, or downloads the files once. No example is truncated.
     The longest example has 543 tokens. In the OOD file gen.tsv, 1,634 of the 21,000 logical forms contain a
-    word that no training file contains. Most of these words are numbers above 18 in the recursion cases. With
-    a vocabulary of words, the OOD accuracy is therefore at most 92.2%.
+    word that the training file lacks. Most of these words are numbers above 18 in the recursion cases. With a
+    vocabulary of words, the OOD accuracy is therefore at most 92.2%.
 
     Raises:
         ValueError: If a value is invalid, or if a needed file is missing or is not the published file.
@@ -93,7 +93,7 @@ class CogsTask(WordTask):
 
     @property
     def d_vocab(self) -> int:
-        """The smallest vocabulary size, which is known without the files."""
+        """The number of tokens in the vocabulary, which can be computed without the files."""
         return N_WORDS + len(SPECIAL)
 
     @property
@@ -102,7 +102,7 @@ class CogsTask(WordTask):
         return LONGEST - (not self.bos)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of maximum-length sequences with as many tokens as the evaluated sequences."""
+        """Return how many sequences of maximum length have as many tokens as all evaluated sequences."""
         n_asked = 3 * self.quickly if quickly else min(n_train, self.most_asked) + N_TEST
         return round(n_asked * MEAN_LENGTH / LONGEST)
 
@@ -166,7 +166,7 @@ class CogsTask(WordTask):
         return super().further_measures(whole, but_the_end) | measures
 
     def charts(self, whole: Right) -> tuple[FigureSpec, ...]:
-        """Draw exact match by generalisation case and by length."""
+        """Draw exact match by generalisation case and by the number of words of the answer."""
         cases = np.array(self.cases)
         ordered = sorted(set(self.cases), key=lambda case: (case in STRUCTURAL, case))
         bars = Bars(

@@ -30,7 +30,7 @@ PUBLISHED_STEPS = 500
 class Schedule:
     """The schedule of noise over the steps of diffusion.
 
-    With fewer steps than the published 500, each step adds more noise, so that the total noise stays about
+    With fewer steps than the published 500, each step adds more noise. The total noise therefore stays about
     the same.
 
     Example:
@@ -56,7 +56,7 @@ class Schedule:
 
     @cached_property
     def signal(self) -> Float[np.ndarray, " n_steps+1"]:
-        """The fraction of the variance that is due to the image after each step (alpha_bar)."""
+        """After each step, the fraction of the variance that is due to the image (alpha_bar)."""
         return np.cumprod(1 - self.betas)
 
     def noisy(
@@ -81,8 +81,9 @@ class Schedule:
         """Draw images from noise by ancestral sampling through every step.
 
         Args:
-            noise_in: the function that predicts the noise in images, from the images after step t and from t.
-            start: noise of variance 1, which stands for the images after step T.
+            noise_in: the function that predicts the noise in the images after step t. The arguments are these
+                images and t.
+            start: noise of variance 1, used as the images after step T.
             draws: noise of the shape of `start`, for each step except the last.
         """
         x, others = start, iter(draws)

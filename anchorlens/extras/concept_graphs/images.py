@@ -73,7 +73,7 @@ class Images:
         return 4 * (self.pixels[0].numel() + N_CONDITIONS)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Images:
-        """Return the images at the indices `rows`, in this order."""
+        """Return the images at the indices `rows`, in the order of `rows`."""
         return Images(self.pixels[rows], self.conditions[rows], self.tuples[rows])
 
 
@@ -101,7 +101,7 @@ def marked(name: str) -> str:
 
 
 def released_order(name: str) -> str:
-    """Convert a tuple to or from the order of the released code, which is shape, colour, size.
+    """Convert a tuple between the paper's order and the order of the released code (shape, colour, size).
 
     The paper's training set 000 100 001 111 is 000 100 010 111 in the released code.
 
@@ -142,9 +142,10 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
     Args:
         tuples: the tuples to draw, in the paper's order of concepts.
         side: the number of pixels of an image's side.
-        rng: the generator of the jitter, which is U(-0.1, 0.1) for each colour channel and U(-0.06, 0.06) for
-            the radius. Each pixel also gets noise of standard deviation 0.001.
-        shift: the largest shift, in half sides of the image. The centre is drawn from U(-shift, shift).
+        rng: the generator of the jitter. The jitter is U(-0.1, 0.1) for each colour channel and U(-0.06,
+            0.06) for the radius. Each pixel also gets noise of standard deviation 0.001.
+        shift: the largest shift of a shape's centre, in half sides of the image. Each coordinate of the
+            centre is drawn from U(-shift, shift).
 
     Raises:
         ValueError: If a tuple is unknown, or `tuples` is empty.
@@ -172,7 +173,7 @@ def draw(tuples: Sequence[str], side: int, rng: np.random.Generator, shift: floa
 def coverage(
     shape: int, radius: float, side: int, centre: Sequence[float] = (0.0, 0.0)
 ) -> Float[np.ndarray, "y x"]:
-    """Compute the fraction of each pixel that a shape covers, with an edge one pixel wide.
+    """Compute the fraction of each pixel that a shape covers. The edge of the shape is one pixel wide.
 
     Args:
         shape: 0 for a circle, or 1 for an equilateral triangle with a horizontal base and the circle's area.

@@ -120,13 +120,13 @@ METRICS = (
 
 @functools.lru_cache(maxsize=8)
 def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the classifier of images, which has a linear map of the pixels for each concept.
+    """Return the classifier of images. The classifier has a linear map of the pixels for each concept.
 
     The function fits the classifier once for each size of images and each shift.
 
     Args:
         side: the number of pixels of an image's side.
-        shift: the largest shift of drawn images from the middle, as for `draw`.
+        shift: the largest shift of a shape's centre, as for `draw`.
 
     Returns:
         A function from images [image, 3, y, x] to the shape, size and colour of each image, 0 or 1.
@@ -167,8 +167,9 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
     The rule uses the pixels that differ from the border.
 
-    A shape counts as a circle if it fills more than 0.71 of its bounding box. The rule chooses the size with
-    the nearest covered area, and the colour nearest to the mean colour.
+    A shape counts as a circle if it fills more than 0.71 of its bounding box. For the size, the rule compares
+    the radius of a circle with the covered area to the nominal radii. For the colour, the rule compares the
+    mean colour of the shape to the nominal colours.
     """
     concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):
@@ -217,10 +218,10 @@ def _ink(image: Float[np.ndarray, "3 y x"]) -> Float[np.ndarray, "y x"]:
 def scored(
     drawn: Mapping[str, Float[np.ndarray, "sample 3 y x"]], classifier: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[dict[str, Accuracy | None], tuple[Grid, ImageGrid]]:
-    """Compute all metrics and the pictures of samples, by a classifier and by the rule on masks.
+    """Compute all metrics of samples by a classifier and by the rule on masks, and draw pictures of samples.
 
     A sample without a shape counts as wrong, even if a rule assigns the right class. Only the metric
-    `failure` uses the class alone, as in the paper.
+    `failure` also uses the class of samples without a shape, as in the paper.
 
     Args:
         drawn: a map from every tuple to its samples, with equally many samples of each tuple.

@@ -44,8 +44,8 @@ class ConceptGraphsTask(TaskConfig):
     The digits of a tuple have the paper's order: shape (0 circle, 1 triangle), size (0 large, 1 small),
     colour (0 red, 1 blue). The tuples 000, 100, 001 and 111 are trained, and 010, 011, 101 and 110 are
     unseen. In trained tuples, "small" occurs only with a triangle. A model that links "small" to "triangle"
-    draws a small circle as a triangle. The released code has the order shape, colour, size, in which the
-    trained tuples are 000, 100, 010 and 111.
+    draws a small circle as a triangle. The released code has the order shape, colour, size. In this order,
+    the trained tuples are 000, 100, 010 and 111.
 
     A training example is an image with its conditions. Every update adds new noise of a random diffusion
     step. The loss is the mean squared error of the predicted noise. The task does not measure an accuracy on
@@ -97,12 +97,12 @@ class ConceptGraphsTask(TaskConfig):
 
     @property
     def seq_len(self) -> int:
-        """The number of values of an example, which are pixels and conditions."""
+        """The number of values in an example: the pixel values and the conditions."""
         return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
     @property
     def passes(self) -> int:
-        """The number of forward passes of one sample, with one pass for each diffusion step."""
+        """The number of forward passes for drawing one sample, with one pass for each diffusion step."""
         return self.n_diffusion_steps
 
     @cached_property
@@ -116,8 +116,8 @@ class ConceptGraphsTask(TaskConfig):
         """Draw `n` images of the trained tuples, in equal parts.
 
         Raises:
-            ValueError: If `n` is less than the number of tuples, or the classifier cannot distinguish the
-                concepts in these images.
+            ValueError: If `n` is less than the number of trained tuples, or the classifier cannot distinguish
+                the concepts in these images.
         """
         if n < len(TRAINED):
             raise ValueError(
@@ -134,7 +134,7 @@ class ConceptGraphsTask(TaskConfig):
         """Check that the training data are images of this task's size, and return the images.
 
         Raises:
-            ValueError: If the data are not images, or have another size.
+            ValueError: If the data are not images, or the images do not have this task's size.
         """
         if not isinstance(training_set, Images):
             raise ValueError(
@@ -181,7 +181,7 @@ class ConceptGraphsTask(TaskConfig):
 
         Args:
             model: a function of parameters (`Checkpoint.fast_model`), or a UNet whose BatchNorm statistics
-                are not set (`Checkpoint.build_model`). The method does not change other models.
+                are not set (`Checkpoint.build_model`). The method returns any other model unchanged.
             seed: the seed of the images and their noise.
         """
         if not hasattr(model, "updated_bn"):
@@ -196,9 +196,9 @@ class ConceptGraphsTask(TaskConfig):
 
         Args:
             model: the model that `ready` returns.
-            tuples: the tuples to draw, in the paper's order.
+            tuples: the tuples to draw, in the paper's order of concepts.
             n: the number of samples of each tuple.
-            seed: the seed of the noise, which is the same for every tuple.
+            seed: the seed of the noise. The noise is the same for every tuple.
 
         Returns:
             A map from each tuple to its images, with values from 0 to 1.
@@ -256,10 +256,10 @@ class ConceptGraphsTask(TaskConfig):
     ) -> Evaluation:
         """Measure the drawn shapes, sizes and colours by a linear classifier and by a rule on masks.
 
-        A classifier assigns a class to any image. Two further metrics therefore check samples of small
-        circles for a shape. `present` is the fraction of these samples whose covered area is large enough for
-        a shape. `circles` is the fraction of these samples that are present and that both the classifier and
-        the rule on masks classify as circles.
+        A classifier assigns a class to any image. Two further metrics therefore check whether samples of
+        small circles show a shape. `present` is the fraction of the small circles' samples whose covered area
+        is large enough for a shape. `circles` is the fraction of the small circles' samples that show a shape
+        and that both classification rules classify as a circle.
 
         Args:
             model: the model, as for `ready`.
@@ -269,8 +269,8 @@ class ConceptGraphsTask(TaskConfig):
             quick: whether to draw only 8 samples of each tuple.
 
         Raises:
-            ValueError: If an option is invalid, the model has another size, or the classifier cannot
-                distinguish the concepts in these images.
+            ValueError: If an option is invalid, or the model is for images of another size. The classifier
+                must be able to distinguish the concepts in this task's images.
         """
         n_samples = QUICKLY if quick else n_samples
         check_number("seed", seed, minimum=0, integer=True)
@@ -293,7 +293,7 @@ class ConceptGraphsTask(TaskConfig):
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 
     def bytes_to_ask(self, n_train: int) -> int:
-        """Estimate the memory of the training images, the samples and the classifier's images."""
+        """Estimate the memory of the training images, the samples and the classifier's images, in bytes."""
         return 4 * self.seq_len * (n_train + 4 * len(TUPLES) * N_SAMPLES + 15_000)
 
     @property

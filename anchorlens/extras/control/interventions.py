@@ -63,7 +63,7 @@ class Intervention:
         check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)
 
     def applied(self, run: RunConfig, start: str) -> RunConfig:
-        """Return the run of the attempt: `run` with this intervention.
+        """Return the configuration of the attempt: `run` with this intervention.
 
         Args:
             run: the task, model and recipe of the original run. The attempt omits the interventions, the
@@ -71,8 +71,8 @@ class Intervention:
             start: the checkpoint from which an attempt continues, unless the attempt retrains from scratch.
 
         Raises:
-            ValueError: If neither the recipe nor the model has a field of the intervention, or a value is
-                invalid.
+            ValueError: If a field of the intervention is not a field of the recipe or the model, or a value
+                is invalid.
         """
         plain = run.train_config.without_interventions()
         train: dict[str, Any] = {

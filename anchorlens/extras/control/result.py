@@ -39,7 +39,7 @@ class PhaseAnswers(Record):
 
     @property
     def stage(self) -> int:
-        """The phase, 1 to 3, or 0 for an unknown phase. Stage 3 also stands for `generalises`."""
+        """The phase, 1 to 3, or 0 for an unknown phase. Stage 3 also stands for the label `generalises`."""
         if self.phase.solution in LEARNT:
             return LEARNT.index(self.phase.solution) + 1
         return self.phase.number or 0

@@ -48,9 +48,10 @@ def control(
     dry_run: bool = False,
     progress: bool | float | None = None,
 ) -> Control:
-    """Try interventions on a run that ended in Phase 1 or 2, from its checkpoint or its start.
+    """Try interventions that may take a run from Phase 1 or 2 to a later phase.
 
-    For a task without OOD data, the goal is the label `generalises` instead of Phase 3.
+    An attempt continues from the run's checkpoint or retrains from scratch. For a task without OOD data, the
+    goal is the label `generalises` instead of Phase 3.
 
     `control` tries interventions in the order of the list until an attempt reaches Phase 3. On the CPU, one
     attempt runs on each core. `control` skips an attempt that would take longer than the rest of `minutes`.
@@ -58,17 +59,17 @@ def control(
     The folder `out` stores finished attempts. A repeated call skips finished attempts and continues
     interrupted attempts.
 
-    If the task can split the OOD test inputs into halves, `control` selects the best attempt on one half (for
-    two anchors, even keys). The report uses the other half (odd keys), so the selection does not bias the
-    report. Both halves use the same unseen pairs, so the result does not show whether the model composes
-    other pairs.
+    If the task can split the OOD test inputs into halves, `control` selects the best attempt on one half. The
+    report uses the other half, so the selection does not bias the report. For tasks with two anchors, the
+    selection uses even keys, and the report uses odd keys. Both halves use the same unseen pairs, so the
+    result does not show whether the model composes other pairs.
 
     Args:
         run: the folder of a run, or an anchorlens checkpoint that records its training.
-        out: the folder for `control.json` (this result) and for the run of each attempt. The folder is new,
-            empty or from an earlier call for the same checkpoint. A dry run needs no folder.
-        task: the task of the run with the paths of its files (`data`), if the task has files. Default: the
-            task in the checkpoint.
+        out: the folder for `control.json` (this result) and for the run of each attempt. The folder must be
+            new, empty, or from an earlier call for the same checkpoint. A dry run needs no folder.
+        task: the task of the run, for a task that reads files. Its field `data` gives the paths of the files.
+            Default: the task in the checkpoint.
         minutes: the total time budget, > 0. With several workers, running attempts stop at the end of this
             time.
         every: whether to try all attempts that time allows, even if an attempt reaches Phase 3.
@@ -84,7 +85,8 @@ def control(
 
     Raises:
         ValueError: If the run has no phase or is in Phase 3, or an argument is invalid. The task must have
-            labels, the checkpoint must record its training, and the folder must not hold other files.
+            labels. The checkpoint must record its training. The folder may hold only files of earlier calls
+            for the checkpoint.
         CheckpointError: If a file cannot be read completely and safely.
         OSError: If writing fails. Finished attempts are kept.
         RuntimeError: If a process was killed. Finished attempts are kept.

@@ -27,9 +27,9 @@ def expert_figure(
     Args:
         title: the title of the figure.
         kinds: the names of the kinds of input.
-        shares: the routing shares, 0..1.
-        accuracies: the accuracies of the whole model, 0..1.
-        accuracies_without: the accuracies with one expert ablated, 0..1.
+        shares: the routing share of each expert for each kind of input, 0..1.
+        accuracies: the accuracy of the whole model on each kind of input, 0..1.
+        accuracies_without: the accuracy on each kind of input with each expert ablated, 0..1.
     """
     n_layers, n_kinds, n_experts = shares.shape
     experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]

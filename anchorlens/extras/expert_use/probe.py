@@ -89,28 +89,27 @@ def expert_use(
 ) -> ExpertUse:
     """Measure the routing to a mixture's experts by kind of input, and the accuracy without each expert.
 
-    The share of an expert is its fraction of the chosen experts' routing weight at the last position, where
-    the model answers. The probe ablates an expert at every position. After the router's softmax, the weight
-    of the expert is set to 0, and the other weights are divided by their sum. Inputs of the ablated expert
-    therefore go to the next best expert.
+    The share of an expert is its fraction of the routing weight of all chosen experts. The probe measures the
+    share at the last position, where the model answers. The probe ablates an expert at every position. After
+    the router's softmax, the weight of the expert is set to 0, and the other weights are divided by their
+    sum. Inputs of the ablated expert therefore go to the next best expert.
 
     Limitations: The probe does not show what an expert computes. The probe does not detect the use of an
-    expert at other positions if the answer does not need the expert. After the ablation, experts get inputs
+    expert at earlier positions if the answer does not need the expert. After the ablation, experts get inputs
     and routing weights that never occurred in training. The lost accuracy is therefore the loss of this
     model, not of a model trained without the expert.
 
     Args:
-        model: the HookedTransformer with `num_experts`, which the probe does not change.
+        model: the HookedTransformer with `num_experts`. The probe does not change the model.
         task: the task that gives the kinds of input. The kinds are `rules` (pairs trained on the
             composition), `broken` (pairs trained on another function), `exceptions` and `unseen` pairs. Keys
             are at trained positions.
-        n_sequences: the number of inputs drawn for each kind, >= 1. The other kinds do not contain
-            inputs of the kind `exceptions`.
+        n_sequences: the number of inputs drawn for each kind, >= 1. An input that is an exception counts only
+            as the kind `exceptions`.
         seed: the seed of the keys, positions and noise.
 
     Returns:
-        The shares by layer, kind and expert, 0..1, and accuracies by kind with each expert of each layer
-        ablated.
+        The shares by layer, kind and expert, 0..1, and the accuracy on each kind with each expert ablated.
 
     Raises:
         ValueError: If the model is dense or too small for the task, or a number is out of range.

@@ -60,7 +60,7 @@ class UNetConfig(Config):
         """Check that the network fits the images of `task`.
 
         Raises:
-            ValueError: If the images have another size or another number of channels.
+            ValueError: If the network is for images of another size or another number of channels.
         """
         if self.input_side != task.image_side:
             raise ValueError(
@@ -80,12 +80,12 @@ class UNetConfig(Config):
 
     @property
     def short_name(self) -> str:
-        """The sizes and gamma of the network."""
+        """A short description of the network, with n_feat and gamma."""
         return f"U-Net, n_feat {self.n_feat}, gamma {self.gamma}"
 
     @property
     def overview(self) -> str:
-        """The sizes of the network in a line."""
+        """A one-line description of the network, with the image size and n_feat."""
         return f"U-Net, {self.input_side} x {self.input_side} pixels, n_feat {self.n_feat}"
 
     @property

@@ -25,7 +25,7 @@ PYTORCHS = 0.5
 
 
 class UNetArchitecture(FlatLayout):
-    """The layout of a U-Net's parameters in the memory of a stack of networks, and its forward pass.
+    """The memory layout of the parameters of stacked U-Nets, and the forward pass of a U-Net.
 
     BatchNorm's running statistics are not parameters. Training uses the statistics of the batch. Before an
     evaluation, `UNet.updated_bn` computes the statistics on training images. A checkpoint therefore contains
@@ -88,7 +88,7 @@ class UNetFunction:
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
     def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
-        """Return the network with the BatchNorm statistics of these inputs, by `UNet.updated_bn`."""
+        """Return the network as a UNet with the BatchNorm statistics of the inputs in `batches`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)
         return model.updated_bn(batches)

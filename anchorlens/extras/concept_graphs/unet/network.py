@@ -91,7 +91,7 @@ class UNet(nn.Module):
         return self.out(torch.cat([image, first], dim=1))
 
     def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
-        """Return the network with the BatchNorm statistics of these inputs.
+        """Return the network with the BatchNorm statistics of the inputs in `batches`.
 
         Args:
             batches: the noisy images, times and conditions. Use enough images for a good estimate.
@@ -116,7 +116,7 @@ class UNet(nn.Module):
         The rows of a matrix are inputs. A matrix describes one application of the kernel. The matrix of a
         convolution is [channels in * kernel, channels out]. The matrix of a transposed convolution is
         [channels in, channels out * kernel]. The method omits layers with one input or one output, because
-        their rank is always 1.
+        the matrices of these layers always have rank 1.
         """
         matrices = {}
         for name, module in self.named_modules():

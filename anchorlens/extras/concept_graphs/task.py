@@ -288,7 +288,7 @@ class ConceptGraphsTask(TaskConfig):
         return self.evaluation(measures, finite=finite, seed=seed, options=options, figure_specs=pictures)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of images that pass through the network, counting a sample at every step."""
+        """Return the number of images that the network processes, counting a sample once per step."""
         n_bn_batches = _BN_BATCHES * _BN_BATCH
         return len(TUPLES) * (QUICKLY if quickly else N_SAMPLES) * self.n_diffusion_steps + n_bn_batches
 

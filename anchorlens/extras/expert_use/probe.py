@@ -69,7 +69,7 @@ class ExpertUse(ProbeResult):
     """The seed of keys, positions and noise."""
 
     def headline(self) -> str:
-        """State each kind's routing distance from `rules`, and the accuracy lost without one expert."""
+        """State each kind's routing distance from `rules`, and the largest accuracy loss by an ablation."""
         apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
         apart |= {"unseen": self.unseen_apart}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]

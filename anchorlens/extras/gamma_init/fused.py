@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class FusedRows(NamedTuple):
-    """The layout of the rows of a matrix that fuses queries, keys and values, along its axis of outputs."""
+    """The layout of a matrix that fuses queries, keys and values, along the output axis of the matrix."""
 
     groups: int
     """The number of groups of queries, keys and values: 1, or the number of (key and value) heads."""
@@ -66,10 +66,10 @@ def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int)
     """Return the layout of a fused matrix in an attention module, or `None` if the layout is unknown.
 
     Args:
-        attention: the module that contains the matrix's Linear, or the matrix itself.
+        attention: the module that contains the matrix, either directly or in a Linear.
         name: the name of the Linear or the matrix in the attention module.
         weight: the matrix.
-        axis: the axis of its outputs.
+        axis: the output axis of the matrix.
     """
     if attention is None:
         return None
@@ -120,7 +120,7 @@ def _differ(output: Any) -> bool:
 
 
 def values_in(weight: Tensor, axis: int, layout: FusedRows) -> tuple[Tensor, Tensor]:
-    """Return views of the queries and keys, and of the values, of a fused matrix."""
+    """Return two views of a fused matrix: the queries with the keys, and the values."""
     rows = weight.shape[axis] // layout.groups
     if layout.groups > 1:
         weight, axis = weight.unflatten(axis, (layout.groups, rows)), axis + 1

@@ -44,12 +44,12 @@ def gamma_init_(
     GPTs are Hugging Face's GPT-2, a nanoGPT, and any model made of the modules in the table of
     `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is the number of inputs that each of its
     outputs sums, and d_model for embeddings. The fan-in is n_heads * d_head for W_O, d_mlp for W_out, and
-    d_model for every other matrix of a transformer. The other matrices include token and position embeddings,
-    heads that share keys and values, gated MLPs and mixtures of experts. A tied matrix is drawn once, with
-    fan-in d_model both as embedding and as unembedding. All biases and the padding row of an embedding become
-    0. LayerNorms and RMSNorms get weight 1 and bias 0. Every parameter is set, including frozen parameters,
-    except parameters that `fan_in` maps to `None`. Initialisation settings in the model's own configuration
-    are ignored.
+    d_model for every other matrix of a transformer. Matrices other than W_O and W_out include token and
+    position embeddings, heads that share keys and values, gated MLPs and mixtures of experts. A tied matrix
+    is drawn once, with fan-in d_model both as embedding and as unembedding. All biases and the padding row of
+    an embedding become 0. LayerNorms and RMSNorms get weight 1 and bias 0. Every parameter is set, including
+    frozen parameters, except parameters that `fan_in` maps to `None`. Initialisation settings in the model's
+    own configuration are ignored.
 
     A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
     with this gamma and seed. The weights are equal bit for bit, after rounding if the model has half
@@ -58,7 +58,7 @@ def gamma_init_(
     tying do not change.
 
     Args:
-        model: a HookedTransformer or a torch module, which may be compiled or in a DataParallel.
+        model: a HookedTransformer or a torch module. The model may be compiled or in a DataParallel.
         gamma: the initialisation rate, -10..10.
         gamma_embedding: the gamma of the embeddings and the unembedding. Default: `gamma`.
         gamma_qk: the gamma of queries and keys. Default: `gamma`. A matrix that holds queries, keys and
@@ -67,7 +67,8 @@ def gamma_init_(
         gamma_vo: the gamma of W_V and W_O. Default: `gamma`.
         gamma_mlp: the gamma of the MLPs, and of a mixture's router. Default: `gamma`.
         gamma_experts: the gamma of each expert in a HookedTransformer's mixture. Default: `gamma_mlp`.
-        distribution: normal for N(0, std = fan_in^-gamma), or uniform for U(-fan_in^-gamma, fan_in^-gamma).
+        distribution: `normal` for N(0, std = fan_in^-gamma), or `uniform` for U(-fan_in^-gamma,
+            fan_in^-gamma).
         scale_residual_writers: whether to divide the matrices that write to the residual stream by sqrt(2
             n_layers), as GPT-2 does. These matrices are W_O and W_out, or both c_proj matrices of GPT-2.
         fan_in: a map from the name or pattern of a parameter to its fan-in, for parameters without a known
@@ -78,10 +79,11 @@ def gamma_init_(
         The given model.
 
     Raises:
-        ValueError: If an argument is invalid, or if the model is not a torch module or is a
-            TransformerBridge. Weights must not be quantised, sharded, or without memory (meta device). The
-            fan-in of each parameter must be certain. The part of each parameter must be known if the parts
-            have different gammas. An error leaves all weights unchanged.
+        ValueError: If an argument is invalid. The model must be a torch module other than a
+            TransformerBridge. The weights must have memory (no meta device), and must not be quantised or
+            sharded. The fan-in of each parameter must be known from its module or from `fan_in`. The part of
+            each parameter must be known if the parts have different gammas. An error leaves all weights
+            unchanged.
 
     Example:
         >>> from torch import nn
@@ -90,8 +92,8 @@ def gamma_init_(
         >>> round(mlp[0].weight.std().item() * 64**0.5, 1), round(mlp[2].weight.std().item() * 256**0.5, 1)
         (1.0, 1.0)
 
-    Source: The initialisation rate is from arXiv 2405.05409 and 2501.08537. The rates per part are as in the
-    code of arXiv 2501.08537.
+    Source: The initialisation rate is from arXiv 2405.05409 and 2501.08537. The separate rates of the parts
+    follow the code of arXiv 2501.08537.
     """
     gamma = exactly(gamma, float)
     check_number("gamma", gamma, **GAMMA_RANGE)
@@ -198,7 +200,7 @@ class GammaTable(Record):
         return "\n".join([*map(str.rstrip, lines), self.others()])
 
     def others(self) -> str:
-        """Count the other parameters, which start at 0, start at 1, or are kept unchanged."""
+        """Count the parameters that are not weight matrices: at 0, at 1, or kept unchanged."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
         return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
 
@@ -221,23 +223,23 @@ def gamma_table(
 ) -> GammaTable:
     """Report the effect of `gamma_init_` with these arguments, and the present size of a model's weights.
 
-    A report before `gamma_init_` shows the planned initialisation. After `gamma_init_`, the columns std and
-    measured agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the
+    A report before `gamma_init_` shows the planned initialisation. After `gamma_init_`, the columns `std` and
+    `measured` agree up to the relative sampling error, 1 / sqrt(2 n) for n weights. For a trained model, the
     measured gamma shows the size of the trained weights. The model does not change, and may be on the meta
     device.
 
     Args:
         model: the model, as for `gamma_init_`.
-        gamma: the initialisation rate, -10..10. Default: measure only.
+        gamma: the initialisation rate, -10..10. Default: only measure the present weights.
         gamma_embedding: the gamma of the embeddings. The gammas of parts have the defaults of `gamma_init_`.
         gamma_qk: the gamma of queries and keys.
         gamma_vo: the gamma of W_V and W_O.
         gamma_mlp: the gamma of the MLPs.
         gamma_experts: the gamma of each expert of a mixture.
-        distribution: normal or uniform. The measured gamma of a uniform distribution uses its half-width,
-            which is sqrt(3) times its std.
-        scale_residual_writers: whether the measured gamma of matrices that write to the residual stream
-            ignores their division by sqrt(2 n_layers).
+        distribution: `normal` or `uniform`. For `uniform`, the measured gamma uses the half-width of the
+            distribution. The half-width is sqrt(3) times the std.
+        scale_residual_writers: whether matrices that write to the residual stream are divided by sqrt(2
+            n_layers). The measured gamma then ignores this division.
         fan_in: a map of fan-ins that the modules do not define, as for `gamma_init_`.
 
     Returns:
@@ -245,7 +247,7 @@ def gamma_table(
         unchanged.
 
     Raises:
-        ValueError: For the same reasons as `gamma_init_`, except that weights may be without memory.
+        ValueError: For the same reasons as `gamma_init_`, except that the weights may be on the meta device.
 
     Example:
         >>> from torch import nn
@@ -288,7 +290,7 @@ class _Start:
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
     def starts_like(self, other: _Start) -> bool:
-        """Return whether another matrix is drawn at the same scale."""
+        """Return whether the initialisation `other` has the same gamma and divisor."""
         return (self.gamma, self.divisor) == (other.gamma, other.divisor)
 
     def description(self) -> str:

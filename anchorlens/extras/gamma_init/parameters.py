@@ -79,7 +79,7 @@ class Matrix:
 
     @property
     def values(self) -> Tensor:
-        """The values to draw, a view of the parameter."""
+        """The values to draw: the whole parameter, or the view `within`."""
         return self.parameter if self.within is None else self.within
 
 
@@ -103,13 +103,13 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     """Classify every parameter of a model.
 
     Args:
-        model: a HookedTransformer or any torch module, which may be compiled or in a DataParallel.
+        model: a HookedTransformer or any torch module. The model may be compiled or in a DataParallel.
         fan_in: a map from names or patterns (`*.sinks`) of parameters to their fan-in, or to `None` for
             parameters to keep.
 
     Raises:
-        ValueError: If the type of the model is unknown, weights are quantised or sharded, a name has no
-            match, or the fan-in of a parameter is not certain.
+        ValueError: If the type of the model is unknown. The weights must not be quantised or sharded. Every
+            name in `fan_in` must match a parameter. The fan-in of every parameter must be known.
     """
     from anchorlens.models.library import HookedTransformer
 

@@ -167,16 +167,16 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     therefore always five. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has a
     distance irrelevance near 0 and a gradient symmetry near 1. The clock circuit has a distance irrelevance
     near 1 and a gradient symmetry near 0. Readings between 0.3 and 0.7 do not identify a circuit. A
-    memorising model also has a distance irrelevance near 1, so these two readings identify a circuit only if
-    `explained` is high.
+    memorising model also has a distance irrelevance near 1. Distance irrelevance and gradient symmetry
+    therefore identify a circuit only if `explained` is high.
 
     Limitations: The probe does not show which pairs were trained. The probe does not detect frequencies of an
-    operation that is not an addition of exponents. For an operation of this type, only `answer_share` and
-    `loss` are measured.
+    operation that is not an addition of exponents. For an operation that is not an addition of exponents, the
+    probe measures only `answer_share` and `loss`.
 
     Args:
         model: any HookedTransformer with the task's tokens. The probe does not change the model.
-        task: a ModularTask, which gives the pairs, their format and their answers.
+        task: a ModularTask. The task gives the pairs, their format and their answers.
         seed: the seed of the triples whose gradients are compared.
 
     Returns:

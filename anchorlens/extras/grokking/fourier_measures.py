@@ -34,8 +34,8 @@ def in_order(operation: str, p: int) -> Order | None:
     """Return the order in which an operation modulo p is an addition of exponents, or `None`.
 
     For addition and subtraction, the order contains all p numbers. For multiplication and division modulo a
-    prime p > 2, the order contains the p - 1 numbers without 0, by discrete logarithm. For other operations,
-    the function returns `None`.
+    prime p > 2, the order contains the p - 1 nonzero numbers, sorted by discrete logarithm. For other
+    operations, the function returns `None`.
 
     >>> in_order("multiply", 5).first.tolist(), in_order("divide", 5).second.tolist()
     ([1, 2, 4, 3], [1, 3, 4, 2])
@@ -74,7 +74,7 @@ def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*p
 
 
 def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
-    """Compute the fraction of the centred logits' variance between groups of pairs with equal answers.
+    """Compute the fraction of the centred logits' variance that lies between groups of pairs with one answer.
 
     The fraction is 1 if a pair's logits depend only on its answer, and NaN if the logits do not vary. The
     measure does not require a group or frequencies.
@@ -95,9 +95,10 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
     The frequency k goes from 1 to n // 2.
 
-    The kernel is the mean logit of an answer by its distance d from the correct answer. The cosine
-    coefficients of the kernel give the fractions without a further copy of the logits. The fractions refer to
-    the variance of all centred logits, and sum to at most 1. The fractions are NaN if the logits do not vary.
+    The kernel gives the mean centred logit at each distance d of an answer from the correct answer. The
+    cosine coefficients of the kernel give the fractions without a further copy of the logits. The fractions
+    refer to the variance of all centred logits, and sum to at most 1. The fractions are NaN if the logits do
+    not vary.
     """
     n = len(cube)
     values = centred(cube)
@@ -126,7 +127,7 @@ def participation(shares: Float[np.ndarray, " frequency"]) -> float:
 
 
 class Losses(NamedTuple):
-    """The mean cross-entropies over all pairs, in nats."""
+    """The mean cross-entropies of the full, restricted and excluded logits over all pairs, in nats."""
 
     whole: float
     """The loss of the logits."""
@@ -173,7 +174,7 @@ def right_logits(cube: Float[np.ndarray, "first second answer"]) -> Float[np.nda
 def by_sum(right: Float[np.ndarray, "difference second"]) -> Float[np.ndarray, "difference sum"]:
     """Arrange the correct answers' logits with a column for each sum i + j.
 
-    In a group of even order, a column has two sums.
+    In a group of even order, a column stands for two neighbouring sums.
 
     >>> by_sum(np.array([[0.0, 2, 4], [1, 3, 5], [2, 4, 6]])).tolist()
     [[0.0, 4.0, 2.0], [3.0, 1.0, 5.0], [6.0, 4.0, 2.0]]
@@ -209,7 +210,7 @@ def power(rows: Float[np.ndarray, "element feature"]) -> Float[np.ndarray, " fre
 
 
 def gini(values: Float[np.ndarray, " value"]) -> float:
-    """Compute the Gini coefficient of values, which must be at least 0.
+    """Compute the Gini coefficient of nonnegative values.
 
     The coefficient is 0 if all values are equal, and near 1 if one value has nearly the whole sum.
 

@@ -32,7 +32,7 @@ def fourier_figure(
         keys: the frequencies whose bars are coloured.
         embedding: the fraction of the embedding's power at each frequency.
         losses: a map from the name of a bar to its loss in nats.
-        right: the logit of the correct answer. A column may have two sums.
+        right: the logit of the correct answer. A column may stand for two neighbouring sums.
         axes: the names of the sums and the differences.
     """
     figure = make_subplots(

@@ -49,7 +49,7 @@ _ACTIVATION = ("act_type", "act_fn")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Return the file of the last step in a folder with names such as `step_100.pt` and `200.pth`."""
+    """Return the file of the last step in a folder with file names such as `step_100.pt` and `200.pth`."""
     return next(reversed(layouts.step_files(folder).values()), None)
 
 
@@ -64,8 +64,8 @@ def read(source: Source) -> Imported | ImportedModel:
 
     Raises:
         CheckpointError: If a configuration next to the file cannot be read, or does not describe the weights.
-        ValueError: If the network is not a HookedTransformer, `p` or the pairs do not fit, or no operation is
-            found.
+        ValueError: If no HookedTransformer computes the function of the network, or no operation is found.
+            `p` and the trained pairs must fit the weights.
     """
     run = layouts.run_in(source.content)
     assert run is not None

@@ -80,7 +80,7 @@ class Run(NamedTuple):
     def log(self) -> tuple[Mapping[str, Any], ...]:
         """The losses and accuracies as lines of a log.
 
-        A list that is shorter than the longest list has a value at every k-th step.
+        A list that is shorter than the longest list is taken to have a value at every k-th step.
         """
         lists = {key: self.content[key] for key in _LOGGED if isinstance(self.content.get(key), list)}
         n_steps = max(map(len, lists.values()), default=0)
@@ -183,7 +183,7 @@ def step_files(folder: Path) -> dict[int, Path]:
 
 
 def beside(file: Path) -> Settings | None:
-    """Return the configuration in a JSON file next to a file of weights, or `None` if it is not found.
+    """Return the configuration in a JSON file next to a file of weights, or `None` if no JSON file is found.
 
     Raises:
         CheckpointError: If the JSON file cannot be read, or a link leads out of the folder.

@@ -43,8 +43,8 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
         for division by zero.
 
     Raises:
-        ValueError: If p is not a prime for `divide`, p is not 6, 24 or 120 for `permutations`, or the table
-            does not have p rows of p numbers below p.
+        ValueError: If the operation does not support p, or the table does not have p rows of p numbers below
+            p. For `divide`, p must be a prime. For `permutations`, p must be 6, 24 or 120.
 
     >>> answers("subtract", 3).reshape(3, 3)
     array([[0, 2, 1],

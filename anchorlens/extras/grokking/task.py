@@ -90,13 +90,14 @@ METRICS = (
 @documented
 @dataclass(frozen=True)
 class ModularTask(TaskConfig):
-    """A binary operation, modulo p or given by a table, where a random fraction of all pairs is trained.
+    """A binary operation on the numbers 0..p-1, where a random fraction of all pairs is trained.
 
     A pair (a, b) has the index a p + b. After the last token, a model predicts one of p numbers. If the
-    training set of a model is given, all other pairs are held out, whatever the value of `trained_share`.
+    training set of a model is given, all pairs outside the training set are held out. The value of
+    `trained_share` then has no effect.
 
     Raises:
-        ValueError: If a value is invalid; the message states the rule, the value and the remedy.
+        ValueError: If a value is invalid. The message states the rule, the value and the remedy.
 
     Example:
         >>> task = ModularTask(modulus=7)
@@ -147,7 +148,7 @@ class ModularTask(TaskConfig):
 
     @cached_property
     def answers(self) -> Int[np.ndarray, " pair"]:
-        """The answer of each pair, [p * p], which is 0..p-1, or -1 for division by 0."""
+        """The answer to each pair, [p * p]: a number 0..p-1, or -1 for division by 0."""
         return answers(self.operation, self.modulus, self.split_seed, self.table or "")
 
     @cached_property
@@ -162,7 +163,7 @@ class ModularTask(TaskConfig):
 
     @cached_property
     def trained(self) -> Bool[np.ndarray, " pair"]:
-        """Whether each pair is trained in the task's own split, [p * p]."""
+        """A boolean mask [p * p] of the trained pairs in the task's own split."""
         return self._mask(generator(self.split_seed, "data", 1).permutation(self.pairs)[: self.n_trained])
 
     def _mask(self, pairs: Int[np.ndarray, " some"]) -> Bool[np.ndarray, " pair"]:
@@ -172,7 +173,7 @@ class ModularTask(TaskConfig):
 
     @property
     def d_vocab(self) -> int:
-        """The number of tokens in the vocabulary, which are numbers, `=` and the operator.
+        """The number of tokens in the vocabulary: numbers, `=` and the operator.
 
         The numbers are 0..p-1, or 0..2p-1 in a layout with `B`. `=` and the operator count only if the model
         reads them.
@@ -267,10 +268,10 @@ class ModularTask(TaskConfig):
 
         Args:
             model: a HookedTransformer, or any model that returns logits.
-            training_set: the training data of the model, (tokens, targets). All other pairs are held out.
-                Default: the trained pairs of the task's own split.
+            training_set: the training data of the model, (tokens, targets). All pairs outside these data are
+                held out. Default: the trained pairs of the task's own split.
             seed: the seed to store in the result. The evaluation does not depend on the seed.
-            quick: whether to omit pictures, which a line of the log does not need.
+            quick: whether to omit pictures, as for a line of the log.
             batch_size: the largest number of sequences per forward pass. Default: 4,096.
 
         Raises:
@@ -303,10 +304,10 @@ class ModularTask(TaskConfig):
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
-        """Return a boolean mask [p * p] for each metric, with the pairs that the metric is measured on.
+        """Return a map from each metric to the boolean mask [p * p] of the pairs that the metric counts.
 
         Args:
-            trained: whether each pair was trained, [p * p].
+            trained: a boolean mask [p * p] of the trained pairs.
         """
         held_out = ~trained & (self.answers != -1)
         mirror = trained.reshape(self.modulus, self.modulus).T.ravel()
@@ -347,7 +348,7 @@ class ModularTask(TaskConfig):
         return self.modulus**2
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:
-        """Return the number of sequences for `evaluate` and `measure`, which is the number of pairs."""
+        """Return the number of sequences for `evaluate` and `measure`: one for each pair."""
         return len(self.pairs)
 
     def describe(self) -> str:

@@ -82,8 +82,8 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     Args:
         hops: the number of steps of the deduction, 1..5.
         rng: the source of all random choices.
-        order: the order of the rules, which is from the entity to the root, from the root to the entity, or
-            random.
+        order: the order of the rules: `postorder` (from the entity to the root), `preorder` (from the root to
+            the entity), or `random`.
 
     Raises:
         ValueError: If the number of steps or the order is invalid.

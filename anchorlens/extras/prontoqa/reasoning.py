@@ -53,7 +53,7 @@ def read_question(prompt: str) -> Question:
 def deduction(prompt: str) -> str:
     """Write the chain of thought of an answer: the entity's concept, then rules and conclusions in turn.
 
-    Rules are written as in the prompt. On samples of the official generator, the result equals the
+    Rules are written as in the prompt. For a sample of the official generator, the result equals the
     `chain_of_thought` of the sample.
 
     Args:
@@ -148,7 +148,7 @@ def _deduced(prompt: str) -> list[str] | None:
 
 
 def by_degree(prompt: str) -> bool:
-    """Apply the shortcut that trusts one of the rules about the property.
+    """Apply the shortcut that follows one of the rules about the property in the query.
 
     The shortcut chooses the rule whose subject occurs in the most rules.
     """
@@ -162,5 +162,5 @@ def by_degree(prompt: str) -> bool:
 
 
 def by_polarity(prompt: str) -> bool:
-    """Apply the shortcut that a query without `not` is true."""
+    """Apply the shortcut that classifies a query without `not` as true."""
     return not read_question(prompt).query.negated

@@ -59,10 +59,11 @@ METRICS = (
 class PrOntoQATask(WordTask):
     """The PrOntoQA task, in which rules in the prompt determine whether a statement is true.
 
-    A shortcut answers questions of the official generator at any number of steps. Two rules are about the
-    property, and the rule whose subject occurs in more rules is correct. High accuracy on official questions
-    is therefore not evidence of deduction. The shortcut fails on `balanced` ontologies. The task reports the
-    accuracies of shortcuts and of a solver next to the model's accuracy.
+    A shortcut gives the correct answer to questions of the official generator at any number of steps. In
+    these questions, two rules are about the property in the query. The rule whose subject occurs in more
+    rules is correct. High accuracy on official questions is therefore not evidence of deduction. The shortcut
+    fails on `balanced` ontologies. The task reports the accuracies of shortcuts and of a solver next to the
+    model's accuracy.
 
     Raises:
         ValueError: If a value is invalid. The message states the rule, the value and the remedy.
@@ -123,7 +124,7 @@ class PrOntoQATask(WordTask):
 
     @property
     def chance(self) -> float:
-        """The chance level, which is 0.5 for two labels and 0 for a deduction."""
+        """The accuracy at chance level: 0.5 for two labels, and 0 for a deduction."""
         return 0.5 if self.says == "label" else 0.0
 
     @property
@@ -175,7 +176,7 @@ class PrOntoQATask(WordTask):
         return 10**12
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` different training questions that are not in a test."""
+        """Draw `n` different training questions that are not in a test set."""
         choices = random.Random(int(rng.integers(2**63)))
         taken = {prompt for name in ("id", "ood") for prompt in self.splits[name].prompts}
         items: list[Item] = []
@@ -192,9 +193,9 @@ class PrOntoQATask(WordTask):
         return batch if self.loss_on == "label" else _every_word(batch)
 
     def overlap(self, trained: TokenBatch) -> Overlap:
-        """Count the training questions that are in a test, or have more than `most_hops` steps.
+        """Count the training questions that are in a test set, or have more than `most_hops` steps.
 
-        Only the first 2,000 questions are checked for their number of steps. If a question has too many
+        The method checks the number of steps of only the first 2,000 questions. If a question has too many
         steps, both counts use these 2,000 questions alone.
         """
         some = trained.take(np.arange(min(_MOST_READ, len(trained))))

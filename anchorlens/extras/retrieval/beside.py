@@ -33,7 +33,7 @@ MOST_STORED = 1_000_000
 @documented
 @dataclass(frozen=True)
 class LookedUp:
-    """The fraction of each kind of input that is looked up, 0..1, or `None` for a kind without inputs."""
+    """For each kind of input, the fraction of looked-up inputs, 0..1, or `None` for a kind without inputs."""
 
     rules: float | None
     """The fraction for trained pairs at held-out (key, position), without exceptions."""
@@ -47,9 +47,9 @@ class RetrievingModel:
     """The result of `with_retrieval`: a model for `task.evaluate` that returns logits at the last position.
 
     Attributes:
-        model: the HookedTransformer, which does not change.
+        model: the unchanged HookedTransformer.
         task: the task of the model.
-        place: the location of the stored activations, and the threshold.
+        place: the location of the stored activations, and the distance threshold.
         places: every location that was tried.
         n_stored: the number of stored training sequences.
     """
@@ -82,12 +82,12 @@ class RetrievingModel:
         return logits
 
     def is_looked_up(self, tokens: Int[Tensor, "batch pos"]) -> Bool[np.ndarray, " batch"]:
-        """Return whether the answer to each sequence is looked up."""
+        """Return a boolean mask of the sequences whose answer is looked up."""
         parts = [self._asked(chunk)[1] for chunk in tokens.split(1024)]
         return np.concatenate(parts)
 
     def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
-        """Measure the fraction of inputs that are looked up, by kind, counting each input once.
+        """Measure the fraction of looked-up inputs of each kind, counting each input once.
 
         Args:
             seed: the seed of the noise, and of the choice of inputs if a kind has more than `max_trials`.
@@ -148,17 +148,19 @@ def with_retrieval(
 ) -> RetrievingModel:
     """Extend a model with a memory that looks up answers to inputs that resemble training sequences.
 
-    The memory stores the model's activations at the last position of its training sequences, with their
+    The memory stores the model's activations at the last position of each training sequence, and the trained
     answers. For each input, the memory finds the nearest stored activation (Euclidean distance). If the
-    distance is within a threshold, the memory returns the stored answer, and otherwise the model's answer.
+    distance is within a threshold, the result is the stored answer. Otherwise, the result is the model's
+    answer.
 
     The location and the threshold are chosen on training data alone, by cross-validation in four folds. Each
-    fold excludes a quarter of the trained pairs, with all their sequences, from the store as unseen inputs.
-    Each fold also excludes a quarter of the sequences of the other pairs as seen inputs. The threshold
-    maximises the mean of two fractions: seen inputs within the threshold with the correct answer, and unseen
-    inputs outside the threshold. The memory uses the location with the largest mean, and stores all
-    sequences. The choice does not use the model's own answers, because nearly all of the model's answers to
-    training sequences are correct.
+    fold excludes all sequences of a quarter of the trained pairs from the store, and tests these sequences as
+    unseen inputs. Each fold also excludes a quarter of the sequences of all remaining pairs, and tests these
+    sequences as seen inputs. The threshold maximises the mean of two fractions. The first is the fraction of
+    seen inputs that are within the threshold and whose stored answer is correct. The second is the fraction
+    of unseen inputs outside the threshold. The memory uses the location with the largest mean of the two
+    fractions, and stores all sequences. The choice does not use the model's own answers, because nearly all
+    of the model's answers to training sequences are correct.
 
     Args:
         model: a model of the task. The function does not change the model.
@@ -166,13 +168,15 @@ def with_retrieval(
         training_set: the training data of the model, as for `evaluate`.
         layer: the layer of the activations, counted from the last layer if negative. Default: the best layer.
         hook: one of `HOOKS`. Default: the best hook of the model. The attention output holds information from
-            the key and the anchors, without the embedding of the last token. The MLP has not yet turned this
-            information into an answer. A rule and an exception may have the same answer.
-        max_stored: the largest number of stored sequences, >= 8. A larger training set is sampled at random.
+            the key and the anchors. The attention output does not contain the embedding of the last token.
+            The MLP has not yet turned the information at the attention output into an answer. A rule and an
+            exception may have the same answer.
+        max_stored: the largest number of stored sequences, >= 8. The function draws a random sample of a
+            larger training set.
         seed: the seed of the sample and of the folds.
 
     Returns:
-        A model for `task.evaluate`, with logits at the last position.
+        A model for `task.evaluate` that returns logits at the last position.
 
     Raises:
         ValueError: If an option is invalid, or the model is not a HookedTransformer of the task. The training
@@ -219,7 +223,7 @@ def with_retrieval(
 
 
 def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
-    """Return the `HOOKS` of a model, with `resid_mid` only if the MLP follows the attention."""
+    """Return the hooks of `HOOKS` that a model has (`resid_mid` only if the MLP follows the attention)."""
     beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
     return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
 

@@ -27,7 +27,7 @@ NOTHING = -1.0
 @documented
 @dataclass(frozen=True)
 class Place:
-    """A location in a model, and the recognition of seen inputs at this location on training data."""
+    """A location in a model, and how well seen inputs are recognised at this location in training data."""
 
     layer: int
     """The layer, counted from 0."""
@@ -64,15 +64,17 @@ def folds(
 ) -> list[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]]:
     """Choose the training sequences that each fold tests as seen and as unseen.
 
-    Each pair, with all its sequences, is excluded in one fold, which tests these sequences as unseen. A
-    random quarter of the sequences of the other pairs is tested as seen. A fold stores all other sequences.
+    For each pair, one fold excludes all sequences of the pair from the store, and tests these sequences as
+    unseen. Each fold tests a random quarter of the sequences of all remaining pairs as seen. A fold stores
+    all sequences that it does not test.
 
     Args:
         pairs: the index of the pair of each sequence.
         rng: the random generator.
 
     Returns:
-        The sequences tested as seen and as unseen, for each fold.
+        For each fold, a boolean mask of the sequences tested as seen, and a mask of the sequences tested as
+        unseen.
     """
     distinct = rng.permutation(np.unique(pairs))
     n_folds = min(N_FOLDS, len(distinct))
@@ -89,7 +91,7 @@ def measured_place(
     answers: Int[np.ndarray, " sequence"],
     parts: Sequence[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]],
 ) -> Place:
-    """Find the threshold of a location, and measure the recognition of seen inputs with this threshold.
+    """Find the threshold of a location, and measure how well it separates seen from unseen inputs.
 
     Args:
         layer: the layer of the location.
@@ -123,17 +125,18 @@ def best_threshold(
 ) -> tuple[float, float, float]:
     """Find the smallest distance threshold that best separates seen from unseen inputs.
 
-    The threshold maximises the mean of two fractions: seen inputs within the threshold with the correct
-    stored answer, and unseen inputs outside the threshold.
+    The threshold maximises the mean of two fractions. The first is the fraction of seen inputs that are
+    within the threshold and whose stored answer is correct. The second is the fraction of unseen inputs
+    outside the threshold.
 
     Args:
-        seen: the distances of inputs whose pair is stored.
-        is_right: whether the nearest stored answer is correct for each of these inputs.
-        unseen: the distances of inputs whose pair is not stored.
+        seen: the distance to the nearest stored activation, for each input whose pair is stored.
+        is_right: a boolean mask of the inputs of `seen` whose nearest stored answer is correct.
+        unseen: the distance to the nearest stored activation, for each input whose pair is not stored.
 
     Returns:
-        The threshold and the two fractions at this threshold. The values are -1, 0 and 1 if a look-up never
-        helps.
+        The threshold and the two fractions at this threshold. If a look-up never helps, the threshold is -1,
+        and the fractions are 0 and 1.
 
     >>> distances = np.array([1.0, 2.0, 4.0]), np.array([True, True, True]), np.array([3.0, 5.0])
     >>> best_threshold(*distances)  # 2: 2 / 3 and 1; 4: 1 and 1 / 2

@@ -99,12 +99,12 @@ class ScanTask(WordTask):
 
     @property
     def seq_len(self) -> int:
-        """The number of tokens that a model reads from the longest example, without its end mark."""
+        """The number of tokens of the longest example that a model reads, not counting the end mark."""
         return LONGEST + 1 + self.bos
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id`, `ood` and `train`, with each command once and without extra copies."""
+        """A map from `id`, `ood` and `train` to their examples, with each command once."""
         commands = np.array(list(all_commands()))
         if self.split == "simple":
             left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
@@ -118,13 +118,14 @@ class ScanTask(WordTask):
 
     @property
     def primitive(self) -> str | None:
-        """The command that is trained alone, or `None` in the simple split."""
+        """The bare command of which training has extra copies, or `None` in the simple split."""
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples, of which a tenth are copies of the primitive (if the split has one).
+        """Draw `n` training examples. A tenth are copies of the primitive if the split has a primitive.
 
-        The other examples are different commands in random order, repeated if `n` exceeds their number.
+        All other examples are different commands in random order. Commands are repeated only if there are too
+        few.
         """
         train = self.splits["train"]
         if self.primitive is None:
@@ -151,7 +152,7 @@ class ScanTask(WordTask):
 
 @functools.cache
 def all_commands() -> Mapping[str, str]:
-    """Return the actions of each of the 20,910 commands of SCAN, in the order of the grammar.
+    """Return a map from each of the 20,910 SCAN commands to its actions, in the order of the grammar.
 
     >>> all_commands()["look right twice after jump opposite left"]
     'I_TURN_LEFT I_TURN_LEFT I_JUMP I_TURN_RIGHT I_LOOK I_TURN_RIGHT I_LOOK'

@@ -43,7 +43,7 @@ def pair_plane(
 
 
 def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:
-    """Draw accuracy against the distance to the border of a square, where 1 is just inside the border.
+    """Draw accuracy against the distance to a square's border, where distance 1 is just inside the border.
 
     Args:
         plane: the correctness of each pair, 1 for a correct answer and 0 for a wrong answer.

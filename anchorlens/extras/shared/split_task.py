@@ -80,10 +80,10 @@ class SplitTask(TaskConfig):
 
     @property
     def answered_by_symmetry(self) -> Bool[np.ndarray, " example"]:
-        """Whether training contains each example of `ood` in another order and with the same answer.
+        """A boolean mask of the `ood` examples that training has in another order with the same answer.
 
-        A model that ignores order is correct on these examples, so OOD accuracy excludes them. Default: the
-        property is false for all examples.
+        A model that ignores order is correct on these examples, so OOD accuracy excludes them. By default,
+        the mask is false for all examples.
         """
         return np.zeros(len(self.splits.get("ood", ())), dtype=bool)
 
@@ -98,8 +98,10 @@ class SplitTask(TaskConfig):
         """Compute further measures besides the accuracies of the splits.
 
         Args:
-            whole: whether every token of each answer is correct, including the end mark.
-            but_the_end: whether every token of each answer except the last is correct.
+            whole: a map from each split to a boolean mask of the examples whose answer is correct in every
+                token, including the end mark.
+            but_the_end: a map from each split to a boolean mask of the examples whose answer is correct in
+                every token except possibly the last.
         """
         return {}
 
@@ -109,7 +111,8 @@ class SplitTask(TaskConfig):
         """Draw pictures of the answers.
 
         Args:
-            whole: whether every token of each answer is correct.
+            whole: a map from each split to a boolean mask of the examples whose answer is correct in every
+                token.
             evaluator: the evaluator that runs the model for further answers.
             rng: the generator that chooses the examples that are shown.
         """
@@ -136,7 +139,7 @@ class SplitTask(TaskConfig):
             model: a HookedTransformer, or any model that returns logits.
             training_set: the training data of the model, (tokens, targets) as `sequences` returns them.
                 Default: training examples of the task, even if the model was trained on only some of them.
-            seed: the seed of the choice among more than `max_train` different training examples.
+            seed: the seed of the choice of training examples if there are more than `max_train`.
             max_train: the largest number of training examples used. Default: `most_asked`.
             batch_size: the largest number of sequences per forward pass. Default: `at_once`.
             half: 0 or 1 to evaluate every second OOD example, starting from the first or the second. Default:
@@ -252,7 +255,7 @@ def shares_by_group(
     x: Mapping[int, float],
     **words: str,
 ) -> Lines:
-    """Draw the fraction of correct answers in groups of examples, with a line for each name.
+    """Draw the fraction of correct answers in groups of examples, with a line for each name in `right`.
 
     Args:
         right: a map from each name to the group and the correctness of each example.
@@ -296,7 +299,7 @@ def at_random(n: int, share: float, seed: int) -> Bool[np.ndarray, " row"]:
 
 
 def in_rounds(of: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
-    """Draw `n` numbers below `of` in random order, with counts that differ by at most one."""
+    """Draw `n` numbers below `of` in random order. The counts of the numbers differ by at most one."""
     rounds = [rng.permutation(of) for _ in range(-(-n // of))]
     return np.concatenate([*rounds, np.zeros(0, dtype=np.int64)])[:n]
 

@@ -28,7 +28,7 @@ _SHOWN = 4
 
 
 def word_metrics(meanings: tuple[str, str, str], asks: tuple[str, str, str]) -> tuple[Metric, ...]:
-    """Return the metrics for train, ID and OOD exact match, and for OOD without the end mark."""
+    """Return the metrics for train, ID and OOD exact match, and for OOD exact match without the end mark."""
     return (
         *phase_metrics(meanings=meanings, asks=asks, score="exact match"),
         Metric(
@@ -55,7 +55,7 @@ class WordTask(SplitTask):
     """The `Vocabulary` of the task: its words, each of which is a token."""
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples, which depend only on the generator."""
+        """Draw `n` training examples. The generator is the only source of randomness."""
         raise NotImplementedError
 
     @property
@@ -72,7 +72,7 @@ class WordTask(SplitTask):
         return int(self.lengths(self.splits["train"]).max())
 
     def lengths(self, examples: Examples) -> Int[np.ndarray, " example"]:
-        """Return the number of tokens that a model reads from each example, without the end mark."""
+        """Return the number of tokens that a model reads from each example, not counting the end mark."""
         return self.vocabulary.length(examples)
 
     def sequences(self, examples: Examples) -> TokenBatch:
@@ -86,7 +86,7 @@ class WordTask(SplitTask):
         )
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
-        """Check training data, which may have up to `seq_len` tokens per sequence, and return the data."""
+        """Check that training data have at most `seq_len` tokens per sequence, and return the data."""
         from anchorlens.tasks.shared.checked_batch import token_batch
 
         batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)

@@ -67,9 +67,9 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
 
     Raises:
         ValueError: If `verdicts` or `path` is invalid, or matplotlib (the extra `export`) is not installed.
-            Each verdict needs its model, and several verdicts need a .pdf file. The path must be an ordinary
-            file in an existing folder, and must not be the file of a classified model.
-        OSError: If the write fails; an existing file is then unchanged.
+            Each verdict needs its model. Several verdicts need a .pdf file. The path must be an ordinary file
+            in an existing folder, and must not be the file of a classified model.
+        OSError: If writing fails. An existing file is then unchanged.
 
     Example:
         >>> write_summary([classify("a.pt"), classify("b.pt")], "summary.pdf")  # doctest: +SKIP

@@ -32,7 +32,7 @@ MOST_CELLS = 4_096
 
 
 def answers(axes: Axes, behaviour: Evaluation) -> str:
-    """Draw the accuracy of every anchor pair with unseen pairs boxed, or every metric of other tasks.
+    """Draw the accuracy on every anchor pair and box unseen pairs, or draw every metric of another task.
 
     Returns:
         A line that explains the panel.

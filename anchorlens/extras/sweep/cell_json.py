@@ -60,7 +60,7 @@ class Failure(_File):
 
 
 def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
-    """Parse a file's bytes fast, or return None for unusual content, which `read_json` can parse."""
+    """Parse a file's bytes fast, or return None for content that needs `read_json`."""
     if may_be_refused(data, most_values):
         return None
     try:

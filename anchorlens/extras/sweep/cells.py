@@ -36,7 +36,7 @@ TROUBLES = ("failed", "damaged", "diverged")
 
 
 def cell_id(run: RunConfig) -> str:
-    """Return the id of a run, which is the first 16 hexadecimal digits of its identity."""
+    """Return the id of a run: the first 16 hexadecimal digits of the run's identity."""
     return identity(run)[:16]
 
 
@@ -89,7 +89,7 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """The name of the run's folder, which is the id stored in the sweep's folder, or else `cell_id`."""
+        """The name of the run's folder: the id stored in the sweep's folder, or else `cell_id`."""
         return self.stored_as or cell_id(self.run)
 
     @cached_property
@@ -104,7 +104,7 @@ class Cell:
 
     @classmethod
     def trained(cls, run: RunConfig, path: Path, data: bytes, content: CellContent, name: str | None) -> Cell:
-        """Make a cell for a trained run.
+        """Make a `Cell` for a trained run.
 
         Args:
             run: the configurations of the run.
@@ -247,8 +247,8 @@ class SweepResult:
             y: the vertical field. Default: weight decay, or the next field that varies.
 
         Returns:
-            The map. If other fields vary too, the map shows the largest slice, and its title gives the values
-            of the slice.
+            The map. If other fields vary too, the map shows the slice with the most runs. The title of the
+            map gives the values of these fields in the slice.
 
         Raises:
             ValueError: If the sweep is empty, or a field is unknown or is the seed.
@@ -263,9 +263,9 @@ class SweepResult:
             **options: the options `x`, `y`, `reports` and `progress` of `write_diagram`.
 
         Raises:
-            ValueError: If the sweep is empty, a field is unknown, or `path` is not an .html file in an
+            ValueError: If the sweep is empty, or a field is unknown. `path` must be an .html file in an
                 existing folder.
-            OSError: If writing fails, which leaves an existing file unchanged.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         diagram(self, path, **options)
 
@@ -277,7 +277,7 @@ class SweepResult:
 
         Raises:
             ValueError: If the sweep is empty, or `path` is not a .csv or .parquet file in an existing folder.
-            OSError: If writing fails, which leaves an existing file unchanged.
+            OSError: If writing fails. An existing file is then unchanged.
         """
         from anchorlens.extras.sweep import write_table
 

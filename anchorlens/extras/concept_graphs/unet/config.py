@@ -95,7 +95,7 @@ class UNetConfig(Config):
 
     @property
     def input_bytes(self) -> int:
-        """The peak memory of an image's float32 activations in a pass without gradients, in bytes."""
+        """The peak memory of an image's float32 activations in a forward pass without gradients, in bytes."""
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property

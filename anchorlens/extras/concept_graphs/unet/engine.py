@@ -64,7 +64,7 @@ class UNetArchitecture(FlatLayout):
 
 
 class UNetFunction:
-    """A U-Net as a function of its parameters, with BatchNorm statistics of the batch."""
+    """A function that applies a U-Net with given parameters and the batch's BatchNorm statistics."""
 
     def __init__(self, config: UNetConfig, parameters: Mapping[str, Tensor]) -> None:
         """Take the parameters of one network; they are not copied."""

@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A question, which has rules, a fact and a statement to judge, with its answer and number of steps."""
+    """A question (rules, a fact and a statement to judge) with its answer and its number of steps."""
 
     prompt: str
     """The rules, the entity, and `true or false : ...`; lower case, every mark is a separate word."""

@@ -76,7 +76,7 @@ def deduction(prompt: str) -> str:
 
 
 def n_steps(prompt: str) -> int | None:
-    """Count the rules that the deduction needs, or return `None` without a deduction or a valid prompt.
+    """Count the rules that the deduction needs, or return `None` for a prompt without a deduction.
 
     >>> n_steps("each wumpus is shy . rex is a wumpus . true or false : rex is not shy .")
     1

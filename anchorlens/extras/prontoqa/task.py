@@ -163,7 +163,7 @@ class PrOntoQATask(WordTask):
 
     @cached_property
     def splits(self) -> Mapping[str, Examples]:
-        """The examples of `id`, `ood`, `train` (only a sample) and `other` (the other ontology)."""
+        """A map from `id`, `ood`, `train` (a sample) and `other` (the untrained ontology) to examples."""
         return {name: self._examples(items) for name, items in self._tests.items()}
 
     def _examples(self, items: Sequence[Item]) -> Examples:

@@ -91,7 +91,7 @@ def measured_place(
     answers: Int[np.ndarray, " sequence"],
     parts: Sequence[tuple[Bool[np.ndarray, " sequence"], Bool[np.ndarray, " sequence"]]],
 ) -> Place:
-    """Find the threshold of a location, and measure how well it separates seen from unseen inputs.
+    """Find the threshold of a location, and how well this threshold separates seen from unseen inputs.
 
     Args:
         layer: the layer of the location.

@@ -93,7 +93,8 @@ class SweepEngine:
 
         Args:
             runs: the runs to train.
-            folder: the folder of unfinished runs, which contains the certificate for jobs of `slurm`.
+            folder: the folder of unfinished runs. This folder also contains the certificate for jobs of
+                `slurm`.
 
         Raises:
             BrokenExecutor: If no scheduler responds at the address.

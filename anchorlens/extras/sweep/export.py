@@ -18,7 +18,7 @@ def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
 
     Raises:
         ValueError: If there are no runs, or `path` is not a .csv or .parquet file in an existing folder.
-        OSError: If writing fails, which leaves an existing file unchanged.
+        OSError: If writing fails. An existing file is then unchanged.
 
     Example:
         >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP

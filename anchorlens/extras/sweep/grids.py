@@ -44,8 +44,8 @@ def grid(
         The runs, one for each combination of values, without repetition.
 
     Raises:
-        ValueError: If a preset or field is unknown, an axis is empty, a value is invalid, or there are more
-            than 100,000 runs.
+        ValueError: If a preset or field is unknown, or a value is invalid. Each axis must have at least one
+            value. There may be at most 100,000 runs.
 
     Example:
         >>> runs = grid("quick", {"gamma": "0.3:0.8:0.25", "seed": "0:3"}, steps=1000)

@@ -53,7 +53,7 @@ def sweep(
     Args:
         runs: the runs, for example from `grid`. Other runs in the folder are kept.
         out: a new folder, or the folder of a sweep.
-        engine: `serial`, `local`, `slurm`, the address or the scheduler file of a Dask cluster (see
+        engine: `serial`, `local`, `slurm`, or the address or scheduler file of a Dask cluster (see
             `SweepEngine`). Default: `local` if Dask is installed, else `serial`.
         workers: the number of processes of `local` or jobs of `slurm`. Default: one per core or GPU.
         retry_failed: whether to train failed runs again.

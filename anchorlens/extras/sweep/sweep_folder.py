@@ -80,8 +80,8 @@ class SweepFolder:
         """Lock the folder, add the runs to its list, and yield each run with its id.
 
         Raises:
-            ValueError: If the folder does not belong to a sweep, another process trains this sweep, or two
-                runs differ only in execution or logging.
+            ValueError: If the folder does not belong to a sweep, or another process trains this sweep. Two
+                runs must not differ only in execution or logging.
             OSError: If the folder cannot be written.
         """
         from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
@@ -121,9 +121,9 @@ class SweepFolder:
         """Return every requested run, with its id.
 
         Args:
-            without_places: whether to omit the paths of the tasks' files (`read_stored_task`), and to refuse
-                a sweep.json that is a link out of the folder. Use this option for the sweep of another
-                person.
+            without_places: whether to omit the paths of the tasks' files (`read_stored_task`). The method
+                then also refuses a sweep.json that is a link out of the folder. Use this option for the sweep
+                of another person.
 
         Raises:
             CheckpointError: If sweep.json is missing or invalid.
@@ -145,8 +145,8 @@ class SweepFolder:
 
         Args:
             runs: the runs of a sweep.
-            stored: the result of `stored`. Default: the runs in sweep.json, or no runs if sweep.json does not
-                exist.
+            stored: the result of the method `stored`. Default: the runs in sweep.json, or no runs if
+                sweep.json does not exist.
 
         Raises:
             ValueError: If two runs differ only in execution or logging.

@@ -32,16 +32,16 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
     """Train unfinished runs together, measure each run, and record the failed runs.
 
     A run of a killed process continues from its saved state. If an error stops several runs, the function
-    trains each run alone, so that a faulty run does not stop other runs.
+    trains each run alone. A faulty run therefore does not stop other runs.
 
     Args:
         cells: the runs with their ids. All models of these runs have the same shape.
         out: the sweep's folder.
 
     Raises:
-        OSError: If reading or writing fails. This error is not recorded as the run's error.
-        MemoryError: If a run does not fit in memory even if the run is trained alone. This error is not
-            recorded as the run's error.
+        OSError: If reading or writing fails. An OSError is not recorded as the error of a run.
+        MemoryError: If a run does not fit in memory even if the run is trained alone. A MemoryError is not
+            recorded as the error of the run.
     """
     folder = SweepFolder(out)
     with contextlib.ExitStack() as held:

@@ -72,7 +72,7 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """A training set of any size, whose sequences are read from the disk on demand."""
+    """A training set of any size. The sequences are read from the disk on demand."""
 
     path: Path
     """The text."""
@@ -93,7 +93,7 @@ class Windows:
         return Windows(self.path, self.length, places)
 
     def take(self, rows: Int[np.ndarray, " row"]) -> TokenBatch:
-        """Read some of the sequences, in which the target of each byte is the next byte."""
+        """Read some of the sequences. The target of each byte is the next byte."""
         import torch
 
         text = np.memmap(self.path, dtype=np.uint8, mode="r")

@@ -77,7 +77,7 @@ METRICS = (
 class TextTask(TaskConfig):
     """The text task, in which a model predicts the next byte after each byte of a text.
 
-    Sequences follow one another without gaps or padding, across file boundaries, with a NUL byte between
+    Sequences follow one another without gaps or padding, also across file boundaries. A NUL byte separates
     files. Whole files are held out if possible. If the chosen files have less than half of the wanted bytes,
     the end of the largest file is held out instead. Files with equal content count once. anchorlens builds
     the text once in the user's cache and reads the text from the cache on demand.
@@ -178,7 +178,7 @@ class TextTask(TaskConfig):
 
         Args:
             model: the model that computes the logits.
-            batch: the sequences, and the byte that follows each of their bytes.
+            batch: the sequences with their targets. The target of each byte is the next byte.
             generator: a generator that is not used.
         """
         import torch
@@ -206,12 +206,13 @@ class TextTask(TaskConfig):
             quick: whether to use only 128 sequences of each split.
 
         Returns:
-            The bits per byte on both texts, each with a standard error over the sequences. The result also
-            has the perplexity on held-out text, and the held-out minus the training bits per byte.
+            The bits per byte on held-out and on training text, each with a standard error over the sequences.
+            The result also has the perplexity on held-out text, and the held-out bits per byte minus the
+            training bits per byte.
 
         Raises:
-            ValueError: If an option is invalid, the model is too small for the task, the training data do not
-                fit the task, or the text is not found.
+            ValueError: If an option is invalid, or the text is not found. The model must be large enough for
+                the task. The training data must fit the task.
         """
         check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)
@@ -242,7 +243,7 @@ class TextTask(TaskConfig):
         )
 
     def checked_training_set(self, training_set: object) -> Any:
-        """Check training data, which are the result of `training_set` or (tokens, targets) of every byte.
+        """Check that training data are the result of `training_set`, or (tokens, targets) of every byte.
 
         Raises:
             ValueError: If the data are empty, come from another text, or have another sequence length.
@@ -292,8 +293,8 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
 
     Args:
         model: the model to evaluate.
-        some: the sequences, from which `rows` selects.
-        rows: the indices of the sequences to use.
+        some: the set of sequences.
+        rows: the indices in `some` of the sequences to use.
     """
     import torch
 

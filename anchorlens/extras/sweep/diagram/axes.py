@@ -42,7 +42,7 @@ class Axis:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the values, which are all different."""
+        """The labels of the values. All labels are different."""
         return distinct([value_label(value) for value in self.values])
 
     def position(self, value: object) -> int:
@@ -56,7 +56,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The runs of one map, which differ only in x, y and the seed."""
+    """The runs of one map. These runs differ only in x, y and the seed."""
 
     label: str
     """The values that distinguish this slice from other slices, or an empty text for a single slice."""

@@ -27,7 +27,7 @@ def cell_report(
     Args:
         cell: the run.
         fields: the configuration fields that identify the run.
-        others: the other fields in the report.
+        others: the fields to list in the report in addition to `fields`.
         in_page: whether to add an element in which a script draws the training curve.
         n_lines: the number of lines of the log. With 0, the report does not have a log.
         report: the address of the full report. With None, the report has the command that writes the full

@@ -77,7 +77,7 @@ def category_bars(layout: Layout, bands: Sequence[Band], category: Category) -> 
 
 
 def hatch(category: Category, ground: str | list[str]) -> dict[str, Any]:
-    """Return the plotly hatch pattern of a category, on one background colour or one for each bar."""
+    """Return the plotly hatch pattern of a category, with one background colour or a colour for each bar."""
     colours = {"fillmode": "replace", "fgcolor": category.ink, "bgcolor": ground}
     return {"shape": category.hatch, "size": 7, "solidity": 0.3, **colours}
 

@@ -36,7 +36,7 @@ class Band(NamedTuple):
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """The left, right, bottom and top edges."""
+        """The left, right, bottom and top edges of the band."""
         return self.left, self.left + self.width, self.bottom, self.bottom + FILLED
 
 
@@ -95,13 +95,13 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
     """Arrange runs in squares.
 
     Args:
-        cells: one or more runs, which differ only in x, y, the seed and fields that vary together with x or
-            y.
+        cells: one or more runs. The runs may differ only in x, y, the seed and fields that vary together with
+            x or y.
         x: the horizontal field of the configurations.
         y: the vertical field, or None for one row.
 
     Raises:
-        ValueError: If there are no runs, or the runs differ in another field.
+        ValueError: If there are no runs, or the runs differ in a field that the map does not show.
     """
     if not cells:
         raise ValueError("a map must have at least one run, got none. Give the runs of a sweep.")

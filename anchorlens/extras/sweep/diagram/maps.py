@@ -82,17 +82,17 @@ def phase_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_d
     """Draw the behavioural phase of every run, and the agreement of the seeds in each square.
 
     Args:
-        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs. The runs may differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
         y: the vertical field, or None for one row.
 
     Returns:
         A figure with one band for each run, in the order of the seeds, coloured by phase. A square shows the
         symbol of the phase and the number of seeds. If the seeds have different phases, the square shows the
-        seeds' symbols.
+        symbols of the seeds' phases.
 
     Raises:
-        ValueError: If there are no runs, or the runs differ in another field.
+        ValueError: If there are no runs, or the runs differ in a field that the map does not show.
 
     Source: the phase diagrams of arXiv 2405.05409 and 2501.08537.
     """
@@ -103,7 +103,7 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
     """Draw whether the probe verdict and the behavioural verdict assign the same phase to each run.
 
     Args:
-        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs. The runs may differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
         y: the vertical field, or None for one row.
 
@@ -111,7 +111,7 @@ def agreement_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weig
         A figure with one band for each run, in the order of the seeds.
 
     Raises:
-        ValueError: If there are no runs, or the runs differ in another field.
+        ValueError: If there are no runs, or the runs differ in a field that the map does not show.
     """
     return Picture(_agreements(arranged(cells, x, y)))
 
@@ -122,7 +122,7 @@ def number_map(
     """Draw one metric of every run.
 
     Args:
-        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs. The runs may differ only in x, y, the seed and fields that vary with x or y.
         number: the name of a metric of the task, for example `id` or `ood`.
         x: the horizontal field of the configurations.
         y: the vertical field, or None for one row.
@@ -134,8 +134,8 @@ def number_map(
         square also shows the number of seeds with a value. Bands of underfit or failed runs are hatched.
 
     Raises:
-        ValueError: If there are no runs, the runs differ in another field, the metric is unknown, or all runs
-            lack the metric.
+        ValueError: If there are no runs, or the runs differ in a field that the map does not show. The metric
+            must be known, and at least one run must have a value of the metric.
 
     Source: the plots of accuracy against gamma and weight decay in arXiv 2405.05409 and 2501.08537.
     """
@@ -152,7 +152,7 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
     """Draw the stable rank of the first layer's W_Q in every run, together with the phase.
 
     Args:
-        cells: one or more runs, which differ only in x, y, the seed and fields that vary with x or y.
+        cells: one or more runs. The runs may differ only in x, y, the seed and fields that vary with x or y.
         x: the horizontal field of the configurations.
         y: the vertical field, or None for one row.
 
@@ -163,7 +163,8 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
         rank of its runs.
 
     Raises:
-        ValueError: If there are no runs, the runs differ in another field, or all runs lack a stable rank.
+        ValueError: If there are no runs, or the runs differ in a field that the map does not show. At least
+            one run must have a stable rank.
 
     Source: the plot of stable rank against gamma and weight decay in arXiv 2501.08537.
     """

@@ -163,10 +163,10 @@ def vote(categories: Sequence[Category]) -> str:
         categories: the categories of the seeds, in order.
 
     Returns:
-        A text in plotly's markup. If all seeds agree on a phase, the text is the symbol and the number of
-        seeds. If all seeds agree on another outcome, the text is the symbol. If the seeds disagree, the text
-        lists each seed's symbol. With more than four seeds, the text lists the most frequent symbols with
-        their counts. The text is empty if all seeds are untrained.
+        A text in plotly's markup. If all seeds agree on a phase, the text is the symbol of the phase and the
+        number of seeds. If all seeds agree on an outcome without a phase, the text is the symbol of the
+        outcome. If the seeds disagree, the text lists each seed's symbol. With more than four seeds, the text
+        lists the most frequent symbols with their counts. The text is empty if all seeds are untrained.
 
     >>> vote(PHASES[3:] * 3), vote([PHASES[1], PHASES[3], PHASES[3]]), vote([UNDERFIT] * 3)
     ('<b>3</b><br>3 of 3', '2|3|3', '<b>?</b>')

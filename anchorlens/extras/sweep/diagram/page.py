@@ -137,16 +137,16 @@ def write_diagram(
         path: the path of the page, ending in .html. An existing file is replaced.
         x: the horizontal field of the configurations. Default: the choice of `axes.choose_axes`.
         y: the vertical field.
-        reports: whether to also write the full report of every trained run, with the pictures of the report
+        reports: whether to also write the full report of every trained run, with the pictures of the report's
             probes. The folder `<name of the page>-reports` next to the page contains the reports. Each report
             takes a few seconds. Existing reports are kept.
         progress: the display of the reports' progress, as for `train`.
 
     Raises:
-        ValueError: If the sweep is empty, a field is unknown, or `path` is not an .html file in an existing
+        ValueError: If the sweep is empty, or a field is unknown. `path` must be an .html file in an existing
             folder.
         CheckpointError: If `reports` is true and a run's checkpoint cannot be read.
-        OSError: If writing fails, which leaves an existing file unchanged.
+        OSError: If writing fails. An existing file is then unchanged.
 
     Example:
         >>> write_diagram(open_sweep("sweeps/a"), "diagram.html")  # doctest: +SKIP

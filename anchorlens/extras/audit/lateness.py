@@ -103,7 +103,7 @@ def stand_out(
     """Flag each mapping whose fit step is after the fence in more than half of the runs that have a fence.
 
     If the fence of a run is beyond the last step, no mapping counts as late in this run. A longer run could
-    still fit the mappings before the fence.
+    still fit the remaining mappings before the fence.
     """
     limits = [math.inf if limit is not None and limit > last else limit for limit in fences]
     beyond = [fits > limit for fits, limit in zip(steps, limits, strict=True) if limit is not None]

@@ -78,7 +78,7 @@ class Mappings:
 
     @cached_property
     def group_violates(self) -> Bool[np.ndarray, " group"] | None:
-        """Whether most mappings of each group violate the rule, or `None` if the truth is unknown."""
+        """Whether most mappings of each group violate the rule, or `None` if the violations are unknown."""
         if self.violates is None:
             return None
         n_groups = len(self.groups)

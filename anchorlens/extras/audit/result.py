@@ -133,7 +133,7 @@ class Audit:
 
     @property
     def too_few_steps(self) -> bool:
-        """Whether a fifth or more of the mappings is unfit in some model, or `late_fences` is not empty.
+        """Whether a fifth or more of the mappings are each unfit in some model, or `late_fences` has a fence.
 
         If training is too short, late mappings may obey the rule but be slow to learn.
         """

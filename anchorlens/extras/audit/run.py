@@ -63,11 +63,11 @@ def audit(
     assigns a target to a chain of anchors and a key. The function evaluates every mapping at evenly spaced
     steps of training. Each evaluation uses several sequences of each mapping, with the key at trained
     positions and random noise tokens. The fit step of a mapping is the first evaluation step from which the
-    trained target's mean probability stays at least `fit`. The mean is over the sequences. Mappings that are
-    never fit are censored and rank last. The lateness of a mapping is its rank by fit step, averaged over the
-    models. A mapping is flagged if its fit step is beyond Tukey's outer fence in more than half of the
-    models. The flags do not depend on known violations in the dataset. A dataset without exceptions has no
-    flags.
+    trained target's mean probability stays at least `fit`. The mean probability is over the sequences of the
+    mapping at one evaluation. Mappings that are never fit are censored and rank last. The lateness of a
+    mapping is its rank by fit step, averaged over the models. A mapping is flagged if its fit step is beyond
+    Tukey's outer fence in more than half of the models. The flags do not depend on known violations in the
+    dataset. A dataset without exceptions has no flags.
 
     The function trains one more model on the same data with wrong targets planted in some mappings
     (`Audit.power`). If this model does not rank the planted mappings later than other mappings, the dataset

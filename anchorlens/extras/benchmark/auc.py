@@ -29,8 +29,8 @@ def auc_with_interval(
 
     The AUC is the probability that a model with the answer yes has a larger value than a model with the
     answer no. Ties count half. The interval is from a cluster bootstrap. Each draw takes tasks with
-    replacement, and all models of each drawn task. The reason is that models of one task are not independent.
-    The bootstrap omits draws in which every model has the same answer. The seed is fixed.
+    replacement, and all models of each drawn task. Models of one task are not independent. The bootstrap
+    omits draws in which every model has the same answer. The seed is fixed.
 
     Args:
         values: the finite value of the reading for each model.

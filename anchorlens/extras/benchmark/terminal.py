@@ -11,7 +11,7 @@ def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> No
     """Print the AUC of each reading on each question, together with the readings of a reference.
 
     Args:
-        result: the benchmark to print. Its rows are bold if a reference is given.
+        result: the benchmark to print. The rows of this benchmark are bold if a reference is given.
         reference: a benchmark to compare with. Default: none.
     """
     console = Terminal()

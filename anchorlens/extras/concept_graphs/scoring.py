@@ -167,9 +167,9 @@ def by_mask(pixels: Float[np.ndarray, "image 3 y x"]) -> Int[np.ndarray, "image 
 
     The rule uses the pixels that differ from the border.
 
-    A shape counts as a circle if it fills more than 0.71 of its bounding box. For the size, the rule compares
-    the radius of a circle with the covered area to the nominal radii. For the colour, the rule compares the
-    mean colour of the shape to the nominal colours.
+    A shape counts as a circle if it fills more than 0.71 of its bounding box. The rule chooses the size whose
+    nominal radius is nearest to the radius of a circle that has the covered area. The rule chooses the colour
+    whose nominal value is nearest to the mean colour of the shape.
     """
     concepts = np.full((len(pixels), 3), -1)
     for row, image in enumerate(pixels):

@@ -68,8 +68,8 @@ def control(
         run: the folder of a run, or an anchorlens checkpoint that records its training.
         out: the folder for `control.json` (this result) and for the run of each attempt. The folder must be
             new, empty, or from an earlier call for the same checkpoint. A dry run needs no folder.
-        task: the task of the run, for a task that reads files. Its field `data` gives the paths of the files.
-            Default: the task in the checkpoint.
+        task: the task of the run, for a task that reads files. The field `data` of this task gives the paths
+            of the files. Default: the task in the checkpoint.
         minutes: the total time budget, > 0. With several workers, running attempts stop at the end of this
             time.
         every: whether to try all attempts that time allows, even if an attempt reaches Phase 3.

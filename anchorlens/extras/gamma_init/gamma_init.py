@@ -44,10 +44,10 @@ def gamma_init_(
     GPTs are Hugging Face's GPT-2, a nanoGPT, and any model made of the modules in the table of
     `anchorlens.extras.gamma_init.parameters`. The fan-in of a matrix is the number of inputs that each of its
     outputs sums, and d_model for embeddings. The fan-in is n_heads * d_head for W_O, d_mlp for W_out, and
-    d_model for every other matrix of a transformer. Matrices other than W_O and W_out include token and
-    position embeddings, heads that share keys and values, gated MLPs and mixtures of experts. A tied matrix
-    is drawn once, with fan-in d_model both as embedding and as unembedding. All biases and the padding row of
-    an embedding become 0. LayerNorms and RMSNorms get weight 1 and bias 0. Every parameter is set, including
+    d_model for every other matrix of a transformer. The fan-in d_model also applies to embeddings, to heads
+    that share keys and values, and to the input matrices of gated MLPs and experts. A tied matrix is drawn
+    once, with fan-in d_model both as embedding and as unembedding. All biases and the padding row of an
+    embedding become 0. LayerNorms and RMSNorms get weight 1 and bias 0. Every parameter is set, including
     frozen parameters, except parameters that `fan_in` maps to `None`. Initialisation settings in the model's
     own configuration are ignored.
 

@@ -163,9 +163,9 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     logits of a pair.
 
     A low loss with many frequencies is weak evidence of generalisation. Even a lookup table of 30% of the
-    pairs seems to generalise if it is restricted to all its frequencies. The number of key frequencies is
-    therefore always five. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has a
-    distance irrelevance near 0 and a gradient symmetry near 1. The clock circuit has a distance irrelevance
+    pairs seems to generalise if the table is restricted to all its frequencies. The number of key frequencies
+    is therefore always five. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has
+    a distance irrelevance near 0 and a gradient symmetry near 1. The clock circuit has a distance irrelevance
     near 1 and a gradient symmetry near 0. Readings between 0.3 and 0.7 do not identify a circuit. A
     memorising model also has a distance irrelevance near 1. Distance irrelevance and gradient symmetry
     therefore identify a circuit only if `explained` is high.

@@ -34,8 +34,8 @@ def in_order(operation: str, p: int) -> Order | None:
     """Return the order in which an operation modulo p is an addition of exponents, or `None`.
 
     For addition and subtraction, the order contains all p numbers. For multiplication and division modulo a
-    prime p > 2, the order contains the p - 1 nonzero numbers, sorted by discrete logarithm. For other
-    operations, the function returns `None`.
+    prime p > 2, the order contains the p - 1 nonzero numbers, sorted by discrete logarithm. For an operation
+    without this order, the function returns `None`.
 
     >>> in_order("multiply", 5).first.tolist(), in_order("divide", 5).second.tolist()
     ([1, 2, 4, 3], [1, 3, 4, 2])
@@ -74,7 +74,7 @@ def centred(logits: Float[np.ndarray, "*pairs answer"]) -> Float[np.ndarray, "*p
 
 
 def answer_share(logits: Float[np.ndarray, "pair answer"], answers: Int[np.ndarray, " pair"]) -> float:
-    """Compute the fraction of the centred logits' variance that lies between groups of pairs with one answer.
+    """Compute the fraction of the centred logits' variance that lies between groups of equal answers.
 
     The fraction is 1 if a pair's logits depend only on its answer, and NaN if the logits do not vary. The
     measure does not require a group or frequencies.

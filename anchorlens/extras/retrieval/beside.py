@@ -156,9 +156,9 @@ def with_retrieval(
     The location and the threshold are chosen on training data alone, by cross-validation in four folds. Each
     fold excludes all sequences of a quarter of the trained pairs from the store, and tests these sequences as
     unseen inputs. Each fold also excludes a quarter of the sequences of all remaining pairs, and tests these
-    sequences as seen inputs. The threshold maximises the mean of two fractions. The first is the fraction of
-    seen inputs that are within the threshold and whose stored answer is correct. The second is the fraction
-    of unseen inputs outside the threshold. The memory uses the location with the largest mean of the two
+    sequences as seen inputs. The threshold maximises the mean of two fractions. The first fraction counts the
+    seen inputs that are within the threshold and whose stored answer is correct. The second fraction counts
+    the unseen inputs outside the threshold. The memory uses the location with the largest mean of the two
     fractions, and stores all sequences. The choice does not use the model's own answers, because nearly all
     of the model's answers to training sequences are correct.
 

@@ -125,8 +125,8 @@ def best_threshold(
 ) -> tuple[float, float, float]:
     """Find the smallest distance threshold that best separates seen from unseen inputs.
 
-    The threshold maximises the mean of two fractions. The first is the fraction of seen inputs that are
-    within the threshold and whose stored answer is correct. The second is the fraction of unseen inputs
+    The threshold maximises the mean of two fractions. The first fraction counts the seen inputs that are
+    within the threshold and whose stored answer is correct. The second fraction counts the unseen inputs
     outside the threshold.
 
     Args:

@@ -122,10 +122,11 @@ class ScanTask(WordTask):
         return _PRIMITIVE.get(self.split)
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw `n` training examples. A tenth are copies of the primitive if the split has a primitive.
+        """Draw `n` training examples.
 
-        All other examples are different commands in random order. Commands are repeated only if there are too
-        few.
+        A tenth of the examples are copies of the primitive if the split has a primitive. All other examples
+        are different commands in random order. Commands are repeated only if the split has fewer commands
+        than are needed.
         """
         train = self.splits["train"]
         if self.primitive is None:

@@ -248,7 +248,7 @@ class SweepResult:
 
         Returns:
             The map. If other fields vary too, the map shows the slice with the most runs. The title of the
-            map gives the values of these fields in the slice.
+            map then gives the slice's values of all fields that the axes do not show.
 
         Raises:
             ValueError: If the sweep is empty, or a field is unknown or is the seed.

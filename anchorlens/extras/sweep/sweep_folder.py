@@ -81,7 +81,7 @@ class SweepFolder:
 
         Raises:
             ValueError: If the folder does not belong to a sweep, or another process trains this sweep. Two
-                runs must not differ only in execution or logging.
+                runs must differ in more than execution or logging.
             OSError: If the folder cannot be written.
         """
         from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow

@@ -65,7 +65,7 @@ class PageSlice:
 
     @cached_property
     def figures(self) -> dict[str, dict[str, Any] | str]:
-        """The figure (without a title) of each map, or the reason why a map has no figure, by map name."""
+        """A dict from each map's name to its figure without a title, or the reason for a missing figure."""
         figures: dict[str, dict[str, Any] | str] = {}
         for map in self.maps:
             try:

@@ -129,8 +129,8 @@ def probe_command(
         )
     if len(checkpoints) > 1 and not is_along:
         raise ValueError(
-            f"probe must get one checkpoint unless --along is given, got {len(checkpoints)} checkpoints. "
-            "Give one checkpoint, or add --along and give the folders of runs"
+            f"the number of checkpoints must be 1 unless --along is given, got {len(checkpoints)}. Give one "
+            "checkpoint, or add --along and give the folders of runs"
         )
     checkpoint = checkpoints[0]
     if plot is not None:
@@ -163,8 +163,8 @@ def probe_command(
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
         raise ValueError(
-            f"--initial must be given only for a probe that compares with the start of a run, got {name}. "
-            "Omit --initial"
+            "--initial must be given only for a probe that compares a model with the start of its run, got "
+            f"{name}. Omit --initial"
         )
     where = choose_device(device)
     if is_along:

@@ -144,8 +144,8 @@ class Checkpoint:
         """
         if self.train_config is None:
             raise ValueError(
-                "the checkpoint must contain its train config to draw the initial model, got none. Give the "
-                "initial model itself"
+                "the checkpoint must contain its training configuration to draw the initial model, got "
+                "none. Give the initial model itself"
             )
         train = self.train_config
         if train.start is not None or train.start_sha256 is not None:
@@ -263,7 +263,7 @@ def starting_point(config: TrainConfig) -> Checkpoint | None:
         return None
     if config.start is None:
         raise ValueError(
-            "start must be the checkpoint with the SHA-256 of start_sha256, got none. Give start, or omit "
+            "start must be the checkpoint whose SHA-256 is start_sha256, got none. Give start, or omit "
             "start_sha256"
         )
     return _starting_point(Path(config.start), config.start_sha256)

@@ -101,7 +101,7 @@ def unpack(
             )
     if content.get(_DIGEST) != _digest(text, tensors):
         raise CheckpointError(
-            path, "damaged: the content must match its checksum, got another checksum. Copy the file again"
+            path, "the content must match its checksum, got another checksum. Copy the file again"
         )
     try:
         if len(text) > LARGEST_HEADER:

@@ -125,8 +125,8 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     numbers, sequences = sum(map(math.prod, shapes)), max((shape[0] for shape in shapes if shape), default=0)
     if numbers > _MOST_NUMBERS or sequences > _MOST_SEQUENCES:
         raise ValueError(
-            f"training data must be at most {_MOST_NUMBERS:,} numbers in {_MOST_SEQUENCES:,} sequences, got "
-            f"{numbers:,} numbers in {sequences:,} sequences. Give a part of the data"
+            f"training data must have at most {_MOST_NUMBERS:,} numbers in {_MOST_SEQUENCES:,} sequences, "
+            f"got {numbers:,} numbers in {sequences:,} sequences. Give a part of the data"
         )
     return _BYTES * numbers
 
@@ -146,8 +146,8 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
         shape, _, dtype = read(file)
     except Exception as error:  # of Python's tokenizer too
         raise ValueError(
-            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
-            "download the file again"
+            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
+            "damaged. Copy or download the file again"
         ) from None
     if dtype.kind not in "iu":
         raise ValueError(
@@ -156,8 +156,8 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
     whole = all(type(n) is int and n >= 0 for n in shape)  # True is an int to NumPy
     if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
         raise ValueError(
-            f"truncated or damaged: {safe_repr(entry.filename)} must have the size of its shape "
-            f"{safe_repr(shape)}, got {entry.file_size - file.tell():,} bytes. Copy the file again"
+            f"{safe_repr(entry.filename)} must have the size of its shape {safe_repr(shape)}, got "
+            f"{entry.file_size - file.tell():,} bytes. The file is truncated or damaged. Copy the file again"
         )
     return shape
 
@@ -169,8 +169,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
             return np.lib.format.read_array(packed, allow_pickle=False)
     except ValueError as error:
         raise ValueError(
-            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
-            "download the file again"
+            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
+            "damaged. Copy or download the file again"
         ) from None
 
 

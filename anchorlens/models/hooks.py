@@ -136,8 +136,8 @@ def after_attention(
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
         raise ValueError(
-            "the MLPs of the model must follow the attention, so that a residual stream lies between them, "
-            "got parallel_attn_mlp. Use a model without parallel_attn_mlp"
+            "the MLP of each block must follow the attention, got a model with parallel_attn_mlp. Use a "
+            "model without parallel_attn_mlp"
         )
     hook = RESID_POST if model.cfg.attn_only else RESID_MID
     return read(model, tokens, [(layer, hook)], position=-1)[layer, hook]

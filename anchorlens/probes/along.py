@@ -187,7 +187,7 @@ def along(
             "probes must contain at least one probe, got none. Give a probe or the name of a probe"
         )
     if options and len(chosen) != 1:
-        raise ValueError("options must belong to a single probe, got several probes. Give one probe")
+        raise ValueError("options must be given for a single probe, got several probes. Give one probe")
     where = choose_device(device)
     moments = _moments(runs, task, config, where)
     rows: list[dict[str, Any]] = []

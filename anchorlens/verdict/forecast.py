@@ -66,8 +66,8 @@ def trajectory_point(checkpoint: Checkpoint) -> TrajectoryPoint | None:
     """
     if checkpoint.train_config is None or checkpoint.step is None:
         raise ValueError(
-            "a checkpoint must contain its train config and step for a forecast, got no config or step. Use "
-            "a checkpoint of `train`"
+            "a checkpoint must contain its training configuration and step for a forecast, got no "
+            "configuration or no step. Use a checkpoint of `train`"
         )
     return _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
 

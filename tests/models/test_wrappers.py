@@ -134,7 +134,9 @@ def test_a_module_that_answers_otherwise_is_evaluated_as_it_is_and_not_opened():
     model = build_model(TINY)
     wrapper, by_hand = Turned(model=model), lambda tokens: model(tokens).roll(1, dims=-1)
     assert evaluate(wrapper, TASK, n_noise=2).to_dict() == evaluate(by_hand, TASK, n_noise=2).to_dict()
-    with pytest.raises(ValueError, match=r"a Turned that holds one in \.model, and gives other logits. Give"):
+    with pytest.raises(
+        ValueError, match=r"a Turned that holds a HookedTransformer in \.model, and gives other logits. Give"
+    ):
         classify(wrapper, TASK)
     two = Lit(student=model, teacher=build_model(TINY, seed=1))
     for measure in (classify, probes.mask_key_token, evaluate):

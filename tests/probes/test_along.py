@@ -182,7 +182,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (("a", "b"), "probe must get one checkpoint unless --along is given, got 2"),
+            (("a", "b"), "the number of checkpoints must be 1 unless --along is given, got 2"),
             (("a", "--table", "x.csv"), "--table must be given together with --along"),
             (("a", "--along", "--table", "x.txt"), "--table must end in .csv or .parquet"),
         ],

@@ -236,7 +236,10 @@ class TestAnyHookedTransformer:
     def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):
         theirs = write(tmp_path, user_built())
         result = call("training_regime", *theirs)
-        assert result.exit_code == 2 and "the checkpoint must contain its train config" in result.stderr
+        assert (
+            result.exit_code == 2
+            and "the checkpoint must contain its training configuration" in result.stderr
+        )
         result = call("stable_rank", *theirs, "--initial", theirs[0])
         assert (
             result.exit_code == 2
@@ -277,7 +280,7 @@ def browser():
 
 def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
     result = call("training_regime", foreign)
-    assert result.exit_code == 2 and "the checkpoint must contain its train config" in result.stderr
+    assert result.exit_code == 2 and "the checkpoint must contain its training configuration" in result.stderr
     assert call("stable_rank", foreign).exit_code == 0
 
 

@@ -210,7 +210,7 @@ class TestMovement:
 
     def test_other_shapes_and_what_is_no_model_are_refused(self):
         model = build_model(CONFIG)
-        with pytest.raises(ValueError, match="the start of the same run, with the shape"):
+        with pytest.raises(ValueError, match="the model at the start of the same run, with .* of shape"):
             training_regime(model, initial=build_model(ModelConfig()))
         with pytest.raises(ValueError, match="initial model must be a HookedTransformer, got Linear"):
             training_regime(model, initial=torch.nn.Linear(2, 2))

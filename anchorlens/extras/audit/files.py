@@ -105,7 +105,7 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
         for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
             value = column["violates"][odd]
             raise ValueError(
-                f"{path}: line {file.line(odd)}: violates must be 0 or 1, got {value}. Correct the value"
+                f"{path}: line {file.line(odd)}: `violates` must be 0 or 1, got {value}. Correct the value"
             )
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
     first, place = distinct_rows(question)

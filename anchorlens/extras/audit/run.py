@@ -135,8 +135,8 @@ def audit(
     evaluation_steps = tuple(sorted(steps))
     if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
         raise ValueError(
-            f"the number of answers must be at most {MOST_ANSWERS:,}, got {n_answers:,} ({len(seeds) + 1} "
-            f"models, {len(evaluation_steps)} evaluations, {len(mappings):,} mappings). Use fewer evaluations"
+            f"{len(seeds) + 1} models with {len(evaluation_steps)} evaluations of {len(mappings):,} "
+            f"mappings must give at most {MOST_ANSWERS:,} answers, got {n_answers:,}. Use fewer evaluations"
         )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

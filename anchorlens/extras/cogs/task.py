@@ -144,7 +144,7 @@ class CogsTask(WordTask):
         fixed, rest = np.flatnonzero(~common), np.flatnonzero(common)
         if n <= len(fixed):
             raise ValueError(
-                f"n_samples must be more than {len(fixed)}, the number of primitives and exposures of COGS, "
+                f"n_samples must be more than {len(fixed)}, the number of primitives and exposure examples, "
                 f"got {n}. Use more samples"
             )
         rounds, last = divmod(n, len(train))

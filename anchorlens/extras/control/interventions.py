@@ -57,7 +57,7 @@ class Intervention:
         """Check the name and the steps."""
         if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]{1,60}", self.name):
             raise ValueError(
-                "the name of an intervention must have only small letters, digits and _, got "
+                "the name of an intervention must have only lower-case letters, digits and _, got "
                 f"{safe_repr(self.name)}. Rename the intervention"
             )
         check_number(f"the steps of {self.name}", self.steps, above=0, limit=1000)

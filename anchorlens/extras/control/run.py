@@ -172,8 +172,8 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
         )
     if not has_labels(checkpoint.task.metrics):
         raise ValueError(
-            f"{safe_text(path)}: the task must have phases, got {checkpoint.task.kind} without phases. Give "
-            "a run of a task with train and ID accuracy"
+            f"{safe_text(path)}: the task must have phases, got the task {checkpoint.task.kind}. Give a run "
+            "of a task with train and ID accuracy"
         )
     if device is not None:
         train = replace(train, device=device)

@@ -329,9 +329,9 @@ def _starts(
     for matrix in parameters.matrices:
         if matrix.part is None and by_part:
             raise ValueError(
-                f"the part of every matrix must be known for {by_part[0]}, got an unknown part for "
-                f"{matrix.label} {list(matrix.values.shape)}. Omit {by_part[0]}, or call gamma_init_ for "
-                "each module of the model with a separate gamma"
+                f"every matrix must be in a known part of the model for {by_part[0]}, got {matrix.label} "
+                f"{list(matrix.values.shape)} in an unknown part. Omit {by_part[0]}, or call gamma_init_ "
+                "for each module of the model with a separate gamma"
             )
         gamma = config.gamma if matrix.part is None else getattr(config, f"gamma_{matrix.part}")
         if gamma_experts is not None and matrix.expert is not None:

@@ -73,7 +73,7 @@ def read(source: Source) -> Imported | ImportedModel:
     weights = hooked(run.weights, config)
     given = source.task if source.config is None else source.config.task() or source.task
     if given is not None and not isinstance(given, ModularTask):
-        raise ValueError(f"the kind of the task must be modular, got {given.kind}. Omit the task.")
+        raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
         fields = {**config, **table}
@@ -135,8 +135,8 @@ def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any])
     name, claimed = layouts.modulus_field(config) or ("p", n_numbers)
     if claimed != n_numbers:
         raise ValueError(
-            f"{name} must be {n_numbers}, because the weights have {n_tokens} tokens and the input is "
-            f"`{tokens}`, got {claimed}. Give the configuration of this run."
+            f"{name} must be {n_numbers} for weights with {n_tokens} tokens and the input `{tokens}`, got "
+            f"{claimed}. Give the configuration of this run."
         )
     return ModularTask(modulus=n_numbers, tokens=tokens)
 
@@ -173,9 +173,9 @@ def _operation(
     ]
     if named is None and not fits:
         raise ValueError(
-            "the operation must be known or fit the last weights, got no operation that fits more than "
-            f"{shares[first]:.4f} {of}. In --config, set the task's kind (modular), modulus ({p}) and "
-            "operation."
+            "the configuration must name the operation if the last weights fit no known operation, got a "
+            f"fit on at most {shares[first]:.4f} {of}. In --config, set the task's kind (modular), modulus "
+            f"({p}) and operation."
         )
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"

@@ -72,7 +72,7 @@ def _without_mask(weights: dict[str, Tensor], rate: Any) -> dict[str, Tensor]:
     check_number("attn_coeff", rate, minimum=0, maximum=1)
     if any(name.startswith("blocks.1.") for name in weights):
         raise ValueError(
-            f"a network without a mask (attn_coeff {rate:g}) must have one layer, got more layers. {_INSTEAD}"
+            f"a network without a causal mask (attn_coeff {rate:g}) must have one layer, got more. {_INSTEAD}"
         )
     if rate == 1:
         return weights

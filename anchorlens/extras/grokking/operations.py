@@ -61,8 +61,8 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
     if operation == "divide":
         if not is_prime(p):
             raise ValueError(
-                f"modulus must be prime for the operation divide, got {p}. Use a prime number, for example "
-                "59."
+                f"modulus must be prime for the operation `divide`, got {p}. Use a prime number, for "
+                "example 59."
             )
         inverse = np.array([0, *(pow(x, -1, p) for x in range(1, p))])
         return np.where(b == 0, -1, a * inverse[b] % p)
@@ -85,7 +85,7 @@ def _permutations(p: int) -> Int[np.ndarray, " pair"]:
     """Compute the composition in the symmetric group: first b, then a, in lexicographic order."""
     if p not in _PERMUTATIONS:
         raise ValueError(
-            f"modulus must be 6, 24 or 120 for the operation permutations, got {p}. Use the number of "
+            f"modulus must be 6, 24 or 120 for the operation `permutations`, got {p}. Use the number of "
             "permutations of 3, 4 or 5 objects."
         )
     of = np.array(list(itertools.permutations(range(_PERMUTATIONS[p]))))
@@ -104,7 +104,7 @@ def _table(text: str, p: int) -> Int[np.ndarray, " pair"]:
         strange = next((number for number in numbers if number not in known), None)
         got += "" if strange is None else f" with {safe_repr(strange)}"
         raise ValueError(
-            f"table must be {p} rows of {p} numbers below {p}, got {got}. Separate the rows of the group's "
-            "table by semicolons, and set modulus to the number of rows."
+            f"`table` must be {p} rows of {p} numbers below {p}, got {got}. Separate the rows of the "
+            "group's table by semicolons, and set modulus to the number of rows."
         )
     return np.array([known[number] for number in numbers])

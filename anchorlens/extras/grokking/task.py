@@ -136,8 +136,8 @@ class ModularTask(TaskConfig):
         """Check every field, and the fields together."""
         if (self.table is None) != (self.operation != "table"):
             raise ValueError(
-                "table must be given with operation table and with no other operation, got operation "
-                f"{self.operation} and {'no table' if self.table is None else 'a table'}. Set both or neither"
+                f"`table` must be given with the operation `table` and no other, got `{self.operation}` and "
+                f"{'no table' if self.table is None else 'a table'}. Set both or neither"
             )
         super().__post_init__()
         if not 0 < self.n_trained < len(self.pairs):

@@ -209,9 +209,8 @@ def with_retrieval(
     _, pairs = np.unique(chains, axis=0, return_inverse=True)
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
-            f"training_set must hold at least 8 sequences with at least 2 pairs, got {len(pairs):,} "
-            f"sequences and {len(np.unique(pairs))} pair(s). Give more sequences, because excluded pairs "
-            "serve as unseen inputs"
+            "training_set must hold at least 8 sequences and at least 2 different pairs, got "
+            f"{len(pairs):,} sequences and {len(np.unique(pairs))} pair(s). Give more training data"
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)

@@ -54,9 +54,9 @@ def cell_ids(runs: Sequence[RunConfig]) -> list[str]:
             first_train, train = other.train_config.to_dict(), run.train_config.to_dict()
             field = next(field for field in train if first_train[field] != train[field])
             raise ValueError(
-                "two runs of a sweep must differ in more than a field without effect, got two values of "
-                f"{field}: {first_train[field]} and {train[field]}. Give {field} one value, because {field} "
-                "does not affect learning."
+                "two runs of a sweep must differ in a field that affects learning, got runs that differ "
+                f"only in other fields, such as {field}: {first_train[field]} and {train[field]}. Give "
+                f"{field} one value."
             )
     return ids
 

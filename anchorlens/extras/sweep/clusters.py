@@ -200,7 +200,7 @@ def check_encryption(address: str) -> None:
         return
     if not _has_files(security, "client"):
         raise ValueError(
-            f"the cluster must get certificates for {address}, got none. In Dask's configuration, set "
+            f"the connection to {address} must use certificates, got none. In Dask's configuration, set "
             "distributed.comm.tls.ca-file, distributed.comm.tls.client.cert and "
             "distributed.comm.tls.client.key."
         )

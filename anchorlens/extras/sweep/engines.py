@@ -78,8 +78,8 @@ class SweepEngine:
             )
         if name == "slurm" and (not _has("dask_jobqueue") or workers is None):
             raise ValueError(
-                "the engine 'slurm' must get a number of workers and an installed dask-jobqueue, got no "
-                "number or no package. Install dask-jobqueue, and give --workers 8."
+                "the engine 'slurm' must have a number of workers and the installed package dask-jobqueue, "
+                "got no number or no package. Install dask-jobqueue, and give --workers 8."
             )
         if workers is not None and name not in ("local", "slurm"):
             raise ValueError(f"workers must be None for the engine {name!r}, got {workers!r}. Omit workers.")
@@ -141,8 +141,8 @@ def _address_in(path: str) -> str:
         return str(read_json(read_bytes(path))["address"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
-            f"{path} must be a scheduler file in JSON with the field address, got a file without a readable "
-            "address. Name another file."
+            f"{path} must be a scheduler file in JSON with the field `address`, got a file without a "
+            "readable address. Name another file."
         ) from None
 
 

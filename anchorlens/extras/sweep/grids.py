@@ -157,7 +157,7 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step, or first:end of integers, got {safe_repr(text)}. "
-            "Choose a positive step, and a first value that is at most last, or below end."
+            "Choose a positive step. The first value must be at most `last`, or less than `end`."
         )
     first, last, step = numbers
     if (last - first) / step >= MOST_CELLS:
@@ -185,7 +185,7 @@ def _decimal(text: str) -> Decimal:
         )
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise ValueError(
-            f"the exponent must be at most {_LARGEST_EXPONENT} in size, got {number.adjusted()}. Correct it"
+            f"the absolute exponent must be at most {_LARGEST_EXPONENT}, got {number.adjusted()}. Correct it"
         )
     return number if number else Decimal(0)
 

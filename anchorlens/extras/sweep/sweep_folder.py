@@ -310,8 +310,8 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
             n_targets += task.table_size
         if n_targets > _MOST_TARGETS:
             raise ValueError(
-                f"the {len(tasks):,} tasks of the sweep must have at most {_MOST_TARGETS:,} targets "
-                f"together, got {n_targets:,}. Give fewer values of the fields of the task."
+                f"the {len(tasks):,} tasks of the sweep must have at most {_MOST_TARGETS:,} targets in "
+                f"total, got {n_targets:,}. Give fewer values of the task's fields."
             )
         runs.append(RunConfig.from_dict(cell, tasks[key]))
     return runs

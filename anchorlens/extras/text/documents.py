@@ -136,7 +136,7 @@ def named_files(data: str) -> dict[str, Path]:
         if n_entries > MOST_ENTRIES or len(files) > MOST_FILES:
             raise ValueError(
                 f"data must name at most {MOST_FILES:,} files, in folders of at most {MOST_ENTRIES:,} "
-                f"entries, got too many with {safe_repr(text)}. Put the files into a separate folder"
+                f"entries, got more with {safe_repr(text)}. Put the files into a separate folder"
             )
     if not files:
         raise ValueError(

@@ -288,7 +288,7 @@ def _completed(
     if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
         raise ValueError(
             "positional_embedding_type and n_ctx must be given for weights without positions, got at most "
-            "one. Add both fields to the table model"
+            "one of these fields. Add both fields to the table model"
         )
     assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
     if fields.get("attn_only"):

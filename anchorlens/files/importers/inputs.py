@@ -263,8 +263,8 @@ def _hooked_within(module: nn.Module, needs_hooks: bool) -> tuple[nn.Module, tup
         listed = " and ".join(f".{path}" for path in inside)
         why = "" if others else ", and gives other logits"
         raise ValueError(
-            f"model must be a HookedTransformer, got {article(what)} that holds one in {listed}{why}. Give "
-            f"it: model.{path}"
+            f"model must be a HookedTransformer, got {article(what)} that holds a HookedTransformer in "
+            f"{listed}{why}. Give it: model.{path}"
         )
     return model, (f"the HookedTransformer in .{path} of the {what} that was given is measured",)
 

@@ -206,7 +206,7 @@ def imported(
     for name, weight in weights.items():
         if is_frozen(config, name) and weight.count_nonzero():
             raise ValueError(
-                f"{name} must be zero, because the {config.variant} variant has no bias there, got other "
+                f"{name} must be zero for the variant {config.variant}, which lacks this bias, got other "
                 "values. Use another variant"
             )
     if task is None:

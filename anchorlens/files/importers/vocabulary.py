@@ -158,8 +158,8 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
     """Return the model's token for each task token, whether only this word has it, and notes."""
     if task.vocabulary is None:
         raise ValueError(
-            f"vocabulary must be None for a task in numbers, got a vocabulary for the task {task.kind}. Omit "
-            "vocabulary"
+            "vocabulary must be None for a task whose tokens are numbers, got a vocabulary for the task "
+            f"{task.kind}. Omit vocabulary"
         )
     words = (*SPECIAL, *task.vocabulary.words)
     optional = {SPECIAL[PAD], UNKNOWN, *([] if task.vocabulary.bos else [SPECIAL[BOS]])}

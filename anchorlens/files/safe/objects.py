@@ -37,7 +37,7 @@ _NUMBERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2
 """The NumPy number types that can be read."""
 _MOST_DIMENSIONS = 16
 _SENSELESS = (
-    "damaged: the pickle must describe valid objects, got an invalid object. Copy or download the file again"
+    "the pickle must describe only valid objects, got an invalid object. Copy or download the file again"
 )
 
 

@@ -95,8 +95,8 @@ def read_pickle(
             machine.step(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError):
         raise ValueError(
-            "damaged: the pickle must be a sequence of valid instructions, got an invalid instruction. Copy "
-            "or download the file again"
+            "the pickle must contain only valid instructions, got an invalid instruction. The file is "
+            "damaged. Copy or download the file again"
         ) from None
     return machine.result
 

@@ -88,15 +88,15 @@ def _check_start(start: bytes, size: int) -> None:
         check_at_most(LARGEST_HEADER, length, "its header", "bytes")
         if length > size - 8:
             raise ValueError(
-                f"truncated: the header must have {length:,} bytes, got {size - 8:,}. Download the file again"
+                f"the header must be {length:,} bytes, got {size - 8:,} (truncated). Download the file again"
             )
     elif not start.startswith(ZIP):
         wanted = "it is not a .pt zip or a .safetensors file"
         raise ValueError(f"not a checkpoint: {instead(wanted, start)}")
     if size > 2**20 and _COPIES * size > (free := psutil.virtual_memory().available):
         raise ValueError(
-            f"too large: the free memory must be at least {_COPIES * size / 1e9:,.1f} gigabytes to read this "
-            f"file of {size / 1e9:,.1f} gigabytes, got {free / 1e9:,.1f}. Free some memory"
+            f"the free memory must be at least {_COPIES * size / 1e9:,.1f} gigabytes to read this file of "
+            f"{size / 1e9:,.1f} gigabytes, got {free / 1e9:,.1f}. Free some memory"
         )
 
 
@@ -113,8 +113,8 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
         raise ValueError(
-            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
-            "download the file again"
+            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
+            "damaged. Copy or download the file again"
         ) from None
 
 

@@ -73,8 +73,8 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
             yield archive
     except _DAMAGED as error:
         raise ValueError(
-            f"truncated or damaged: the file must be complete, got an error: {first_line(error)}. Copy or "
-            "download the file again"
+            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
+            "damaged. Copy or download the file again"
         ) from None
 
 
@@ -148,8 +148,8 @@ class _Reader:
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
             raise ValueError(
-                "damaged: data.pkl must be in the folder of the other entries, got no data.pkl there. Copy "
-                "or download the file again"
+                "data.pkl must be in the folder of all other entries of the zip, got no data.pkl there. The "
+                "file is damaged. Copy or download the file again"
             )
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
@@ -194,8 +194,8 @@ class _Reader:
             if "CRC" not in str(error):
                 raise
             raise ValueError(
-                "damaged: the content must match its checksum, got another checksum. Copy or download the "
-                "file again"
+                "the content must match its checksum, got another checksum. The file is damaged. Copy or "
+                "download the file again"
             ) from None
 
     def _storage(self, identity: object) -> _Storage:
@@ -208,14 +208,14 @@ class _Reader:
             or type(n) is not int
         ):
             raise ValueError(
-                "damaged: the pickle must refer to valid storages, got a reference in another form. Copy or "
-                "download the file again"
+                "the pickle must refer to valid storages, got a reference in another form. The file is "
+                "damaged. Copy or download the file again"
             )
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
             raise ValueError(
-                f"truncated or damaged: storage {key!r} must have its declared size, got "
-                f"{entry.file_size if entry else 0:,} bytes. Copy or download the file again"
+                f"storage {key!r} must have its declared size, got {entry.file_size if entry else 0:,} "
+                "bytes. The file is truncated or damaged. Copy or download the file again"
             )
         if key not in self.storages:
             data = bytearray(self._bytes(f"data/{key}"))
@@ -223,7 +223,7 @@ class _Reader:
             self.storages[key] = _Storage(values)
         if self.storages[key].values.dtype != dtype:
             raise ValueError(
-                f"damaged: storage {key!r} must have one dtype, got two. Copy or download the file again"
+                f"storage {key!r} must have one dtype, got two dtypes. Copy or download the file again"
             )
         return self.storages[key]
 
@@ -236,8 +236,8 @@ class _Reader:
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
             raise ValueError(
-                "damaged: the pickle must describe valid tensors, got a tensor without a valid storage, size "
-                "and stride. Copy or download the file again"
+                "the pickle must describe valid tensors, got a tensor without a valid storage, size or "
+                "stride. The file is damaged. Copy or download the file again"
             )
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
@@ -255,8 +255,8 @@ def _size(size: object = ()) -> tuple[int, ...]:
     """Replace `torch.Size`: return a short tuple of integers, and refuse any other value."""
     if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
         raise ValueError(
-            "damaged: the shape of a tensor must be a tuple of integers, got an invalid shape. Copy or "
-            "download the file again"
+            "the shape of a tensor must be a tuple of integers, got an invalid shape. The file is damaged. "
+            "Copy or download the file again"
         )
     return size
 

@@ -298,9 +298,9 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     mask = np.asarray(which)
     if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
         raise ValueError(
-            f"which must be a bool mask that holds out some of the {len(data):,} training sequences, got "
-            f"{mask.dtype} {list(mask.shape)} with {np.count_nonzero(mask):,} true. Hold out some sequences, "
-            "but not all"
+            f"`which` must be a bool mask that holds out some of the {len(data):,} training sequences, got "
+            f"{mask.dtype} {list(mask.shape)} with {np.count_nonzero(mask):,} true entries. Hold out some "
+            "sequences, but not all"
         )
     return distinct, mask[first]
 

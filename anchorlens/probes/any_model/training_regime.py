@@ -132,8 +132,8 @@ def training_regime(
     if shapes[0] != shapes[1]:
         differ = next(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
         raise ValueError(
-            f"initial must be the start of the same run, with the shape {shapes[1].get(differ)} of {differ}, "
-            f"got {shapes[0].get(differ)}. Give the initial model of this run"
+            f"initial must be the model at the start of the same run, with {differ} of shape "
+            f"{shapes[1].get(differ)}, got the shape {shapes[0].get(differ)}. Give the run's initial model"
         )
     if not all(matrix.isfinite().all() for matrix in (*before.values(), *after.values())):
         raise ValueError("the weights must be finite, got NaN or infinity. Use an earlier checkpoint")

@@ -48,8 +48,8 @@ def put_exceptions(
     possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)
     if n > len(own):
         raise ValueError(
-            f"n_exceptions must be at most {len(own):,}, the number of keys of all trained pairs, got {n:,}. "
-            "Use fewer exceptions"
+            f"n_exceptions must be at most {len(own):,}, the number of combinations of a key and a trained "
+            f"pair, got {n:,}. Use fewer exceptions"
         )
     if len(possible) < 2:
         raise ValueError(

@@ -149,7 +149,7 @@ HEADER = "key,a1,a2,target\n"
         (HEADER + "1,2,3,nan\n", "target must be an integer"),
         (HEADER + "1,2,3,4\n2,2,3,4\n1,2,3,5\n",
          "target must have one value for the key 1 with the anchors 2 3, got 5 in line 4 and 4 in line 2"),
-        ("key,a1,a2,target,violates\n1,2,3,4,2\n", "line 2: violates must be 0 or 1, got 2"),
+        ("key,a1,a2,target,violates\n1,2,3,4,2\n", "line 2: `violates` must be 0 or 1, got 2"),
         ("key,a1,a2,target,violates\n1,2,3,4,\n", "line 2: violates must be an integer"),
         ("key,a1,a2,target,violates\n1,2,3,4,0\n1,2,3,4,1\n",
          "violates must have one value for the key 1 .* got 1 in line 3 and 0"),

@@ -156,7 +156,7 @@ class TestStandIn:
         assert set(task.vocabulary.words) >= {"cat", "ant", UNKNOWN} and "yak" not in task.vocabulary.words
         assert task.splits["ood"].prompts[1] == f"A {UNKNOWN} ran ."
         with pytest.raises(
-            ValueError, match="n_samples must be more than 2, the number of primitives and exposures"
+            ValueError, match="n_samples must be more than 2, the number of primitives and exposure examples"
         ):
             task.training_examples(2, generator(0, "data"))
 

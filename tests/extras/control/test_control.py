@@ -258,7 +258,7 @@ class TestTheList:
     @pytest.mark.parametrize(
         ("fields", "says"),
         [
-            ({"name": "../a"}, "must have only small letters, digits and _"),
+            ({"name": "../a"}, "must have only lower-case letters, digits and _"),
             ({"steps": 0}, "the steps of a must be a finite number > 0"),
         ],
     )

@@ -102,7 +102,7 @@ def test_an_attention_of_ones_own_is_asked(order, shape):
 def test_another_order_is_refused_where_parts_differ():
     model = nn.ModuleDict({"attn": Attention("vqk")})
     before = model["attn"].c_attn.weight.clone()
-    with pytest.raises(ValueError, match=r"got an unknown part for attn\.c_attn\.weight \[96, 32\]"):
+    with pytest.raises(ValueError, match=r"got attn\.c_attn\.weight \[96, 32\] in an unknown part"):
         gamma_init_(model, **PARTS)
     assert torch.equal(model["attn"].c_attn.weight, before)
     std = gamma_init_(model, 0.5)["attn"].c_attn.weight.detach().std()
@@ -113,7 +113,7 @@ def test_a_name_alone_makes_no_layout():
     """An MLP with a c_attn of three times its inputs."""
     model = nn.Sequential()
     model.add_module("c_attn", nn.Linear(D, 3 * D))
-    with pytest.raises(ValueError, match="got an unknown part for"):
+    with pytest.raises(ValueError, match=r"got .* in an unknown part"):
         gamma_init_(model, **PARTS)
 
 

@@ -404,12 +404,13 @@ REFUSED = {
     "a part that is not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
         {"gamma_qk": 0.3},
-        "the part of every matrix must be known for gamma_qk, got an unknown part for 0.weight [8, 8]. Omit",
+        "every matrix must be in a known part of the model for gamma_qk, got 0.weight [8, 8] in an unknown "
+        "part. Omit",
     ),
     "writers that are not known": (
         lambda: nn.Sequential(nn.Linear(8, 8)),
         {"scale_residual_writers": True},
-        "must be known for scale_residual_writers, got",
+        "must be in a known part of the model for scale_residual_writers, got",
     ),
     "experts of a plain model": (
         nano_gpt,

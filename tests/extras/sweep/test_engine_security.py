@@ -177,10 +177,10 @@ class TestArguments:
             SweepEngine(*arguments, **options)
 
     def test_certificates_where_they_are_needed(self, tmp_path):
-        self.refused("must get certificates for .*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
+        self.refused("must use certificates, got none.*distributed.comm.tls.ca-file", "tls://127.0.0.1:1")
         file = tmp_path / "scheduler.json"
         file.write_text('{"address": "tls://127.0.0.1:1"}')
-        self.refused("must get certificates for tls://127.0.0.1:1", str(file))
+        self.refused("the connection to tls://127.0.0.1:1 must use certificates", str(file))
         file.write_text("[]")
         self.refused("must be a scheduler file", str(file))
 

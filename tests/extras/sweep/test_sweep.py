@@ -178,7 +178,7 @@ class TestWhichRunACellIs:
     def test_one_run_carried_out_twice_is_refused(self, tmp_path):
         runs = tiny({"threads": [1, 2]})
         assert len(runs) == 2
-        with pytest.raises(ValueError, match="two values of threads: 1 and 2"):
+        with pytest.raises(ValueError, match="only in other fields, such as threads: 1 and 2"):
             sweep(runs, tmp_path / "a", engine="serial")
         assert not (tmp_path / "a/sweep.json").exists()
 

@@ -143,7 +143,7 @@ def number_map(
     metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
     if number not in metrics:
         raise ValueError(
-            f"number must be one of {', '.join(metrics)}, got {safe_repr(number)}. Use another metric"
+            f"`number` must be one of {', '.join(metrics)}, got {safe_repr(number)}. Use another metric"
         )
     return Picture(_numbers(metrics[number], layout))
 

@@ -184,8 +184,8 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
-            "not training data: the file must be a .pt, .safetensors or .npz file or rows of 2 to "
-            f"{_MOST_COLUMNS:,} integers, got a first row of length {n:,}. Give another file"
+            f"the training data must be a .pt, .safetensors or .npz file, or rows of 2 to {_MOST_COLUMNS:,} "
+            f"integers, got a first row of length {n:,}. Give another file"
         )
     _check_count((file.n_lines, n))
     order = _order(file) if file.names else list(range(n))

@@ -173,7 +173,9 @@ class TestTheStartOfARun:
             file.write(start)
             file.truncate(3 * 2**40)
         monkeypatch.setattr(hashlib, "sha256", None)
-        with pytest.raises(ValueError, match="start must be a checkpoint.*(not a checkpoint|too large)"):
+        with pytest.raises(
+            ValueError, match="start must be a checkpoint.*(not a checkpoint|the free memory must be)"
+        ):
             TrainConfig(start=str(path))
 
 

@@ -71,8 +71,8 @@ def tensors_in(data: bytes) -> Contents:
         values = read_torch_zip(data)
         if not isinstance(values, dict):
             raise ValueError(
-                f"not a checkpoint: the file must hold a dict, got {type(values).__name__}. Save "
-                "the weights by name: torch.save(model.state_dict(), path)"
+                f"the file must hold a dict, got {type(values).__name__}. Save the weights by name: "
+                "torch.save(model.state_dict(), path)"
             )
     return Contents(values, hashlib.sha256(data).hexdigest())
 

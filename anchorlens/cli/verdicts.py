@@ -60,7 +60,7 @@ def classify_command(
     ] = False,
     thorough: Annotated[
         bool,
-        typer.Option("--thorough", help="Measure the costly readings even if the others assign a phase."),
+        typer.Option("--thorough", help="Measure the costly readings even if other readings assign a phase."),
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:

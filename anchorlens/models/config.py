@@ -118,8 +118,8 @@ class ModelConfig(Config):
     n_ctx: int = number(9, **_SIZE)
     """Length of the longest sequence, in tokens."""
     act_fn: Literal["gelu", "gelu_new", "relu"] | None = None
-    """Activation function of the MLPs. The function gelu is exact, and gelu_new is the tanh form of GPT-2.
-    Default: the activation function of the variant."""
+    """Activation function of the MLPs. The function gelu is exact, and gelu_new is the tanh approximation in
+    GPT-2. Default: the activation function of the variant."""
     gamma: float | None = number(0.7, **GAMMA_RANGE)
     """Initialisation rate (larger values make smaller initial weights). The standard deviation of the weights
     is d_in^-gamma. If gamma is not known (None), you can measure the model but not redraw its weights."""

@@ -83,8 +83,7 @@ class AdditionTask(SplitTask):
     """The largest operand. The smallest operand is 0."""
     split: Literal["square", "random"] = "square"
     """The choice of the pairs that are never trained. With `square`, the pairs in a square of operands are
-    held out as OOD. With `random`, random pairs join the other held-out pairs as a control, and no pair is
-    OOD."""
+    held out as OOD. With `random`, random pairs are held out as a control, and no pair is OOD."""
     square_min: int = number(40, minimum=0, maximum=lambda task: task._largest_of_square)
     """The smallest operand of the OOD square."""
     square_max: int = number(
@@ -94,7 +93,7 @@ class AdditionTask(SplitTask):
     random_share: float = number(0.3, above=0, maximum=0.9)
     """The proportion of all pairs that the random split holds out."""
     n_held_out: int = number(400, minimum=1, limit=(_LARGEST + 1) ** 2)
-    """The number of further pairs that are held out of training (ID)."""
+    """The number of pairs that are held out for the ID test, in addition to the pairs of the split."""
     split_seed: int = number(0, minimum=0)
     """The seed of the held-out pairs and of the random split."""
 

@@ -76,11 +76,11 @@ class ConceptGraphsTask(TaskConfig):
     n_diffusion_steps: int = number(100, minimum=10, maximum=1000)
     """The number of diffusion steps from an image to noise, called T (500 in the released code)."""
     shift: float = number(0.0, minimum=0, maximum=0.3)
-    """The largest shift of a shape's centre, as a fraction of half the image's side. Each centre is drawn
-    uniformly from -shift to shift. The published setting is a shift of 0."""
+    """The largest shift of a shape's centre, as a fraction of half the image's side. Each coordinate of a
+    centre is drawn uniformly from -shift to shift. The published setting is a shift of 0."""
     centred: bool = True
     """Whether pixel values range from -1 to 1, instead of from 0 to 1. The network learns faster with the
-    range -1 to 1. The published setting is the range from 0 to 1."""
+    range -1 to 1 than with the range 0 to 1. The published setting is the range from 0 to 1."""
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -113,13 +113,14 @@ class ModularTask(TaskConfig):
     presets = PRESETS
 
     modulus: int = number(59, minimum=2, maximum=_LARGEST)
-    """The modulus p. Numbers and answers range from 0 to p-1. For a table, p is the number of rows."""
+    """The modulus p. Numbers and answers range from 0 to p-1. For the operation `table`, p is the number of
+    rows."""
     operation: Operation = "add"
     """The operation that gives the answer. The operations add, subtract, multiply, divide, x2xyy2 (a^2 + ab +
-    b^2) and x3xy (a^3 + ab) are modulo p. For divide, p is a prime and b is not 0. The operation
+    b^2) and x3xy (a^3 + ab) are modulo p. For `divide`, p is a prime and b is not 0. The operation
     `permutations` is the product in the symmetric group with p elements, and p must be 6, 24 or 120. The
     operation `random` gives each pair a random answer, as a control. The operation `table` reads the answers
-    from `table`."""
+    from the field `table`."""
     tokens: Layout = "a b ="
     """The layout of the model's input tokens. In a layout with `B`, the second number has separate
     tokens, from p to 2p-1."""

@@ -85,7 +85,7 @@ class ScanTask(WordTask):
     words are held out, except the bare command. Copies of the bare command are a tenth of the training
     examples. With `simple`, a random fifth of all commands is held out as a control."""
     n_held_out: int = number(1000, minimum=1, maximum=5000)
-    """The number of further commands that are held out of training (ID)."""
+    """The number of commands that are held out for the ID test, in addition to the OOD commands."""
     split_seed: int = number(0, minimum=0)
     """The seed of the held-out commands and of the `simple` split."""
     bos: bool = True

@@ -73,8 +73,9 @@ class CompositeFunction(TaskConfig):
     anchors are held out (arXiv 2501.08537). With `conflict`, one order is held out, and the other order is
     trained on a target that is not the composition (arXiv 2405.05409)."""
     complexity: int | None = number(None, minimum=0, maximum=6)
-    """Reasoning complexity, from 0 to 6. The complexity is the number of groups of pairs with a wrong but
-    symmetric shift. If `complexity` is set, every pair is trained. Default: the targets of the regime."""
+    """Reasoning complexity, from 0 to 6. The complexity is the number of groups of pairs that are trained on
+    a symmetric shift instead of the composition. If `complexity` is set, every pair is trained. Default: the
+    targets of the regime."""
     unseen_pairs: Sequence[Pair] | None = None
     """Pairs that are held out of training. Default: the held-out pairs of the regime. The property
     `ood_pairs` lists all held-out pairs."""

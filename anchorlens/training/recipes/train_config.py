@@ -80,7 +80,7 @@ class TrainConfig(Config):
     """Weight decay of every parameter. Weight decay is decoupled from the gradient unless the optimiser is
     adam. The weight decay can change in windows of the run. For example, `0.01 0.25:0.5=1.0` sets the weight
     decay to 1.0 in the second quarter of the run. The text `0 0.5:1=1.0..0.1` lowers the weight decay from
-    1.0 to 0.1 in the last half."""
+    1.0 to 0.1 in the second half of the run."""
     weight_decay_embedding: float | str | None = number(None, minimum=0, limit=1e100)
     """Weight decay of W_E, W_pos and W_U. Default: weight_decay."""
     weight_decay_qk: float | str | None = number(None, minimum=0, limit=1e100)
@@ -106,13 +106,13 @@ class TrainConfig(Config):
     penalty: str | None = None
     """Add a penalty to the loss. For example, `nuclear:qk=0.001` adds 0.001 times the sum of the nuclear
     norms of every head's W_Q and W_K. With `stable_rank:W_Q=0.01@0.25:0.5`, the run penalises the stable rank
-    in its second quarter."""
+    of W_Q in its second quarter."""
     max_rank: str | None = None
     """Largest rank of weight matrices. With `W_Q=2@0:0.5`, every W_Q becomes the nearest matrix of rank 2
-    (truncated SVD) after each update of the first half."""
+    (truncated SVD) after each update in the first half of the run."""
     freeze: str | None = None
-    """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K in the second
-    half only. The name `biases` stands for all biases."""
+    """Parameters to freeze. For example, `W_Q` freezes W_Q, and `qk@0.5:1` freezes W_Q and W_K only in the
+    second half of the run. The name `biases` stands for all biases."""
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """Optimiser of the run. The optimiser adamw decouples weight decay from the gradient, and adam adds
     weight decay to the gradient (plain L2). The optimiser muon updates the matrices of qk, vo and mlp by

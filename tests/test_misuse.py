@@ -96,7 +96,7 @@ MISUSES = {
     "classify(HookedTransformer)": "model must be a HookedTransformer, .* got type",
     "classify([])": "classify must get at least one model, got an empty list",
     "classify([CHECKPOINT, 3])": "model 2 of 2: the model must be",
-    "classify([CHECKPOINT], name='one')": "name must be 1 names, one for each model, got 'one'",
+    "classify([CHECKPOINT], name='one')": "`name` must be a list of 1 names, one for each model, got 'one'",
     "classify(MODEL.state_dict())": "model must be .* got OrderedDict. Load the state dict into its model",
     "classify(TASK)": "model must be .* got AnchorTask. Give the model before the task",
     "classify(MODEL, SMALL)": "task must be a task such .* got ModelConfig",

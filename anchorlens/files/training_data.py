@@ -196,9 +196,9 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
         rows = _without_default_header(rows)
     elif n > 2 and len(rows) >= _ENOUGH and (rows[:, 0] == np.arange(len(rows))).all():
         raise ValueError(
-            "the first column must be a token, got numbers that count the rows. If the column is the index "
-            "of pandas, write the file with to_csv(..., index=False). Otherwise, put the rows in another "
-            "order"
+            "the first column must contain tokens, got numbers that count the rows. If the column is the "
+            "index of pandas, write the file with to_csv(..., index=False). Otherwise, put the rows in "
+            "another order"
         )
     return rows[:, :-1], rows[:, -1]
 

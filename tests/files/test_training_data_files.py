@@ -129,7 +129,7 @@ ASKED = {
     ),
     "an index without a header": (
         frame().to_csv(header=False),
-        "must be a token, got numbers that count the rows. If the column is the",
+        "the first column must contain tokens, got numbers that count the rows. If the column is the",
     ),
     "an index that the header lacks": (
         frame().to_csv(index_label=False),

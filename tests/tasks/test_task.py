@@ -305,7 +305,7 @@ class TestDescription:
         ({"complexity": 1, "regime": "conflict"}, "complexity must be None unless"),
         (
             {"regime": "conflict", "anchors": {1: 1, 2: 2}},
-            "anchors must be the papers' four anchors in regime 'conflict'",
+            "anchors must be the papers' four anchors in the regime 'conflict'",
         ),
         (
             {"unseen_pairs": [(1, 5)]},

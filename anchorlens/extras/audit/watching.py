@@ -86,10 +86,8 @@ def _watch_stack(
             for k, (run, update) in enumerate(zip(runs, updates, strict=True)):
                 if update.failed_at is not None:
                     raise TrainingDiverged(
-                        f"training diverged with seed {run.train_config.seed}: the loss and the "
-                        f"gradient norm "
-                        f"must be finite, got NaN or infinity at step {update.failed_at}. Use a "
-                        f"smaller lr or "
+                        f"the loss and the gradient norm of the run with seed {run.train_config.seed} must "
+                        f"be finite, got NaN or infinity at step {update.failed_at}. Use a smaller lr or "
                         "weight_decay, or a larger gamma"
                     )
                 probabilities = _probabilities(stack, k, questions[k])

@@ -70,7 +70,7 @@ def shipped_models(
     path = CHECKPOINTS if path is None else path
     if not Path(path).exists():
         raise ValueError(
-            f"{safe_text(path)}: the models of the benchmark must be in this file, got no file. "
+            f"{safe_text(path)} must be the file with the models of the benchmark, got no file. "
             f"{_HOW_TO_MAKE}"
         )
     with reading(path), zip_in(read_bytes(path, MOST_BYTES), MOST_MODELS + 1) as archive:

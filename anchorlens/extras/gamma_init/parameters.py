@@ -202,8 +202,8 @@ def _drawable(model: object) -> nn.Module:
         )
     if any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__):
         raise ValueError(
-            "model must be a HookedTransformer or a torch module, got a TransformerBridge. Draw the weights "
-            "of the wrapped model before you wrap it"
+            "model must be a HookedTransformer or a plain torch module, got a TransformerBridge. Draw the "
+            "weights of the wrapped model before you wrap it"
         )
     return model
 

@@ -211,8 +211,8 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
             )
         if names is not None and (isinstance(names, str) or len(names) != len(model)):
             raise ValueError(
-                f"name must be {len(model)} names, one for each model, got {safe_repr(names)}. Give a list "
-                "of names"
+                f"`name` must be a list of {len(model)} names, one for each model, got {safe_repr(names)}. "
+                "Give a list of names"
             )
         results = []
         for k, one in enumerate(model):

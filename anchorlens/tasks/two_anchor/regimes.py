@@ -43,8 +43,8 @@ def unseen_and_overrides(
     if complexity is not None:
         if regime != "reasoning" or not is_papers:
             raise ValueError(
-                "complexity must be None unless the task has the papers' four anchors, pairs and regime "
-                f"'reasoning', got {complexity}. Give overrides and unseen_pairs instead"
+                "complexity must be None unless the task has the papers' four anchors and pairs and the "
+                f"regime 'reasoning', got {complexity}. Give overrides and unseen_pairs instead"
             )
         broken = COMPLEXITY_SHIFTS[:complexity]
         return [], {pair: shift for (a, b), shift in broken for pair in ((a, b), (b, a))}
@@ -54,7 +54,7 @@ def unseen_and_overrides(
         return [pair for pair in pairs if mirrored & set(itertools.pairwise(pair))], {}
     if not is_papers:
         raise ValueError(
-            "anchors must be the papers' four anchors in regime 'conflict', got other anchors. Use regime "
-            "'reasoning' with unseen_pairs and overrides"
+            "anchors must be the papers' four anchors in the regime 'conflict', got other anchors. Use the "
+            "regime 'reasoning' with unseen_pairs and overrides"
         )
     return [(4, 3)], {(3, 4): CONFLICT_SHIFT}

@@ -230,7 +230,8 @@ class TestFile:
         monkeypatch.setattr(shipped, "CHECKPOINTS", tmp_path / "no.zip")
         with pytest.raises(
             ValueError,
-            match="no.zip: .* must be in this file, got no file. Train .*research/benchmark_checkpoi",
+            match="no.zip must be the file with the models of the benchmark, got no file. Train "
+            ".*research/benchmark_checkpoi",
         ):
             benchmark(place)
 

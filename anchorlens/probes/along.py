@@ -77,8 +77,9 @@ class Along:
                 file.
 
         Raises:
-            ValueError: If the suffix is not `.csv` or `.parquet`, the folder is missing, or the path is not
-                an ordinary file.
+            ValueError: If the suffix of the path is not `.csv` or `.parquet`.
+            ValueError: If the folder of the path is missing.
+            ValueError: If the path is not an ordinary file.
             OSError: If the write fails. A failed write does not change an existing file.
         """
         write_rows(self.rows, path)
@@ -89,13 +90,14 @@ class Along:
         return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
 
     def over_seeds(self, number: str) -> dict[str, list[Point]]:
-        """Return the mean and the range of a metric or reading over the seeds of each group, along training.
+        """Return the mean and the range of a metric or reading over the seeds of each group, at each step.
 
         Args:
             number: the name of a metric or reading, from `metrics` or `readings`.
 
         Returns:
-            The points (mean, minimum, maximum) of each group, for each step at which a seed has a value.
+            A dict from each group to its points, for the steps at which a seed has a value. A point contains
+            the mean, the minimum and the maximum over seeds at a step.
         """
         found: dict[str, dict[int, list[float]]] = {}
         for row in self.rows:
@@ -111,7 +113,7 @@ class Along:
         }
 
     def plot(self) -> go.Figure:
-        """Plot each reading in a row, and the metrics of the runs in the last row.
+        """Plot each reading in a separate row, and the metrics of the runs in the last row.
 
         Each line is a mean over seeds.
 
@@ -145,22 +147,23 @@ def along(
 ) -> Along:
     """Apply probes to every checkpoint of training runs, from the oldest to the newest checkpoint.
 
-    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one at the end. Runs
-    that differ only in the seed form one group. For a run of another library, `along` uses the checkpoints in
-    the run's file or folder. If a checkpoint of another library is damaged, `along` omits the checkpoint with
-    a warning.
+    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one final checkpoint.
+    Runs that differ only in the seed form one group. For a run of another library, `along` uses the
+    checkpoints in the run's file or folder. If a checkpoint of another library is damaged, `along` omits the
+    checkpoint with a warning.
 
     Args:
-        runs: the folders of runs, results of `train` for runs with a folder, or another library's runs with
-            several checkpoints. Give a run of another library as a path or as an `Opened`. You may also give
-            the models of one run, as a dict from steps to models or as a list of (step, model). A model is
-            any input that a probe accepts.
+        runs: one run or a list of runs. A run is the folder of a run, a result of `train` that has a folder,
+            or another library's run with several checkpoints. Give a run of another library as a path or as
+            an `Opened`. You may also give the models of one run, as a dict from steps to models or as a list
+            of pairs (step, model). A model is any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of probes and names.
-        task: the task of the runs with the paths of its files (`data`), for a task that needs files. Default:
-            the task of each checkpoint. Without `task`, `along` computes no accuracies of models in memory.
-        config: the configuration of bare weights given by path, as for `open_checkpoint`. `along` uses
-            `config` for models with steps and for runs of another library.
-        device: the device of the models, which is auto, cpu, cuda, cuda:N or mps.
+        task: the task of the runs. If the task needs files, the field `data` of the task contains their
+            paths. Default: the task of each checkpoint. For models in memory, `along` measures accuracies
+            only with `task`.
+        config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`). `along`
+            uses `config` for models with steps and for runs of another library.
+        device: the device for the models (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         progress: the display of progress, as for `train`.
         **options: the options of the probe. Options are allowed only for a single probe.
 
@@ -168,11 +171,14 @@ def along(
         The readings and the accuracies at every checkpoint.
 
     Raises:
-        ValueError: If there is no run, a run has no checkpoints, or a checkpoint does not contain its
-            training configuration.
-        ValueError: If options are given for several probes, a step or model is given twice, or a probe
-            refuses its input. If a probe refuses its input, the message starts with the file or the step.
-        CheckpointError: If a file or a checkpoint of `train` is damaged.
+        ValueError: If `runs` contains no run.
+        ValueError: If a run has no checkpoints.
+        ValueError: If a checkpoint does not contain its training configuration.
+        ValueError: If options are given for several probes.
+        ValueError: If a step or model is given twice.
+        ValueError: If a probe refuses its input. The message then starts with the path of the checkpoint or
+            with the step.
+        CheckpointError: If a checkpoint of `train` or the file of another library's run is damaged.
 
     Example:
         >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP

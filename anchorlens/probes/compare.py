@@ -60,13 +60,13 @@ class Comparison:
         return side_by_side(figures, [plotly_text(label) for label in self.labels], share_axes=share)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result of each model by the model's label, as JSON data."""
+        """Return the results as JSON data, in a dict from labels to results."""
         return dict(zip(self.labels, (result.to_dict() for result in self.results), strict=True))
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a DataFrame with a row for each model, which contains the recipe, the seed and the readings.
+        """Return a DataFrame with one row for each model.
 
-        The index is the label of the model.
+        A row contains the recipe, the seed and the readings. The index is the label of the model.
         """
         import pandas
 
@@ -77,15 +77,15 @@ class Comparison:
         )
 
     def over_seeds(self, level: float = 0.95) -> pandas.DataFrame:
-        """Return a DataFrame with mean and confidence interval of each reading over the seeds of each recipe.
+        """Return the mean and the confidence interval of each reading over the seeds of each recipe.
 
         Args:
             level: the confidence level of the interval, above 0 and at most 1.
 
         Returns:
-            A row for each recipe and reading, with the number of values `n` and the mean `mean`. The columns
-            `low` and `high` contain the ends of Student's t interval for the mean. The ends are NaN for fewer
-            than two values.
+            A DataFrame with a row for each recipe and reading. The columns `n` and `mean` contain the number
+            of values and their mean. The columns `low` and `high` contain the ends of Student's t interval
+            for the mean. The ends are NaN for fewer than two values.
 
         Raises:
             ValueError: If the level is 0 or less, or above 1.
@@ -129,20 +129,22 @@ def compare(
             one model at a time.
         probe: a probe or the name of a probe.
         task: the task of the models in memory. A checkpoint contains its task.
-        config: the configuration of bare weights given by path, as for `open_checkpoint`.
-        labels: the label of each model. The default label of a file is its name. The default label of a model
-            in memory consists of gamma, seed and step, or is the model's name.
-        device: the device of models from checkpoints, which is auto, cpu, cuda, cuda:N or mps.
+        config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`).
+        labels: the label of each model. The default label of a file is the file's name. The default label of
+            a model in memory consists of gamma, seed and step, or is the model's name.
+        device: the device for models from checkpoints (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         options: the options of the probe.
 
     Returns:
         A `Comparison` with a result for each model. The method `plot` returns the plots next to each other.
         The method `to_dict` returns the results as JSON data, and the method `to_frame` returns the readings
-        as a DataFrame. The method `over_seeds` returns means over seeds with confidence intervals.
+        as a DataFrame. The method `over_seeds` returns the means of the readings over seeds, with confidence
+        intervals.
 
     Raises:
-        ValueError: If there is no model, the number of labels is wrong, or the probe refuses a model. If the
-            probe refuses a model, the message starts with the model's label.
+        ValueError: If `models` contains no model.
+        ValueError: If the number of labels differs from the number of models.
+        ValueError: If the probe refuses a model. The message then starts with the model's label.
         CheckpointError: If a file cannot be read.
 
     Example:

@@ -32,7 +32,7 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 
 @probe_result
 class ActivationPatching(ProbeResult):
-    """The proportion of the difference between clean and corrupted logits that each patch recovers."""
+    """The proportion of the logit difference that each patch recovers."""
 
     probe: ClassVar[str] = "activation_patching"
     readings: ClassVar[tuple[str, ...]] = (
@@ -76,7 +76,10 @@ class ActivationPatching(ProbeResult):
     """The seed of the drawn sequences. The seed has no effect on the caller's sequences."""
 
     def headline(self) -> str:
-        """Return the recovery before the last layer (for given sequences, at the best location) as text."""
+        """Return the recovered proportions before the last layer as text.
+
+        For your own sequences, the text contains the largest recovered proportion and its location.
+        """
         if self.key_position is None and not np.isnan(self.recovered).all():
             _, site, layer, pos = np.unravel_index(int(self.recovered.argmax()), self.recovered.shape)
             place = f"{self.sites[site]} of layer {layer} at position {pos}"
@@ -90,7 +93,7 @@ class ActivationPatching(ProbeResult):
         )
 
     def plot(self) -> go.Figure:
-        """Plot the recovered proportion by layer and position, with a panel for each change."""
+        """Plot the recovered proportion by layer and position, with a panel for each changed token."""
         panels = {
             f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
         }
@@ -118,42 +121,45 @@ def activation_patching(
     key_position: int | None = None,
     seed: int = 0,
 ) -> ActivationPatching:
-    """Find which (layer, position) carries the key and each anchor to the answer.
+    """Find the locations (layer, position) that carry the key and each anchor to the answer.
 
-    Clean and corrupted sequences have the same noise. Clean and corrupted sequences differ in the key or in
-    one anchor, and therefore in their target. The probe patches one activation of the clean run at a time
-    into the corrupted run. Each activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out` or
-    `hook_mlp_out`. The probe uses the patch setter of `transformer_lens.patching`. The probe does not use the
-    loop of `transformer_lens.patching`, because the progress bar of the loop cannot be silenced.
+    Clean and corrupted sequences have the same noise tokens. Clean and corrupted sequences differ in the key
+    or in one anchor, and therefore in their target. The probe patches one activation of the clean run at a
+    time into the corrupted run. Each activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out`
+    or `hook_mlp_out`. The probe has its own loop, because the progress bar of `transformer_lens.patching`
+    cannot be silenced.
 
-    Limitations: The probe does not distinguish a location with the single-anchor result g(x; a) from a
-    location with key and anchor separately. The probe does not detect information that is spread over several
-    locations. The readings of the probe cover only the input of the last layer.
+    Limitations: The probe does not distinguish a location that contains the single-anchor result g(x; a) from
+    a location that contains key and anchor separately. The probe does not detect information that is spread
+    over several locations. The readings of the probe cover only the input of the last layer.
 
     Args:
         model: a HookedTransformer whose residual hooks can be edited.
-        task: the task, which defines the sequences. If trained pairs allow the change, all sequences have
-            trained pairs. Otherwise, the sequences have any pairs. The probe ignores the task if you give
-            sequences.
+        task: the task, which defines the sequences. For a changed anchor, the probe draws trained pairs that
+            differ only in this anchor. If no trained pairs differ only in this anchor, the probe draws from
+            all pairs. The probe ignores the task if you give sequences.
         tokens: your own clean sequences, [pos] or [sequence, pos], for any model and task. Your own sequences
             also need `corrupted` and `targets`.
         corrupted: the corrupted sequences, of the same shape as `tokens`.
         targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2]. The probe
             compares the logits of the two answers at the last position.
-        n_sequences: the number of pairs of sequences for each change, at least 1.
+        n_sequences: the number of pairs of sequences for each changed token, at least 1.
         key_position: the position of the key token. Default: 2, as in the papers.
         seed: the seed of the sequences.
 
     Returns:
-        The recovered proportion for every change, site, layer and position. The proportion is 0 if the patch
-        recovers nothing, and 1 if the patch recovers the clean logit difference. The patches for a changed
-        first anchor show the location of the single-anchor result g(x; a1).
+        The recovered proportion of the logit difference for every changed token, site, layer and position.
+        The proportion is 0 if the patch recovers nothing, and 1 if the patch recovers the clean logit
+        difference. The patches for a changed first anchor show the location of the single-anchor result g(x;
+        a1).
 
     Raises:
-        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
-            task.
-        ValueError: If a changed token rarely changes the target of the task, or your sequences do not fit the
-            model or each other.
+        ValueError: If a hook cannot be edited.
+        ValueError: If an option is out of range.
+        ValueError: If the model is too small for the task.
+        ValueError: If a changed token rarely changes the target of the task.
+        ValueError: If your sequences do not fit the model.
+        ValueError: If the shapes of `tokens`, `corrupted` and `targets` do not match.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

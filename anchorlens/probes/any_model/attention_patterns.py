@@ -43,7 +43,7 @@ class AttentionPatterns(ProbeResult):
     1. The value is `None` without a two-anchor task."""
 
     def headline(self) -> str:
-        """Return the positions to which the last position attends in the last layer, as text."""
+        """Return the attention of the last position in the last layer as text."""
         if self.to_key_and_anchors is None:
             seen = self.attention[-1, :, -1].mean(axis=0)  # [key_pos]
             return f"last layer: the last position looks most at position {seen.argmax()}, {seen.max():.0%}"
@@ -51,15 +51,15 @@ class AttentionPatterns(ProbeResult):
         return f"last layer: the last position pays {share} of its attention to key and anchors"
 
     def plot(self) -> go.Figure:
-        """Plot a heatmap for each layer and head."""
+        """Plot a heatmap of the attention for each layer and head."""
         return attention_heatmaps([str(token) for token in self.tokens], self.attention)
 
     def html(self) -> str:
-        """Return an HTML fragment with interactive circuitsvis views of every head, which works offline."""
+        """Return interactive circuitsvis views of every head as an HTML fragment that works offline."""
         return self._html(alone=True)
 
     def circuitsvis_json(self) -> str:
-        """Return the input of circuitsvis' `AttentionHeads` as JSON, for pages that contain its bundle."""
+        """Return the input of `AttentionHeads` as JSON, for pages that contain the circuitsvis bundle."""
         return json.dumps(self._shown())
 
     def _shown(self) -> dict[str, Any]:
@@ -89,23 +89,24 @@ def attention_patterns(
 ) -> AttentionPatterns:
     """Measure the attention of every layer and head on one sequence.
 
-    Limitations: The probe does not show whether the model uses the attended tokens. A head that does not
-    affect the answer can also attend to tokens.
+    Limitations: The probe does not show whether the model uses the attended tokens. A head can attend to the
+    anchors without any effect on the answer.
 
     Args:
         model: a HookedTransformer, which the probe does not change.
         task: the task, which defines the positions of key and anchors. Without a two-anchor task, the probe
             accepts any sequence of the model's tokens.
-        tokens: the sequence, [pos]. The default with an AnchorTask is the papers' sequence [35, 63, x, 1, 2,
-            ...].
+        tokens: the sequence, [pos]. With an AnchorTask, the default is a sequence of a trained pair, for
+            example [35, 63, 40, 1, 2, ...].
 
     Returns:
-        The attention after the softmax, from 0 to 1. A notebook shows the result as interactive attention
-        heads, which circuitsvis draws. `.html()` returns the interactive heads as HTML, which works offline,
-        and `.plot()` returns a static plot.
+        The attention after the softmax, from 0 to 1. In a notebook, the package circuitsvis draws interactive
+        views of the heads. `.html()` returns these views as an HTML fragment that works offline. `.plot()`
+        returns a static plot.
 
     Raises:
-        ValueError: If the tokens are not a sequence of the task, or the model is too small for the task.
+        ValueError: If the tokens are not a sequence of the task.
+        ValueError: If the model is too small for the task.
         ValueError: If you give neither a task nor tokens.
 
     Example:
@@ -116,7 +117,7 @@ def attention_patterns(
         (2, 1, 4, 4)
 
     Source: The plot shows the attention A_l of arXiv 2405.05409 and 2501.08537. The package circuitsvis draws
-    the interactive heads.
+    the interactive views.
     """
     key = to_key_and_anchors = None
     if tokens is not None and two_anchor_task(task) is None:

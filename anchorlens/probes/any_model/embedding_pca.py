@@ -34,7 +34,7 @@ TINIEST = 1e-300
 
 @probe_result
 class EmbeddingPCA(ProbeResult):
-    """The coordinates and spectrum of the token embeddings, and the mean cosine of tokens for each lag."""
+    """The coordinates and the spectrum of token embeddings, and their mean cosine at each lag."""
 
     probe: ClassVar[str] = "embedding_pca"
     readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
@@ -76,7 +76,7 @@ class EmbeddingPCA(ProbeResult):
     """The description of the measured tokens, such as the number tokens of a two-anchor task."""
 
     def headline(self) -> str:
-        """Return the order score, and the proportion of the variance along the first two axes, as text."""
+        """Return `lag_order` and the proportion of the variance along the first two axes as text."""
         order = "no order score" if self.lag_order is None else f"lag order {self.lag_order:+.3f}"
         which = "" if self.token_set == "number tokens" else f" of {self._which}"
         return f"{order}, {self.explained.sum():.0%} of the variance{which} in two dimensions"
@@ -107,9 +107,9 @@ class EmbeddingPCA(ProbeResult):
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
-    """Return the differences of the single-anchor shifts in ascending order.
+    """Return the differences between the shifts of any two anchors, in ascending order.
 
-    The result is empty if an anchor is not a shift.
+    The result is empty if the function of an anchor is not a shift.
 
     >>> rule_lags(AnchorTask())
     (3, 4, 6, 7, 9, 13)
@@ -130,24 +130,28 @@ def embedding_pca(
     embeddings have no order even if the model composes.
 
     Args:
-        model: a HookedTransformer with these tokens in its vocabulary. The probe does not change the model.
+        model: a HookedTransformer with the measured tokens in its vocabulary. The probe does not change the
+            model.
         task: the task, which defines the number tokens (its keys) and the single-anchor functions. For a task
             that is not a two-anchor task, the probe uses the tokens below the `d_vocab` of the task. Without
-            a task, the probe uses all tokens. The result has no order score without a two-anchor task.
+            a task, the probe uses all tokens. Without a two-anchor task, `lag_order` is `None`.
         tokens: the ids of at least three different tokens, which replace the tokens of the task. The order of
-            the ids defines the lags. The result has an order score if the ids are consecutive ascending
-            integers.
+            the ids defines the lags. With your own tokens, `lag_order` is `None` unless the ids are
+            consecutive ascending integers.
 
     Returns:
         The coordinates, the explained variance, the spectrum, and the mean cosine of tokens for each lag k.
         The lags go from 1 to 13, or further if two shifts differ by more than 13. In models that compose, the
-        cosine is larger at the differences of the shifts, and `lag_order` is above 0. The result also
-        contains the constancy of e(x + k) - e(x) for the two smallest differences k of the shifts. The plot
-        draws e(x + k) - e(x) as arrows. The papers show parallel arrows in models that compose.
+        mean cosine is larger at the differences of the shifts than at other lags, so `lag_order` is above 0.
+        `step_constancy` is above 0 if the differences e(x + k) - e(x) of embeddings are similar for all
+        tokens x. The steps k are the two smallest differences of the shifts. The plot draws e(x + k) - e(x)
+        as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
-        ValueError: If the vocabulary is too small for the tokens, or you give fewer than three tokens.
-        ValueError: If the embeddings are all equal, or an embedding is not finite.
+        ValueError: If the vocabulary is too small for the tokens.
+        ValueError: If you give fewer than three tokens.
+        ValueError: If the embeddings are all equal.
+        ValueError: If an embedding is not finite.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
@@ -157,8 +161,8 @@ def embedding_pca(
         EmbeddingPCA(no order score, 5% of the variance of all 201 tokens in two dimensions)
 
     Source: The papers arXiv 2405.05409 and 2501.08537 show the embedding space, with arrows for the steps 3
-    and 4. The appendix of arXiv 2405.05409 shows the covariance spectrum. The readings of the order and of
-    the steps are ours.
+    and 4. The appendix of arXiv 2405.05409 shows the covariance spectrum. The readings `lag_order` and
+    `step_constancy` are ours.
     """
     check_model(model)
     n_used = getattr(task, "d_vocab", 0)
@@ -235,7 +239,7 @@ def _tokens(
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
-    """Return the mean cosine, from -1 to 1, of two differences `rows[i + step] - rows[i]`.
+    """Return the mean cosine between two of the differences `rows[i + step] - rows[i]`, from -1 to 1.
 
     The mean is NaN if there are fewer than two differences.
 

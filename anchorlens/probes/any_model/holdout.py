@@ -54,7 +54,7 @@ _FEWEST, _DRAWN = 200, 10_000
 
 @probe_result
 class Holdout(ProbeResult):
-    """The accuracies on held-out and on other training data during further training."""
+    """The accuracies on held-out and on all other training data during further training."""
 
     probe: ClassVar[str] = "holdout"
     readings: ClassVar[tuple[str, ...]] = (
@@ -107,14 +107,14 @@ class Holdout(ProbeResult):
     """The seed of the held-out sequences, the batches and the test inputs."""
 
     def headline(self) -> str:
-        """Return the accuracy on the held-out training data as text."""
+        """Return the holdout ratio and both accuracies after the last update as text."""
         ratio = "no ratio" if self.holdout_ratio is None else f"{self.holdout_ratio:.2f}"
         after = f"after {self.updates[-1]} updates without them, the others at {self.others:.2f}"
         left_out = f"accuracy {self.left_out_accuracies[-1].mean():.2f} on left-out training data"
         return f"{ratio}: {left_out} {after}"
 
     def plot(self) -> go.Figure:
-        """Plot the accuracies against updates, and the final accuracies that mean memorisation or a rule."""
+        """Plot the accuracies against updates, with bars for the ranges of memorisation and of a rule."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
         memorised, learnt = (
             self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
@@ -145,17 +145,17 @@ def holdout(
     """Measure whether a model still predicts training data that are held out of further training.
 
     AdamW trains copies of the model for 100 updates. Each copy holds out a different random tenth of the
-    training data. In the first 80 updates, weights decay while the batch accuracy is at least 0.85. Each copy
-    therefore continues to predict the other training data. Each copy forgets information that the other
-    training data do not need. A copy that keeps a rule for the other training data also predicts the held-out
-    tenth. If the final accuracy on the other data is below 0.8, the probe starts again, at most twice. Each
-    new start has half the learning rate and twice the weight decay. The probe does not change the model, and
-    uses only training data.
+    training data. In each of the first 80 updates, the weights decay if the batch accuracy is at least 0.85.
+    Each copy therefore continues to predict all other training data. Each copy forgets information that it
+    does not need for these predictions. A copy that keeps a rule for the other training data also predicts
+    the held-out tenth. If the final accuracy of a copy on the other training data is below 0.8, the probe
+    starts again, at most twice. Each new start has half the learning rate and twice the weight decay of the
+    previous start. The probe does not change the model, and uses only training data.
 
-    The accuracy is the proportion of correct scored tokens, with the correct earlier tokens as input. The
-    probe subtracts the chance level from both accuracies before it computes their ratio. The chance level is
-    the accuracy of a predictor that always gives the most frequent target after the last token. Equal
-    sequences count once.
+    The accuracy is the proportion of scored tokens that a copy predicts correctly from the correct earlier
+    tokens. The probe subtracts the chance level from both accuracies before it computes their ratio. The
+    chance level is the accuracy of a predictor that uses only the last token and gives the most frequent
+    target of this token. Equal sequences count once.
 
     Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
     training data. The holdout ratio of a model trained on random labels can reach 0.6, although these labels
@@ -169,9 +169,9 @@ def holdout(
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
             -100 for unscored positions. You may give a pair (tokens, targets), an object with both, or the
             path of a file with both.
-        which: a mask of the sequences to hold out instead of random tenths, bool [sequence], for example a
-            mask of exceptions. With `which`, every copy holds out the masked sequences, and each copy has
-            separate batches.
+        which: a boolean mask [sequence] that is true for the sequences to hold out instead of random tenths,
+            for example for exceptions. With `which`, every copy holds out the masked sequences, and each copy
+            has separate batches.
         n_copies: the number of copies, from 1 to 10.
         lr: the learning rate, above 0.
         weight_decay: the decoupled weight decay of an update, at least 0.
@@ -180,15 +180,17 @@ def holdout(
         seed: the seed of the tenths, the batches and the test inputs.
 
     Returns:
-        The accuracies on the held-out and the other sequences, from 0 to 1, and their ratios. The probe
-        measures both accuracies before training and after 20, 40, 80 and 100 updates. The result also
-        contains the learning rate and the weight decay.
+        The accuracies on the held-out and on all other training sequences, from 0 to 1, and the ratios of the
+        two accuracies. The probe measures both accuracies before training and after 20, 40, 80 and 100
+        updates. The result also contains the learning rate and the weight decay.
 
     Raises:
-        ValueError: If the training data are missing, have fewer than 200 distinct sequences or do not fit the
-            model.
-        ValueError: If the training accuracy is below 0.9, `which` holds out no sequence or all sequences, or
-            an option is out of range.
+        ValueError: If the training data are missing.
+        ValueError: If the training data have fewer than 200 distinct sequences.
+        ValueError: If the training data do not fit the model.
+        ValueError: If the training accuracy of the model is below 0.9.
+        ValueError: If `which` holds out no sequence or all sequences.
+        ValueError: If an option is out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint

@@ -27,7 +27,7 @@ PARALLEL = 0.9
 
 @probe_result
 class QCondensation(ProbeResult):
-    """The cosines between the input weights of the neurons of W_Q, with merged heads."""
+    """The cosines between the columns (neurons) of W_Q, whose heads are merged."""
 
     probe: ClassVar[str] = "q_condensation"
     readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
@@ -56,7 +56,7 @@ class QCondensation(ProbeResult):
         return f"mean |cosine| {self.mean_abs_cosine:.2f}, {n} neurons in {self.n_groups} groups"
 
     def plot(self) -> go.Figure:
-        """Plot the matrix of cosines in grouped order."""
+        """Plot the matrix of cosines, with the neurons of each group next to each other."""
         return grouped_neurons(
             self.cosines[np.ix_(self.order, self.order)], f"Condensation of W_Q, layer {self.layer}"
         )
@@ -65,7 +65,7 @@ class QCondensation(ProbeResult):
 def condensation(
     w_q: Float[Tensor, "d_model neuron"], threshold: float
 ) -> tuple[np.ndarray, list[list[int]], float, float]:
-    """Return the cosines of the columns, the groups, the mean |cosine| and the proportion of parallel pairs.
+    """Return the cosines and groups of the neurons, the mean |cosine| and the proportion of parallel pairs.
 
     The array of cosines is [neuron, neuron], with values from -1 to 1. The mean and the proportion are
     computed over pairs of different neurons. Two neurons are parallel if their |cosine| is above 0.9.
@@ -80,8 +80,8 @@ def condensation(
 def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
     """Measure how far the neurons of W_Q have condensed into few directions.
 
-    A neuron is one column of W_Q in TransformerLens' [n_heads, d_model, d_head] layout, with merged heads.
-    The input weights of a neuron are the d_model values of its column.
+    The probe merges the heads of W_Q into a matrix [d_model, n_heads * d_head]. A neuron is one column of
+    this matrix. The input weights of a neuron are the d_model values of its column.
 
     Limitations: The probe does not show routes or answers, since the probe uses only weights. One-hot weights
     share no direction, whatever these weights compute.
@@ -92,11 +92,12 @@ def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float
         threshold: the cosine above which a neuron joins the group of another neuron, from -1 to 1.
 
     Returns:
-        The mean |cosine| and the proportion of parallel pairs, from 0 to 1, and the groups. The mean |cosine|
-        is 1 if all neurons share one direction.
+        The mean |cosine| and the proportion of parallel pairs of neurons, from 0 to 1, and the groups of
+        neurons. The mean |cosine| is 1 if all neurons share one direction.
 
     Raises:
-        ValueError: If the layer does not exist, or the threshold is not a cosine.
+        ValueError: If the layer does not exist.
+        ValueError: If the threshold is not a cosine.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

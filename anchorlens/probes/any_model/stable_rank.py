@@ -50,7 +50,10 @@ class StableRank(ProbeResult):
         return self.values / self.gaussian
 
     def headline(self) -> str:
-        """Return the stable rank of the first W_Q as text, or the mean of all matrices if there is no W_Q."""
+        """Return the stable rank of the first layer's W_Q as text.
+
+        Without W_Q, the text contains the mean ratio of the stable ranks to the values of Gaussian matrices.
+        """
         if self.w_q is None and FIRST in self.names:
             return "W_Q of layer 0 is zero, and a zero matrix has no stable rank"
         if self.w_q is None:
@@ -60,7 +63,7 @@ class StableRank(ProbeResult):
         return f"W_Q of layer 0: {self.w_q:.2f}, {self.w_q_normalized:.2f} of a Gaussian's"
 
     def plot(self) -> go.Figure:
-        """Plot a bar for each matrix, and a mark at the value of a Gaussian matrix."""
+        """Plot the stable rank of each matrix as a bar, and of a Gaussian matrix as a mark."""
         return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
@@ -73,12 +76,14 @@ def stable_rank(model: HookedTransformer) -> StableRank:
 
     Args:
         model: a HookedTransformer, the U-Net of Concept Graphs, or a module whose method `weight_matrices`
-            returns its matrices by name. The probe merges the heads of a HookedTransformer. Each convolution
-            of the U-Net counts as the matrix from its kernel's inputs to its outputs. The probe does not
-            change the model.
+            returns its matrices by name. The probe merges the heads of a HookedTransformer. The probe
+            flattens each convolution kernel of the U-Net to a matrix from inputs to outputs. The probe does
+            not change the model.
 
     Raises:
-        ValueError: If the object is not a model, the model has no layers, or a weight is not finite.
+        ValueError: If the object is not a model.
+        ValueError: If the model has no layers.
+        ValueError: If a weight is not finite.
 
     Returns:
         The stable rank of each matrix, from 1 (one direction, condensed) to the smaller side of the matrix.

@@ -67,7 +67,7 @@ class TrainingRegime(ProbeResult):
         return f"{moved}, the tangent kernel by {self.kernel_distance:.2f} (0..1)"
 
     def plot(self) -> go.Figure:
-        """Plot a bar for each matrix, and both kernels if the result has kernels."""
+        """Plot the relative change of each matrix as a bar, and both kernels if the result has kernels."""
         kernels = {}
         if self.initial_kernel is not None and self.kernel is not None:
             kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
@@ -101,13 +101,15 @@ def training_regime(
         seed: the seed of the sequences.
 
     Returns:
-        The relative changes of the matrices (at least 0), and the distance of the kernels (from 0 to 1).
-        Weights move little in a run with a large initialisation (linear, NTK-like regime). Weights move far
-        in a run with a small initialisation (condensed regime).
+        The relative change of each matrix (at least 0), and the distance between the two kernels (from 0 to
+        1). Weights move little in a run with a large initialisation (linear, NTK-like regime). Weights move
+        far in a run with a small initialisation (condensed regime).
 
     Raises:
-        ValueError: If the models have different shapes, or a weight is not finite.
-        ValueError: If the model is too small for the task, or the initial model is unknown.
+        ValueError: If the matrices of the two models have different shapes.
+        ValueError: If a weight is not finite.
+        ValueError: If the model is too small for the task.
+        ValueError: If the initial model is unknown.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -15,7 +15,7 @@ from anchorlens.show.figures import BLUE, ORANGE, styled
 def rank_bars(
     names: Sequence[str], values: Float[np.ndarray, " matrix"], gaussian: Float[np.ndarray, " matrix"]
 ) -> go.Figure:
-    """Plot a bar for each matrix, and a mark at the value of a Gaussian matrix.
+    """Plot the stable rank of each matrix as a bar, and of a Gaussian matrix as a mark.
 
     Args:
         names: the names of the matrices.

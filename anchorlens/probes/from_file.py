@@ -42,8 +42,10 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
         One or more probes, in the order of their definitions.
 
     Raises:
-        ValueError: If the file is missing, has another suffix, raises an error or defines no probe. If the
-            file raises an error, the message contains the number of the line.
+        ValueError: If the file is missing.
+        ValueError: If the suffix of the file is not `.py`.
+        ValueError: If the file defines no probe.
+        ValueError: If the file raises an error. The message then contains the line number of the error.
 
     Example:
         >>> own_probes("my_probe.py")  # doctest: +SKIP
@@ -54,7 +56,7 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
 
 
 def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
-    """Run a Python file and return the probes and readings, which a benchmark can score.
+    """Run a Python file and return the functions that a benchmark can score.
 
     Args:
         path: the path of the Python file (`.py`), as for `own_probes`.
@@ -84,8 +86,9 @@ def with_own(
             name of any shipped probe, even if you do not include the shipped probe.
 
     Raises:
-        ValueError: If a file defines no probes, a package's probe does not load, or two probes have the same
-            name.
+        ValueError: If a file defines no probes.
+        ValueError: If a package's probe does not load.
+        ValueError: If two probes have the same name.
     """
     known = {probe.__name__: (probe, "a shipped probe") for probe in registry.SHIPPED}
     for probe, origin in installed("anchorlens.probes", "probe"):
@@ -119,7 +122,7 @@ def _add(
 
 
 def first_sentence(probe: Callable[..., ProbeResult]) -> str:
-    """Return the first sentence of a probe's docstring, on one line, or an empty text without a docstring.
+    """Return the first sentence of a probe's docstring, or an empty text if the probe has no docstring.
 
     >>> def entropy(model):
     ...     '''How evenly a head looks, e.g. at two
@@ -132,10 +135,10 @@ def first_sentence(probe: Callable[..., ProbeResult]) -> str:
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
-    """Return one line about an error of a probe.
+    """Return a text of one line about an error of a probe.
 
-    The line contains the message of a shipped probe that refuses its input. For every other error, the line
-    also contains the line number in the code.
+    If a shipped probe refuses its input, the text is the message of the error. For every other error, the
+    text also contains the line number of the error in the code of the probe.
 
     Args:
         error: the error that the probe raised.

@@ -133,10 +133,13 @@ OF_ANY_NETWORK: tuple[Callable[..., ProbeResult], ...] = (stable_rank,)
 
 
 def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
-    """Check that probes are functions or names of shipped probes with unique names, and return the functions.
+    """Check a list of probes, and return the functions of the probes.
+
+    A probe is a function, or the name of a shipped probe.
 
     Raises:
-        ValueError: If a probe is invalid, or two probes have the same name.
+        ValueError: If a probe is not a function or the name of a shipped probe.
+        ValueError: If two probes have the same name.
     """
     if isinstance(probes, str) or not isinstance(probes, Sequence):
         raise ValueError(
@@ -170,22 +173,24 @@ def apply(
 ) -> ProbeResult:
     """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs a task.
 
-    The shipped probes accept the same inputs when you call them directly. Your own function accepts all of
-    these inputs only through `apply`.
+    The shipped probes accept the same inputs as `apply` when you call them directly. Your own function
+    accepts all of these inputs only through `apply`.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
         model: the model to measure, as a HookedTransformer, a Checkpoint, a result of `train`, or a path.
         task: the task that the model was trained on, for a model without a checkpoint. A probe that uses only
             weights accepts any HookedTransformer without a task.
-        initial: the model at the start of its run, for a probe that needs the initial model. Default: the
-            initial model, which `apply` draws again from the checkpoint's seed.
-        config: the configuration of bare weights given by path, as for `open_checkpoint`.
+        initial: the model at the start of the run, for a probe that needs this model. Default: the model that
+            `apply` draws again from the checkpoint's seed.
+        config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`).
         options: the options of the probe.
 
     Raises:
-        ValueError: If an option is unknown, the task is missing, the probe refuses its input, or the result
-            is not a ProbeResult.
+        ValueError: If an option is unknown.
+        ValueError: If the task is missing.
+        ValueError: If the probe refuses its input.
+        ValueError: If the result is not a ProbeResult.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

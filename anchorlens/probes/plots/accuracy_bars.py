@@ -22,7 +22,7 @@ def accuracy_bars(
     Args:
         title: the title of the figure.
         groups: the names of the groups.
-        accuracies: a map from the name of a bar to its colour, and its height for each group, 0..1.
+        accuracies: a dict from the name of each bar to its colour and its heights [group], from 0 to 1.
         axis: the title of the axis of groups.
     """
     figure = go.Figure()

@@ -27,8 +27,10 @@ def accuracy_lines(
     Args:
         title: the title of the figure.
         updates: the number of updates before each measurement.
-        accuracies: the name of each line, with its colour and its heights from 0 to 1.
-        bars: the name of each bar, with its colour, lower end and upper end. Each end is between 0 and 1.
+        accuracies: a dict from the name of each line to its colour and its accuracies [measurement, copy],
+            from 0 to 1.
+        bars: a dict from the name of each bar to its colour, lower end and upper end. Each end is between 0
+            and 1.
     """
     figure, last = go.Figure(), int(updates[-1])
     for name, (colour, values) in accuracies.items():

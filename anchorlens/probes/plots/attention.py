@@ -18,7 +18,7 @@ MOST_DRAWN = 64
 def attention_heatmaps(
     tokens: Sequence[str], attention: Float[np.ndarray, "layer head_index query_pos key_pos"]
 ) -> go.Figure:
-    """Draw a heatmap for each layer and head.
+    """Draw a heatmap of the attention for each layer and head.
 
     Args:
         tokens: the names of the positions.

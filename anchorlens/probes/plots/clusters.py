@@ -17,7 +17,7 @@ def cluster_figure(
     pairs: Sequence[Sequence[int]],
     title: str,
 ) -> go.Figure:
-    """Plot each pair as filled circles, and its reversed pair as open diamonds of the same colour.
+    """Plot a pair as filled circles, and the reversed pair as open diamonds of the same colour.
 
     The plot has eight colours. After eight pairs of different colours, the plot repeats the colours with
     filled and open squares.

@@ -25,9 +25,10 @@ def key_cosines(
 
     Args:
         keys: the names of the keys.
-        compared: the anchors after the keys of the rows and of the columns, for each comparison.
+        compared: for each comparison, the anchors after the key of each row and the anchors after the key of
+            each column.
         cosines: the cosines, from -1 to 1.
-        equal: the mask of the cells with a box, for each comparison.
+        equal: for each comparison, a boolean mask [key, key] that is true for the cells with a box.
         title: the title of the figure.
         height: the height of the figure in pixels.
     """
@@ -51,8 +52,8 @@ def ordered_results(
 
     Args:
         results: the names of the single-anchor results g.
-        cosines: the cosines, from -1 to 1. Each g has the same number of inputs. A box surrounds the inputs
-            of each g that has several inputs.
+        cosines: the cosines, from -1 to 1. Each g has the same number of inputs. If this number is above 1, a
+            box surrounds the inputs of each g.
         inputs: the description of the inputs.
         title: the title of the figure.
     """

@@ -37,11 +37,11 @@ def embedding_picture(
 
     Args:
         tokens: the ids of the tokens.
-        points: the coordinates of the tokens, in units of their spread.
+        points: the coordinates of the tokens, divided by the square root of the total variance.
         explained: the proportion of the variance along each axis, from 0 to 1.
         spectrum: the eigenvalues of the covariance, largest first.
-        lags: the differences of two tokens.
-        cosines: the mean cosine of tokens at each lag.
+        lags: the differences between two tokens.
+        cosines: the mean cosine of two tokens at each lag.
         marked: the lags that the plot draws in orange.
         steps: the differences of tokens that the plot draws as arrows, at most two. An arrow goes from each
             token to the token one step further.

@@ -27,17 +27,17 @@ def flow_diagram(
     cut: str,
     note: str = "",
 ) -> go.Figure:
-    """Plot the attention and the effects of edges on one sequence.
+    """Plot the attention on one sequence, and the effects of the attention edges.
 
     Args:
         labels: the labels of the tokens.
         key_and_anchors: the positions of the key and of the anchors after the key.
         attention: the attention, from 0 to 1, which determines the width of each line.
-        effects: the fraction of the margin that is lost without each edge, from -1 to 1. The effect
-            determines the colour of the line.
+        effects: for each edge, the fraction of the margin that is lost without the edge, from -1 to 1. The
+            effect determines the colour of the line.
         answer: the text after the last token.
         title: the title of the figure.
-        cut: the meaning of the colours.
+        cut: the title of the colour bar.
         note: the text in the figure.
     """
     n_layers, n_pos = attention.shape[:2]
@@ -109,7 +109,7 @@ def drawn_edges(
     attention: Float[np.ndarray, "layer query_pos key_pos"],
     effect: Float[np.ndarray, "layer query_pos key_pos"],
 ) -> list[tuple[int, int, int]]:
-    """Return (layer, query, key) of each edge to draw, with the most important edge last (on top)."""
+    """Return (layer, query, key) of each edge to draw, in ascending order of the absolute effect."""
     weight = np.maximum(np.abs(effect), attention / 2)
     order = np.argsort(np.abs(effect), axis=None, kind="stable")
     heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]

@@ -22,7 +22,7 @@ def pair_cosines(
     cosines: Float[np.ndarray, "part pair pair"],
     relations: Int[np.ndarray, "pair pair"],
 ) -> go.Figure:
-    """Plot a matrix for each part, with pairs as rows and columns and a box around some cells.
+    """Plot a matrix of cosines for each part of a model, with pairs of anchors as rows and columns.
 
     A box marks two pairs without a common anchor.
 
@@ -31,7 +31,7 @@ def pair_cosines(
         pairs: the names of the pairs.
         parts: the names of the panels.
         cosines: the cosines, from -1 to 1.
-        relations: the relation of two pairs, which is 0 if the pairs share no anchor.
+        relations: the integer relations [pair, pair], which are 0 for two pairs without a common anchor.
     """
     n = len(parts)
     figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)

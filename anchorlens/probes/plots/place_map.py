@@ -31,8 +31,8 @@ def place_map(
 
     Args:
         title: the title of the figure.
-        panels: the title of each panel, with the value at each location. In a panel without values, all
-            values are NaN.
+        panels: a dict from the title of each panel to the values [site, layer, pos]. In a panel without
+            values, all values are NaN.
         sites: the hook names, in the order of a block.
         key_position: the position of the key token, which the anchors follow, or `None` without key and
             anchors.

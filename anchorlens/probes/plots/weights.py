@@ -43,14 +43,15 @@ def movement(
     change: float | None,
     kernels: Mapping[str, Float[np.ndarray, "sequence sequence"]],
 ) -> go.Figure:
-    """Plot a bar for each matrix, and two kernels below the bars.
+    """Plot the relative change of each matrix as a bar, and two kernels below the bars.
 
     Args:
         names: the names of the matrices.
         changes: the relative change of each matrix, at least 0.
         change: the relative change of all matrices together, which the plot shows as a line, or `None` if the
             change is undefined.
-        kernels: the title of each kernel, with the kernel. The mapping has two kernels or is empty.
+        kernels: a dict from the title of each kernel to the kernel [sequence, sequence]. The dict contains
+            two kernels or is empty.
     """
     n = len(names)
     if not kernels:

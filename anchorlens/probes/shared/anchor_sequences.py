@@ -48,8 +48,8 @@ def anchor_sequences(
         keys: the key of each sequence.
         pairs: the anchors of each sequence.
         key_position: the position of the key, which the anchors follow. Default: 2 (see `checked_position`).
-        noise: the other tokens in order. Default: the papers' noise for a task that this noise fits, and
-            evenly spread numbers for other tasks.
+        noise: the tokens at all other positions, in order. Default: the noise tokens of the papers if these
+            tokens fit the task, and evenly spread number tokens otherwise.
 
     Returns:
         The token ids, [sequence, pos].
@@ -89,7 +89,7 @@ def random_sequences(
     noise: Noise = "shared",
     seed: int = 0,
 ) -> AnchorBatch:
-    """Draw sequences with random noise and random keys at one position.
+    """Draw sequences with random noise tokens, and with random keys at one position.
 
     Every pair has the same keys.
 
@@ -101,7 +101,7 @@ def random_sequences(
         keys: the kind of keys. `held out` draws keys that are never trained at the position, as in the ID
             test set. `any` draws from all keys.
         noise: the kind of noise. With `shared`, sequence i has the same noise for every pair. With
-            `independent`, noise is drawn for each sequence.
+            `independent`, noise is drawn separately for each sequence.
         seed: the seed of the keys and noise.
 
     Returns:
@@ -131,12 +131,15 @@ def random_sequences(
 
 
 def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
-    """Return the keys x with x mod m = i mod m, which are never trained at position i."""
+    """Return the keys that are never trained at a position.
+
+    These are the keys x with x mod m = i mod m, where i is the position and m is the modulus of the task.
+    """
     return task.keys[(task.keys - position) % task.modulus == 0]
 
 
 def held_out_position(task: AnchorTask) -> int:
-    """Return the position with held-out keys that is nearest to the default position (`checked_position`)."""
+    """Return the position with held-out keys nearest to the default position (see `checked_position`)."""
     usual = checked_position(task, None)
     there = [position for position in task.positions.tolist() if len(held_out_keys(task, position))]
     return min(there, key=lambda position: (abs(position - usual), position))
@@ -149,7 +152,7 @@ def middle_keys(task: AnchorTask) -> list[int]:
 
 
 def many_keys(task: AnchorTask) -> list[int]:
-    """Return the middle forty number tokens, or all number tokens if there are fewer."""
+    """Return the middle forty number tokens, or all number tokens of a task with fewer than forty."""
     return _middle(task, MANY_KEYS)
 
 
@@ -159,7 +162,10 @@ def _middle(task: AnchorTask, n: int) -> list[int]:
 
 
 def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
-    """Return one sequence of a trained pair, which has key 40 and the pair (1, 2) in the papers' task."""
+    """Return one sequence of a trained pair.
+
+    In the papers' task, the sequence has the key 40 and the pair (1, 2).
+    """
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
 
@@ -200,8 +206,8 @@ def at_trained_places(
     Args:
         task: the task, which defines the allowed pairs (key, position), the noise and the targets.
         pairs: the anchors of each sequence.
-        rng: the generator of positions, keys and noise. The position is uniform, and the key is uniform among
-            the keys allowed at the position.
+        rng: the generator of positions, keys and noise. The position is drawn uniformly. The key is drawn
+            uniformly from the keys that are trained at the position.
     """
     allowed = task.splits.allowed("train")
     there = task.positions[allowed.any(axis=0)]
@@ -213,13 +219,13 @@ def at_trained_places(
 def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
     """Draw inputs of each kind, with each key at a position where the key is trained.
 
-    The kind of an input states which function or exception determines its target.
+    The kind of an input states what determines its target, for example the composition or an exception.
 
     Args:
         task: the task, which defines the pairs and exceptions.
         n_sequences: the number of inputs of each kind, spread evenly over the pairs or exceptions of the
-            kind. The kinds other than `exceptions` omit each (key, pair) that is an exception, and can
-            therefore have fewer inputs.
+            kind. The kinds `rules`, `broken` and `unseen` omit each (key, pair) that is an exception. These
+            kinds can therefore have fewer than `n_sequences` inputs.
         seed: the seed of the positions, keys and noise.
 
     Returns:
@@ -228,7 +234,7 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
         - `rules` contains pairs trained on the composition.
         - `broken` contains pairs trained on another function.
         - `exceptions` contains combinations (key, pair) that are trained on a random answer.
-        - `unseen` contains untrained pairs with the composition as target.
+        - `unseen` contains untrained pairs, whose target is the composition.
     """
     pairs = {
         "rules": task.composed_pairs,
@@ -253,7 +259,8 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
     """Return the given or the default position of the key.
 
-    The default position is 2, or the largest smaller position at which a token follows the anchors.
+    The default position is 2. In a short sequence, the default position is the largest position at which a
+    token follows the anchors.
 
     Raises:
         ValueError: If the anchors do not fit after the position.
@@ -279,8 +286,9 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
         The token ids, [sequence, pos], and the position of the key, which the anchors follow.
 
     Raises:
-        ValueError: If the tokens have another shape, a token is invalid for the task, or a sequence has no
-            key with anchors.
+        ValueError: If the tokens have another shape.
+        ValueError: If a token is invalid for the task.
+        ValueError: If a sequence does not have a key directly before its anchors.
     """
     rows = token_rows(tokens, task.seq_len)
     number = (rows >= task.key_min) & (rows <= task.key_max)

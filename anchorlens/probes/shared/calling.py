@@ -33,7 +33,7 @@ ON_TOKENS = ("attention_patterns", "activation_patching")
 
 
 class Probe(Protocol[P, R_co]):
-    """The form of a probe for callers, which is a function of a model, checkpoint or path, and of a task."""
+    """The call signature of a probe, with a model, a checkpoint or a path, and with a task."""
 
     __name__: str
     costly: bool
@@ -60,7 +60,7 @@ class Probe(Protocol[P, R_co]):
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Measure the model.
 
-        The option `config` is the configuration of bare weights, as for `open_checkpoint`.
+        The option `config` is the configuration of a model whose file is a bare state dict.
         """
         ...
 
@@ -73,9 +73,9 @@ def takes_any(function: Callable[..., Any]) -> Any:
     """Make a probe accept a checkpoint, a result of `train` or a path as its model (`ModelInput`).
 
     The default task is the task of the checkpoint. A probe that uses only weights ignores the task. The
-    option `config` is the configuration of bare weights given by path, as for `open_checkpoint`. A problem
-    with the model that does not prevent a measurement causes a warning. An unknown option causes an error,
-    which suggests a similar option.
+    option `config` is the configuration of a model whose file is a bare state dict (see `open_checkpoint`).
+    If a problem with the model does not prevent the measurement, the probe warns. The error for an unknown
+    option suggests a similar option.
     """
 
     @functools.wraps(function)
@@ -125,7 +125,7 @@ def _task_kind(probe: Callable[..., Any]) -> str | None:
 
 
 def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
-    """Return whether a probe measures tasks of one of these kinds, or tasks of any kind."""
+    """Return whether a probe supports tasks of any kind, or of a kind in `task_kinds`."""
     return _task_kind(probe) in (None, *task_kinds)
 
 
@@ -151,7 +151,7 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
 
 
 def needs_initial(probe: Callable[..., Any]) -> bool:
-    """Return whether a probe also needs the model at the start of its run.
+    """Return whether a probe needs the initial model of a run.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
@@ -187,7 +187,7 @@ def given_for(
     options: Iterable[str] = (),
     **how: Any,
 ) -> Input:
-    """Resolve a caller's input to the model and task that a probe measures.
+    """Resolve a caller's input to the model and the task for a probe.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
@@ -197,8 +197,8 @@ def given_for(
         **how: the options `config`, `device` and `name` of `resolve`.
 
     Raises:
-        ValueError: If the input contains no model, or the task is invalid or differs from the task of the
-            checkpoint.
+        ValueError: If the input contains no model.
+        ValueError: If the task is invalid or differs from the task of the checkpoint.
         CheckpointError: If a file cannot be read.
     """
     reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
@@ -220,21 +220,22 @@ def call(
     config: ModelConfiguration | None = None,
     **options: object,
 ) -> Any:
-    """Call a function of a model as `apply` calls a probe, and return its result of any type.
+    """Call a function of a model as `apply` calls a probe, and return the result of the function.
 
     Args:
         probe: a function with the arguments of a probe.
         model: the model to measure.
         task: the task that the model was trained on.
         *args: the positional options.
-        initial: the model at the start of its run.
-        config: the configuration of bare weights given by path for `model` or `initial`, as for
-            `open_checkpoint`.
+        initial: the model at the start of the run.
+        config: the configuration of `model` or `initial`, if its file is a bare state dict (see
+            `open_checkpoint`).
         **options: the options of the function.
 
     Raises:
-        ValueError: If an option is unknown, the task is missing, or the initial model is missing. `call` does
-            not catch errors of the function.
+        ValueError: If an option is unknown.
+        ValueError: If the task is missing.
+        ValueError: If the initial model is missing. `call` does not catch errors of the function.
     """
     function, parameters = getattr(probe, "function", probe), _parameters(probe)
     by_place = [

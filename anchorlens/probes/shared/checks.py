@@ -27,7 +27,8 @@ def check_model(model: object, name: str = "model") -> None:
     """Check that an object is a HookedTransformer or TransformerBridge with finite weights.
 
     Raises:
-        ValueError: If the object is not a model of these classes, or a weight is NaN or infinite.
+        ValueError: If the object is not a model of these classes.
+        ValueError: If a weight is NaN or infinite.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, nn.Module) else ""
@@ -65,7 +66,7 @@ def check_task(task: Any) -> AnchorTask:
 
 
 def two_anchor_task(task: object) -> AnchorTask | None:
-    """Return the task if the task is an AnchorTask, and `None` for `None` or any other task.
+    """Return the task if the task is an AnchorTask, and `None` if the task is another task or `None`.
 
     Raises:
         ValueError: If the object is not a task.
@@ -85,7 +86,9 @@ def check_inputs(
     If `answers` is true, the output vocabulary of the model must also contain the tokens of the task.
 
     Raises:
-        ValueError: If the task is not an AnchorTask, or the model is not causal or does not fit the task.
+        ValueError: If the task is not an AnchorTask.
+        ValueError: If the model is not causal.
+        ValueError: If the model does not fit the task.
     """
     check_model(model, name)
     task = check_task(task)
@@ -105,7 +108,9 @@ def check_inputs(
 
 
 def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> int:
-    """Return the index of a layer, where a negative layer is counted from the end.
+    """Return the index of a layer, counted from 0.
+
+    A negative layer is counted from the end.
 
     Raises:
         ValueError: If the model does not have the layer.
@@ -135,7 +140,8 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
         name: the name of the option, for the error.
 
     Raises:
-        ValueError: If the tokens are not integers or have another shape.
+        ValueError: If the tokens are not integers.
+        ValueError: If the tokens do not have one of the two shapes.
     """
     try:
         numbers = torch.as_tensor(tokens, device="cpu")
@@ -153,11 +159,13 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
 
 
 def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
-    """Check that values are one or more integers, or exactly `n` integers, and return a list of the integers.
+    """Check that values are integers, and return a list of the integers.
+
+    There must be `n` values, or at least one value if `n` is `None`.
 
     Raises:
-        ValueError: If a value is not an integer, or the number of values is wrong. The message contains the
-            name of the option.
+        ValueError: If a value is not an integer. The message contains the name of the option.
+        ValueError: If the number of values is wrong.
     """
     try:
         if not isinstance(values, Iterable) or isinstance(values, str | bytes):

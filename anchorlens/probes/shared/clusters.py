@@ -76,16 +76,16 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Return the ratio of the mean distance of reversed pairs to the mean distance of any two pairs.
+    """Return the mean distance of a pair to its reversed pair, relative to the mean distance of any two pairs.
 
-    The distance of two pairs is the distance of their centroids. The ratio is 0 if a pair and its reversed
-    pair are one cluster. The ratio is about 1 if a pair and its reversed pair are as far apart as any two
-    pairs. The result is `None` if all centroids are equal.
+    The distance of two pairs is the distance between their centroids. The ratio is 0 if each pair has the
+    same centroid as its reversed pair. The ratio is about 1 if a pair and its reversed pair are as far apart
+    as any two pairs. The result is `None` if all centroids are equal.
 
     Args:
         vectors: the vectors, at least one for each label.
         labels: the label of each vector, from 0 to n - 1.
-        mirror: the label of the reversed pair, for each label.
+        mirror: for each label, the label of the reversed pair.
     """
     centroids = np.stack([vectors[labels == label].mean(axis=0) for label in range(len(mirror))])
     distances = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
@@ -97,7 +97,7 @@ def mirror_merge(
 def groups_apart(
     points: Float[np.ndarray, "sequence 2"], labels: Int[np.ndarray, " sequence"]
 ) -> list[set[int]]:
-    """Find the clusters of points in a plot, as sets of labels.
+    """Find the clusters of points in a plot, and return each cluster as a set of labels.
 
     Two labels are close if the silhouette of their points alone is below 0.3. Two labels are in one cluster
     if the labels are close, or if a chain of close labels joins the two labels. If the labels do not
@@ -120,7 +120,7 @@ def groups_apart(
 def tsne(
     vectors: Float[np.ndarray, "sequence feature"], *, perplexity: float, seed: int
 ) -> Float[np.ndarray, "sequence 2"]:
-    """Compute the t-SNE in two dimensions, which starts from the first two principal components.
+    """Compute a two-dimensional t-SNE that starts from the first two principal components.
 
     Raises:
         ValueError: If the perplexity is not above 0 and below the number of vectors.

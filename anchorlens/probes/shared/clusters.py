@@ -76,7 +76,7 @@ def mirror_merge(
     labels: Int[np.ndarray, " sequence"],
     mirror: Int[np.ndarray, " label"],
 ) -> float | None:
-    """Return the mean distance of a pair to its reversed pair, relative to the mean distance of any two pairs.
+    """Return the mean distance of a pair to its reversed pair, relative to the mean of any two pairs.
 
     The distance of two pairs is the distance between their centroids. The ratio is 0 if each pair has the
     same centroid as its reversed pair. The ratio is about 1 if a pair and its reversed pair are as far apart

@@ -52,7 +52,7 @@ def causal_edges(
 def edge_masks(
     edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
 ) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """Return a mask for each edge, which is true only at the edge.
+    """Return a boolean mask for each edge, with `True` only at the edge.
 
     A merged mask has one head, which stands for all heads.
     """
@@ -76,9 +76,11 @@ def margins_without(
         model: a model whose attention hooks can be edited.
         residual: the input of layer `start` for each sequence.
         targets: the correct answers.
-        masks: the mask of the attention that each cut zeroes, for every layer from `start` on.
+        masks: for every layer from `start` on, one boolean mask for each cut. A mask is true where the cut
+            zeroes the attention.
         start: the first layer of the pass.
-        patterns: the attention patterns of the layers after a cut, as for `hooks.cut_copies`.
+        patterns: `frozen` or `recomputed` attention patterns in the layers after a cut, as for
+            `hooks.cut_copies`.
     """
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
@@ -98,7 +100,7 @@ def drops(
     merged: bool,
     patterns: Literal["frozen", "recomputed"] = "frozen",
 ) -> Float[Tensor, "layer head_index query_pos key_pos"]:
-    """Compute the mean drop of the target's logit margin without each edge.
+    """Compute the mean drop of the target's logit margin after a cut of each edge.
 
     The drop is above 0 if the edge supports the target.
 
@@ -108,10 +110,10 @@ def drops(
 
     Args:
         model: a model whose attention hooks can be edited.
-        tokens: the sequences, with the key and the anchors at equal positions in each sequence.
+        tokens: the sequences. The position of the key and of the anchors is the same in all sequences.
         targets: the correct answers.
         merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.
-        patterns: the attention patterns of later layers, as for `hooks.cut_copies`.
+        patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
     """
     n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)

@@ -31,8 +31,8 @@ _A_FEW = 16
 class AdamW:
     """An AdamW optimiser that updates weights in place, without gradient clipping.
 
-    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function, because
-    a torch optimiser imports torch's compiler. The import of the compiler takes 2 s.
+    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function `adamw`,
+    because torch's optimiser classes import torch's compiler. The import of the compiler takes 2 s.
     """
 
     def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
@@ -43,7 +43,7 @@ class AdamW:
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor], weight_decay: float | Float[Tensor, " copy"]) -> None:
-        """Update the weights, with decoupled weight decay for all copies or for each copy."""
+        """Update the weights, with one decoupled weight decay for all copies or one for each copy."""
         kept = 1 - self._lr * weight_decay
         for weight in self._weights:
             each = [-1, *[1] * (weight.dim() - 1)]
@@ -67,7 +67,7 @@ class AdamW:
 
 
 class CopyAnswers(NamedTuple):
-    """The loss and the answers of each copy on its sequences."""
+    """The loss and the number of correct predictions of each copy on its sequences."""
 
     losses: Float[Tensor, " copy"]
     """The mean cross-entropy over scored tokens, in nats."""
@@ -78,11 +78,11 @@ class CopyAnswers(NamedTuple):
 
 
 class Copies:
-    """The K copies of a model, each with separate weights and sequences.
+    """Copies of a model, each with separate weights and sequences.
 
-    The training engine computes all copies at once if its logits agree with the logits of the model. For
-    models of other architectures, and for models with hooks that change the answers, the model's own code
-    computes one copy after the other.
+    The training engine computes all copies at once if its logits agree with the logits of the model.
+    Otherwise, the model's own code computes one copy after the other. The logits disagree for models of other
+    architectures, and for models with hooks that change the logits.
     """
 
     def __init__(
@@ -138,7 +138,10 @@ class Copies:
     def answers(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]
     ) -> CopyAnswers:
-        """Compute the loss and the answers of each copy, with targets in the format of a `TokenBatch`."""
+        """Compute the loss and the number of correct predictions of each copy.
+
+        The targets have the format of a `TokenBatch`.
+        """
         targets = targets.unsqueeze(-1) if targets.dim() == 2 else targets
         columns = (targets != IGNORE).flatten(0, 1).any(dim=0)
         n_last = len(columns) - int(columns.int().argmax())

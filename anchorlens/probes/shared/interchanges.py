@@ -26,7 +26,7 @@ _TRIES = 200
 
 
 class Interchanges(NamedTuple):
-    """The base and source inputs, and the base answers with the source's single-anchor result g(x; a1)."""
+    """The base and source inputs, and the expected answers after the exchange of g(x; a1)."""
 
     base: Int[Tensor, "batch pos"]
     """The tokens of the run into which an activation is copied, [input, pos]."""
@@ -43,20 +43,19 @@ class Interchanges(NamedTuple):
 def interchanges(
     task: AnchorTask, kind: Kind, n_sequences: int, *, key_position: int, seed: int
 ) -> Interchanges | None:
-    """Draw base and source inputs of pairs trained on the composition, with keys trained at the position.
+    """Draw base and source inputs with trained pairs, and with keys that are trained at `key_position`.
 
-    Base and source differ in the first anchor and in the later anchors. The expected answer identifies the
-    exchanged activation. The expected answer differs from the answer to the source and, except for `equal`,
-    from the answer to the base. The expected answer also differs from the answers after an exchange of the
-    key alone or the first anchor alone.
+    Base and source differ in the first anchor and in the later anchors. The expected answer differs from the
+    correct answer to the source and, except for `equal`, from the correct answer to the base. The expected
+    answer also differs from the answers after an exchange of the key alone or the first anchor alone.
 
     Args:
         task: the task, which defines pairs, keys and noise. Base and source have pairs trained on the
             composition.
         kind: the kind of the inputs. In `unequal` and `unseen`, base and source have different single-anchor
             results g. In `equal`, both inputs have the same single-anchor result g, so the answer should not
-            change. The exchange makes a pair of the source's first anchor and the base's other anchors. The
-            exchanged pair is untrained in `unseen`, and trained in the other kinds.
+            change. The exchanged pair consists of the source's first anchor and the base's later anchors.
+            This pair is untrained in `unseen`, and trained in `unequal` and `equal`.
         n_sequences: the number of inputs.
         key_position: the position of the key in base and source.
         seed: the random seed.

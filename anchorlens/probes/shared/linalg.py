@@ -37,7 +37,7 @@ def stable_rank_of(matrix: Float[Tensor, "row column"]) -> float:
 
 
 def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
-    """Return the stable rank mn / (sqrt(m) + sqrt(n))^2 of a large matrix of independent Gaussians.
+    """Return the stable rank mn / (sqrt(m) + sqrt(n))^2 of a large Gaussian m x n matrix.
 
     >>> round(gaussian_stable_rank(640, 640))
     160
@@ -75,7 +75,8 @@ def principal_components(
 ) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
     """Return the coordinates of the centred rows along their principal axes, and the eigenvalues.
 
-    The sign of each axis is arbitrary, so the function makes the largest coordinate positive.
+    The sign of each axis is arbitrary, so the function makes the coordinate with the largest absolute value
+    positive.
 
     Args:
         rows: the rows, at least two.
@@ -94,10 +95,10 @@ def principal_components(
 
 
 def lag_cosines(rows: Float[Tensor, "row feature"], lags: range) -> Float[Tensor, " lag"]:
-    """Return the mean cosine of centred rows at distance k, for each lag k, from -1 to 1.
+    """Return the mean cosine of two centred rows at distance k, from -1 to 1, for each lag k.
 
     Args:
-        rows: the rows in order. There must be more rows than the largest lag.
+        rows: the rows in order. The number of rows must be larger than the largest lag.
         lags: the lags k, each at least 1.
     """
     centred = rows.double() - rows.double().mean(dim=0)
@@ -118,7 +119,7 @@ def cosines_between(
 
 
 def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
-    """Return the mean over the cells where `same` is true minus the mean over the other cells.
+    """Return the mean cosine where `same` is true minus the mean cosine where `same` is false.
 
     The mask `same` must be true in at least one cell and false in at least one cell.
 
@@ -133,12 +134,12 @@ def compare_groups(
     b: Float[Tensor, "column feature"],
     same: Bool[np.ndarray, "row column"],
 ) -> tuple[Float[np.ndarray, "row column"], Float[np.ndarray, "row column"], float | None, float | None]:
-    """Compute the cosines between two groups of vectors, and the gap between marked and other cells.
+    """Compute the cosines between two groups of vectors, and their gap for a mask (see `gap_between`).
 
     Args:
         a: the first group, whose vectors are the rows.
         b: the second group, whose vectors are the columns.
-        same: the mark of each cell whose row and column are expected to be similar.
+        same: a boolean mask [row, column] that is true where row and column are expected to be similar.
 
     Returns:
         The raw cosines, the cosines after subtracting the mean vector of both groups, and the gaps of raw and

@@ -37,10 +37,12 @@ def masked_logits(
         tokens: the sequences.
         positions: the key positions to which attention is zeroed.
         queries: the queries whose attention is zeroed in every layer and head, `all` or only the `last`.
-        edge: a single edge to zero instead.
+        edge: a single edge to zero, instead of `positions` and `queries`.
 
     Raises:
-        ValueError: If a hook cannot be edited, the edge does not exist, or the logits are not finite.
+        ValueError: If a hook cannot be edited.
+        ValueError: If the edge does not exist.
+        ValueError: If the logits are not finite.
     """
     check_choice("queries", queries, ("all", "last"))
     n_pos = tokens.shape[1]

@@ -30,10 +30,11 @@ _MOST_GRADIENTS = 2**26
 
 
 def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
-    """Return the names of the weight matrices in each part of the module to differentiate.
+    """Return the names of the weight matrices in each part of a model.
 
     Raises:
-        ValueError: If the model has other parameter names.
+        ValueError: If the parameter names are not the names of a HookedTransformer or of a native
+            TransformerBridge.
     """
     last = model.cfg.n_layers - 1
     places = {  # in a HookedTransformer, and in the module that a TransformerBridge wraps
@@ -60,7 +61,10 @@ def weights_of_parts(model: HookedTransformer) -> dict[str, list[str]]:
 def compared_pairs(
     model: HookedTransformer, task: AnchorTask, weights: Mapping[str, Sequence[str]], seed: int
 ) -> list[Pair]:
-    """Return the trained pairs, or a random sample if the number of trained pairs exceeds the limits."""
+    """Return the trained pairs, or a random sample of the trained pairs if their number is too large.
+
+    The sample has at most 64 pairs, and fewer if the gradients do not fit into 256 MiB.
+    """
     pairs = [tuple(pair) for pair in task.seen_pairs]
     sizes = {name: weight.numel() for name, weight in differentiated(model).named_parameters()}
     n_weights = sum(sizes[name] for names in weights.values() for name in names)
@@ -79,7 +83,7 @@ def pair_gradients(
     n_sequences: int,
     seed: int,
 ) -> dict[str, Float[np.ndarray, "pair pair"]]:
-    """Compute the cosines between the gradients of every two pairs, by part.
+    """Compute the cosine between the gradients of every two pairs, for each part of the model.
 
     Each gradient is the gradient of log p(neighbour) - log p(target) at the last position, averaged over
     trained inputs of a pair. The neighbour is the token below the target, or the token 1 for the target 0.

@@ -47,7 +47,7 @@ class PatchPairs(NamedTuple):
 def patch_effects(
     model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
 ) -> Float[np.ndarray, "site layer pos"]:
-    """Compute the recovered proportion for every patch.
+    """Compute the proportion of the logit difference that each patch recovers.
 
     Args:
         model: a model whose hooks at `sites` can be edited, and whose logits distinguish the two targets.
@@ -55,7 +55,7 @@ def patch_effects(
         sites: the hook names of activations [batch, pos, d_model].
 
     Returns:
-        The recovered proportion of the logit difference averaged over sequences, [site, layer, pos]. The
+        The recovered proportion of the mean logit difference over sequences, [site, layer, pos]. The
         proportion is 0 if the patch changes nothing, and 1 if the patch recovers the clean logit difference.
     """
     clean, corrupted = (
@@ -75,7 +75,7 @@ def patched_logits(
     source: Int[Tensor, "batch pos"],
     sites: Sequence[str],
 ) -> Iterator[tuple[int, int, range, Float[Tensor, "place batch d_vocab"]]]:
-    """Yield the logits for `base` with one activation of the run on `source`, for each location.
+    """Yield the logits for `base` after each patch of one activation from the run on `source`.
 
     A batch holds as many positions of a site and layer as fit into memory. Memory holds the activations of
     one layer at a time.
@@ -129,7 +129,7 @@ def clearly_above_zero(values: Float[np.ndarray, " value"]) -> bool:
 def sequences_that_differ(
     task: AnchorTask, change: int, position: int, n_sequences: int, seed: int
 ) -> PatchPairs:
-    """Draw clean sequences, and corrupted sequences that differ in one token and in their target.
+    """Draw clean sequences, and corrupted sequences with one different token and a different target.
 
     Args:
         task: the task, which defines the sequences.
@@ -167,7 +167,7 @@ def sequences_that_differ(
 
 
 def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, targets: object) -> PatchPairs:
-    """Check clean and corrupted sequences given by a caller, with their answers.
+    """Check a caller's clean and corrupted sequences, and the answers to both.
 
     Args:
         model: the model, whose output vocabulary must contain `targets`.
@@ -176,7 +176,9 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
         targets: the answers to the clean and to the corrupted sequence, [2] or [sequence, 2].
 
     Raises:
-        ValueError: If one of the three arguments is missing, contains no tokens, or has a wrong shape.
+        ValueError: If `tokens`, `corrupted` or `targets` is missing.
+        ValueError: If `tokens`, `corrupted` or `targets` is empty.
+        ValueError: If the shapes of `tokens`, `corrupted` and `targets` do not match.
     """
     if any(part is None for part in (tokens, corrupted, targets)):
         raise ValueError(

@@ -41,11 +41,11 @@ class Restoration(NamedTuple):
 
 
 def groups_to_leave_out(task: AnchorTask, most: int) -> dict[Pair, list[Pair]]:
-    """Return a map from anchors to their trained pairs, in descending order of support.
+    """Return a dict from the anchors of each group to its trained pairs, in descending order of support.
 
-    The support of a pair is the number of other trained pairs with its rarest anchor at the same position.
-    The support of a group is the smallest support of its pairs. The groups contain only pairs of different
-    anchors that are trained on their composition. At least one trained pair lies outside each group.
+    The support of an anchor in a group is the number of trained pairs outside the group with this anchor at
+    the same position. The support of a group is the smallest support of its anchors. Each pair of a group has
+    different anchors and is trained on the composition. At least one trained pair lies outside each group.
     """
     groups: dict[Pair, list[Pair]] = {}
     for pair in task.seen_pairs:
@@ -75,7 +75,7 @@ def restored_without(
     n_sequences: int,
     seed: int,
 ) -> Restoration:
-    """Disturb a copy of the model for each group, and restore the copy by training on all other pairs.
+    """Disturb a copy of the model for each group, and train the copy on all pairs outside the group.
 
     The model itself does not change. The sequences of all copies have the same keys, positions and noise
     tokens.
@@ -83,19 +83,19 @@ def restored_without(
     Args:
         model: the model to copy. All parameters of the copies are trained, including frozen parameters.
         task: the task that gives the sequences and their trained targets.
-        groups: the trained pairs that are held out of each copy's training. At least one trained pair must
-            lie outside each group.
+        groups: for each copy, the trained pairs that are held out of its training. At least one trained pair
+            must lie outside each group.
         noise: the standard deviation of the noise on each weight matrix, in units of the matrix's root mean
             square.
         batch_size: the number of fresh sequences in an update.
-        n_sequences: the number of test inputs for each group. The pairs outside the group have the same
-            number of test inputs. The inputs are spread evenly over the pairs.
+        n_sequences: the number of test inputs for each group. The pairs outside the group together have the
+            same number of test inputs. The inputs are spread evenly over the pairs.
         seed: the random seed.
     """
     others = [[pair for pair in task.seen_pairs if pair not in group] for group in groups]
 
     def batch(pairs: Sequence[Sequence[Pair]], n: int | None, stream: int) -> tuple[Tensor, Tensor]:
-        """Draw `n` random sequences for each copy, or `n_sequences` spread evenly over the copy's pairs."""
+        """Draw `n` random sequences for each copy, or spread `n_sequences` evenly over the copy's pairs."""
         found = []
         for own in pairs:
             rng = generator(seed, "probe", stream)

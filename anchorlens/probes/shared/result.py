@@ -91,7 +91,7 @@ def probe_result(cls: type[T]) -> type[T]:
 
 
 def number(value: float) -> float | None:
-    """Return a reading as a float, or `None` for NaN, which stands for a reading that does not apply.
+    """Return a reading as a float, or `None` if the reading is NaN and thus does not apply.
 
     >>> number(0.5), number(float("nan"))
     (0.5, None)

@@ -60,7 +60,7 @@ def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str
 
 @dataclass(frozen=True)
 class Routes:
-    """The baseline, the lost fraction of each stage, and the first late layer of each route."""
+    """The baseline margin, the lost fraction for each stage, and the first late layer of each route."""
 
     baseline: float
     """The mean margin when no later position attends to the key or an anchor."""
@@ -83,15 +83,16 @@ def routes(
 
     In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the function chooses the
     border between early and late layers separately for each route. The chosen border maximises the smallest
-    fraction over the stages of the route, measured on the first `N_TO_CHOOSE` sequences.
+    fraction over the stages of the route. The function measures these fractions on the first `N_TO_CHOOSE`
+    sequences.
 
     Args:
         model: a model of two layers or more whose attention hooks can be edited.
-        tokens: the sequences, with the key and the anchors at equal positions in each sequence.
+        tokens: the sequences. The position of the key and of the anchors is the same in all sequences.
         targets: the correct answers.
         key: the position of the key. The anchors follow the key and end before the last position.
         chain_length: the number of anchors.
-        patterns: the attention patterns of later layers, as for `hooks.cut_copies`.
+        patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
     """
     n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
     meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
@@ -125,7 +126,7 @@ def shares(
 ) -> tuple[float, Mapping[Edges, float | None]]:
     """Compute the baseline, and the fraction of the margin that is lost without each group of edges.
 
-    The fraction is relative to the margin above the baseline.
+    The fraction is the lost margin divided by the margin above the baseline.
     """
     n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
     hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]
@@ -180,7 +181,7 @@ def mean_margins(
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
-    """Return the mask, for each layer, of the attention that each cut zeroes in all heads."""
+    """Return boolean masks for each layer that are true where a cut zeroes attention in all heads."""
     masks = {
         layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
         for layer in range(n_layers)

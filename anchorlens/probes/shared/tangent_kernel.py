@@ -26,8 +26,8 @@ def tangent_kernel(
 
     The entry K_ij is the inner product of grad f(x_i) and grad f(x_j).
 
-    The function f is the logit of the target at the last position. The computation processes groups of
-    parameters, so that memory holds at most 128 MiB of gradients, or the gradients of one larger matrix.
+    The function f is the logit of the target at the last position. The function processes groups of
+    parameters. Memory therefore holds at most 128 MiB of gradients, or the gradients of one larger matrix.
     """
     module = differentiated(model)
     device = device_of(model)

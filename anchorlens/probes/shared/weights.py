@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def weight_matrices(model: HookedTransformer) -> dict[str, Float[Tensor, "row column"]]:
-    """Return every weight matrix by its parameter name, with inputs as rows.
+    """Return a dict from parameter names to weight matrices, with inputs as rows.
 
     The matrices W_Q, W_K and W_V are [d_model, n_heads * d_head]. If heads share keys and values, W_K and W_V
     have n_key_value_heads heads. W_O is [n_heads * d_head, d_model]. The result omits a matrix that the model
@@ -48,7 +48,7 @@ def _mlp_matrices(mlp: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def single(weight: Tensor) -> Tensor:
-    """Return a weight, which is converted to float32 if the weight has half precision."""
+    """Convert a weight of half precision to float32, and return any other weight unchanged."""
     return weight.float() if weight.dtype in (torch.float16, torch.bfloat16) else weight
 
 

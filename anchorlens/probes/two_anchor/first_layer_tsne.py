@@ -97,8 +97,9 @@ def first_layer_tsne(
         about 0 or negative.
 
     Raises:
-        ValueError: If an option is out of range, an activation is not finite, or the model is too small for
-            the task.
+        ValueError: If an option is out of range.
+        ValueError: If an activation is not finite.
+        ValueError: If the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -31,7 +31,7 @@ PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 
 @probe_result
 class FusionSimilarity(ProbeResult):
-    """The cosines of two anchor pairs' residual streams at the last position, after the last attention."""
+    """The cosines of residual streams at the last position after the last attention layer."""
 
     probe: ClassVar[str] = "fusion_similarity"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
@@ -144,8 +144,8 @@ def fusion_similarity(
     """Measure whether inputs with equal targets are similar at the last position after the last attention.
 
     The probe measures the residual stream of the last position between the last attention layer and the last
-    MLP. With `postnorm`, the probe measures the residual stream after the LayerNorm of the last attention
-    layer.
+    MLP. In a model of the variant `postnorm`, the probe measures the residual stream after the LayerNorm of
+    the last attention layer.
 
     Limitations: The probe does not detect composition by a last MLP that combines separate codes for g(x; a1)
     and the second anchor, such as one-hot codes. In a model of this kind, inputs with equal targets are
@@ -163,12 +163,13 @@ def fusion_similarity(
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines, and the gap between equal and different targets for each comparison. The gap is above 0
-        if the model has fused key and anchors into a value that determines the target.
+        The cosines of each comparison, and the gap. The gap is the mean cosine for equal targets minus the
+        mean cosine for different targets. The gap is above 0 if the model has fused key and anchors into a
+        value that determines the target.
 
     Raises:
-        ValueError: If a pair, key or position is invalid for the task, or the model is too small for the
-            task.
+        ValueError: If a pair, key or position is invalid for the task.
+        ValueError: If the model is too small for the task.
         ValueError: If an activation is not finite.
 
     Example:

@@ -59,7 +59,7 @@ class GradientSharing(ProbeResult):
     """The seed of the keys, positions and noise."""
 
     def headline(self) -> str:
-        """Return the agreement of gradients between pairs without a common anchor as text."""
+        """Return the mean cosine of gradients over pairs without a common anchor as text."""
         if self.attention_sharing is None:
             return "no two trained pairs of this task share no anchor"
         parts = f"{self.attention_sharing:.2f} in the last attention"
@@ -97,18 +97,18 @@ def gradient_sharing(
     Args:
         model: a HookedTransformer. The probe changes neither the model nor its gradients.
         task: the task, which defines the trained pairs, their inputs and targets. The probe compares at most
-            64 pairs, and fewer if the gradients do not fit into 256 MiB. If the task has more pairs, the
-            probe compares a random sample of its pairs.
+            64 pairs, and fewer if the gradients do not fit into 256 MiB. If the task has more trained pairs,
+            the probe compares a random sample of the trained pairs.
         n_sequences: the number of inputs of each pair, at least 1.
         seed: the seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        The cosines for each part and every two pairs, from -1 to 1. The means are over two pairs that share
-        no anchor, some anchor, or all anchors in reverse order.
+        The cosines for each part and every two pairs, from -1 to 1. The result also contains the mean cosine
+        over two pairs that share no anchor, some anchor, or all anchors in reverse order.
 
     Raises:
-        ValueError: If the model does not have the parameters of a HookedTransformer, or is too small for the
-            task.
+        ValueError: If the model does not have the parameters of a HookedTransformer.
+        ValueError: If the model is too small for the task.
         ValueError: If an option is out of range.
 
     Example:

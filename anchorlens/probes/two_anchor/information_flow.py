@@ -161,9 +161,9 @@ def information_flow(
     after the softmax, without renormalising. In the last layer, only the edges of the last position can reach
     the answer. The effects of all other edges of the last layer are 0.
 
-    The baseline is the mean margin when no later position attends to the key or to an anchor. The fraction of
-    a stage is the margin that is lost when the stage is cut, divided by the margin above the baseline. The
-    score of a route is the smallest fraction over its stages. The routes are:
+    The baseline is the mean margin without any attention from later positions to the key and to the anchors.
+    The fraction of a stage is the margin that is lost when the stage is cut, divided by the margin above the
+    baseline. The score of a route is the smallest fraction over its stages. The routes are:
 
     - The inferential route leads from the key to the anchors in early layers. In late layers, the inferential
       route leads from each anchor to the last position.
@@ -188,29 +188,34 @@ def information_flow(
     Args:
         model: a HookedTransformer of two layers or more whose attention hooks can be edited.
         task: the task, which defines the sequences and their targets.
-        tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first sequence,
-            and the means are over all sequences. Default: the papers' sequence [35, 63, x, 1, 2, ...].
+        tokens: one sequence, [pos], or several sequences, [sequence, pos]. The plot shows the first sequence.
+            If you give several sequences, the means are over these sequences. Default: a sequence of a
+            trained pair, for example [35, 63, 40, 1, 2, ...].
         effects: the measurements. `head` measures the effects of each edge in each head and in all heads at
-            once. `merged` measures only the effects in all heads at once, which divides the cost by the
-            number of heads. `routes` measures the margin and the routes without the effects of edges.
-            `margin` measures only the margin, and `None` measures only the attention. `margin` and `None`
-            also work on models whose hooks cannot be edited.
-        patterns: the attention patterns of later layers when an edge is cut. `frozen` uses the patterns
-            without the cut, which measures what the edge itself carries (direct effect, path patching).
-            `recomputed` computes the patterns from the changed values (total effect). With `recomputed`, a
-            cut of an early edge may change the later attention.
+            once. `merged` measures only the effects in all heads at once, and divides the cost by the number
+            of heads. `routes` measures the margin and the routes without the effects of edges. `margin`
+            measures only the margin, and `None` measures only the attention. `margin` and `None` also work on
+            models whose hooks cannot be edited.
+        patterns: the attention patterns of later layers when an edge is cut. With `frozen`, later layers keep
+            the patterns of the model without the cut. The effect is then the direct effect of the edge (path
+            patching). With `recomputed`, later layers compute the patterns from the changed values. The
+            effect is then the total effect of the edge. With `recomputed`, a cut of an early edge may change
+            the attention of later layers.
         n_sequences: the number of random sequences over which the probe averages the effects, at least 1. The
             routes, which cost little, use 280 sequences.
         seed: the seed of the random sequences.
 
     Returns:
-        The attention from 0 to 1, the effects in logits, and the scores of three routes from 0 to 1. A score
-        of 1 means that the answer is lost when any stage of the route is cut. A score of 0 means that the
-        answer does not need one of the stages.
+        The attention from 0 to 1, the effects in logits, and the scores of three routes from 0 to 1. At a
+        score of 1, a cut of any single stage of the route loses the whole margin above the baseline. At a
+        score of 0, a cut of at least one stage loses no margin.
 
     Raises:
-        ValueError: If the tokens are not a sequence of the task, or the last anchor is at the last position.
-        ValueError: If the model has one layer or is too small for the task, or a hook cannot be edited.
+        ValueError: If the tokens are not a sequence of the task.
+        ValueError: If the last anchor is at the last position.
+        ValueError: If the model has one layer.
+        ValueError: If the model is too small for the task.
+        ValueError: If a hook cannot be edited.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

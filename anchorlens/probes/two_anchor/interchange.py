@@ -102,11 +102,12 @@ def interchange(
 ) -> Interchange:
     """Exchange an activation between two inputs, and measure whether the answer follows the rule.
 
-    The rule is a causal model, which computes g = g(x; a1), and then applies the other anchors to g. The
-    probe copies the activation of a location from the source run into the base run. If the location contains
-    g, the model must answer with the base's other anchors applied to the source's g. Base and source have
-    pairs trained on the composition, keys that are trained at `key_position`, and separate noise. The
-    expected answer differs from all answers with another possible cause (see `interchanges`).
+    The rule is a causal model. The causal model computes g = g(x; a1), and then applies the later anchors to
+    g. The probe copies the activation of a location from the source run into the base run. The expected
+    answer is the result of the base's later anchors applied to the source's g. If the location contains g,
+    the model should give this answer. Base and source have pairs trained on the composition, keys that are
+    trained at `key_position`, and separate noise. The expected answer differs from the answers after other
+    possible exchanges (see `interchanges`).
 
     - An accuracy near 1 for `unequal` shows that the location contains key and first anchor in some form.
     - An accuracy near 1 for `equal` shows that the answer depends on the location through g alone.
@@ -115,7 +116,7 @@ def interchange(
     Limitations: The probe does not detect g(x; a) that is spread over several locations. The probe does not
     show the form in which a location contains g(x; a). A model with a lookup table of (key, first anchor)
     also has accuracy 1. Only `unseen_accuracy` distinguishes a lookup table from g(x; a). The probe measures
-    one position of the key.
+    only inputs with the key at `key_position`.
 
     Args:
         model: a HookedTransformer whose residual hooks can be edited.
@@ -130,8 +131,9 @@ def interchange(
         half.
 
     Raises:
-        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
-            task.
+        ValueError: If a hook cannot be edited.
+        ValueError: If an option is out of range.
+        ValueError: If the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

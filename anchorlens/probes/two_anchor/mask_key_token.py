@@ -117,29 +117,31 @@ def mask_key_token(
         model: a HookedTransformer whose attention hooks can be edited.
         task: the task, which defines the anchors, the held-out keys and the sequence.
         queries: the query positions whose attention is masked, `all` or only the `last`.
-        edge: a single edge (layer, head, query position, key position) to mask instead.
+        edge: a single edge (layer, head, query position, key position) to mask, instead of all attention to
+            the key token.
         n_sequences: the number of sequences of each pair. Default: 50, as in the papers.
         key_position: the position of the key token. Default: 2, as in the papers, or the nearest position
             with a held-out key.
         seen: whether to use only pairs whose two orders are both trained, instead of all pairs of different
             anchors.
-        perplexity: the perplexity of the t-SNE. With `None`, the probe omits the t-SNE, which takes most of
-            the time.
+        perplexity: the perplexity of the t-SNE. With `None`, the probe omits the t-SNE. The t-SNE takes most
+            of the time.
         noise: the kind of noise. With `independent`, the probe draws noise for each sequence, as in the
-            paper. With `shared`, sequence i of every pair has the same noise, whose effect cancels in the
-            distances between pairs. If the noise is shared and the anchors have little effect, the plot shows
-            a cluster for each i.
+            paper. With `shared`, sequence i of every pair has the same noise. The effect of this noise
+            cancels in the distances between pairs. If the noise is shared and the anchors have little effect,
+            the plot shows a cluster for each sequence index i.
         seed: the seed of the keys, noise and t-SNE.
 
     Returns:
-        The silhouettes of the logits with ordered and with unordered labels, from -1 to 1, the reading
+        The silhouettes of the logits by ordered and by unordered pair (from -1 to 1), the reading
         `mirror_merge`, and a t-SNE. Models in Phase 1 have no clusters. Models in Phase 2 without
         commutativity have a cluster for each ordered pair. Models in Phase 2 with commutativity and in Phase
         3 have a cluster for each unordered pair, and a `mirror_merge` near 0.
 
     Raises:
-        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
-            task.
+        ValueError: If a hook cannot be edited.
+        ValueError: If an option is out of range.
+        ValueError: If the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -31,7 +31,7 @@ MOST_RESULTS = 40
 
 @probe_result
 class MaskSecondAnchor(ProbeResult):
-    """The cosines between answers with a masked second anchor, for inputs that reach equal values g(x; a)."""
+    """The cosines between the logits of inputs with a masked second anchor, ordered by g(x; a)."""
 
     probe: ClassVar[str] = "mask_second_anchor"
     readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
@@ -63,7 +63,7 @@ class MaskSecondAnchor(ProbeResult):
     """The position of the key token, which the first anchor follows."""
 
     def headline(self) -> str:
-        """Return the centred gap and the nearest neighbours as text."""
+        """Return both gaps and the proportion `nearest_same` as text."""
         return (
             f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw; the "
             f"nearest has the same g for {self.nearest_same:.0%}"
@@ -100,14 +100,15 @@ class MaskSecondAnchor(ProbeResult):
 def inputs_of_equal_result(
     task: AnchorTask, results: Sequence[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return (g, x, a) for each value g that every anchor reaches from some key, in ascending order of g.
+    """Return (g, x, a) for each anchor a and each value g that all anchors reach, in ascending order of g.
 
     >>> inputs_of_equal_result(AnchorTask())[:4]
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
 
     Raises:
-        ValueError: If an anchor does not reach a given value, fewer than two values are given, or the anchors
-            reach fewer than two common values.
+        ValueError: If an anchor does not reach a given value.
+        ValueError: If fewer than two values are given.
+        ValueError: If the anchors reach fewer than two common values.
     """
     reached = {
         anchor: {task.apply(anchor, key): key for key in reversed(task.keys.tolist())}
@@ -163,20 +164,22 @@ def mask_second_anchor(
         second_anchor: the second anchor, which the probe masks. Default: the second anchor of the task, which
             is 2 in the papers.
         queries: the query positions whose attention is masked, `all` or only the `last`.
-        edge: a single edge (layer, head, query position, key position) to mask instead.
+        edge: a single edge (layer, head, query position, key position) to mask, instead of all attention to
+            the second anchor.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
         The cosines of the logits, the gaps between equal and different g, and the proportion of inputs whose
         nearest neighbour has the same g. The raw gap and the centred gap go from -2 to 2. For a model in
-        Phase 3, the gap is above 0, and the plot has a bright diagonal. The plot has a cell for every two
-        values of g, and `plot(averaged=False)` has a cell for every two inputs.
+        Phase 3, the centred gap is above 0, and the plot has a bright diagonal. The plot has a cell for every
+        two values of g, and `plot(averaged=False)` has a cell for every two inputs.
 
     Raises:
         ValueError: If the last anchor is at the last position. The probe cannot mask this anchor, because the
             last position attends to itself.
-        ValueError: If a hook cannot be edited, an option is out of range, or the model is too small for the
-            task.
+        ValueError: If a hook cannot be edited.
+        ValueError: If an option is out of range.
+        ValueError: If the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

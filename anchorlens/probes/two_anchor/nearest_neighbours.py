@@ -122,7 +122,7 @@ class _Inputs:
         }
 
     def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Return the mask of comparable inputs for a result (see `NearestNeighbours.trained`)."""
+        """Return a boolean mask that is true for two comparable inputs (see `NearestNeighbours.trained`)."""
         if result != "target":
             anchor = RESULTS.index(result)
             return self.pairs[:, None, anchor] != other.pairs[None, :, anchor]
@@ -131,7 +131,7 @@ class _Inputs:
         return ~(same | mirrored)
 
     def equal(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Return the mask of inputs with the same result."""
+        """Return a boolean mask that is true for two inputs with the same result."""
         return self.results[result][:, None] == other.results[result][None]
 
 
@@ -147,9 +147,9 @@ def nearest_neighbours(
 
     Similarity is the cosine of residual streams after subtracting the mean over inputs of trained pairs. If a
     location represents a result in the same way for all keys and anchors, the most similar input has the same
-    result. The proportion for the target at the last position shows whether trained pairs have a common
-    representation. The proportion for unseen pairs shows whether the common representation extends to unseen
-    pairs. The probe does not use answers of the model.
+    result. The proportion for the target at the last position shows whether trained pairs with the same
+    target have a common representation. The proportion for unseen pairs shows whether the common
+    representation extends to unseen pairs. The probe does not use the answers of the model.
 
     Limitations: The probe does not show whether the model uses the similarity, since the probe ablates
     nothing. The probe does not work for codes in which different values are equally far apart, such as
@@ -166,8 +166,10 @@ def nearest_neighbours(
         pairs. The readings are the proportions at the locations that the papers discuss.
 
     Raises:
-        ValueError: If a key or position is invalid for the task, or the model is too small for the task.
-        ValueError: If an activation is not finite, or a hook cannot be edited.
+        ValueError: If a key or position is invalid for the task.
+        ValueError: If the model is too small for the task.
+        ValueError: If an activation is not finite.
+        ValueError: If a hook cannot be edited.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -31,7 +31,7 @@ FEWEST_UPDATES = 80
 
 @probe_result
 class Survival(ProbeResult):
-    """The accuracy of restored copies on trained pairs held out of relearning, and on other trained pairs."""
+    """The accuracy of restored copies on held-out trained pairs, and on all other trained pairs."""
 
     probe: ClassVar[str] = "survival"
     readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
@@ -71,7 +71,7 @@ class Survival(ProbeResult):
     """The seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """State the accuracy on the pairs held out of relearning when the other pairs are restored."""
+        """Return the survival, and the accuracies on held-out and on all other trained pairs, as text."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = (
@@ -82,7 +82,7 @@ class Survival(ProbeResult):
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"
 
     def plot(self) -> go.Figure:
-        """Plot the accuracy of each group and of the other pairs as two bars, averaged over copies."""
+        """Plot the mean accuracy over copies on each held-out group, and on all other trained pairs."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
         bars = {
@@ -106,42 +106,46 @@ def survival(
     n_sequences: int = 128,
     seed: int = 0,
 ) -> Survival:
-    """Measure whether trained pairs come back when a disturbed model relearns the other pairs alone.
+    """Measure whether a disturbed model regains its accuracy on trained pairs held out of further training.
 
-    The probe adds Gaussian noise as large as the weights to every weight matrix of copies of the model. AdamW
-    (learning rate 2e-3, decay 0.1) then trains each copy without one group of trained pairs: {a, b} in the
-    trained orders. Training ends when the accuracy on the other pairs is 0.9 again, or after 400 updates.
-    This training restores the weights that all pairs share, and thereby restores a group that uses these
-    weights. Weights that only the group uses are not restored. If the copies need fewer than 80 updates on
-    average, the noise was too small, and the probe begins again with more noise. The noise levels are 1, 1.5
-    and 2.25 times the root mean square of each matrix.
+    The probe copies the model, and adds Gaussian noise as large as the weights to every weight matrix of each
+    copy. A group of trained pairs contains the trained orders of two anchors. AdamW (learning rate 2e-3,
+    weight decay 0.1) trains each copy on all trained pairs except one group. The training of a copy ends when
+    the copy's accuracy on its training pairs is 0.9 again, or after 400 updates. This training restores the
+    weights that all pairs share. If a held-out group uses shared weights, the accuracy on the group also
+    recovers. Weights that only the group uses are not restored. If the copies need fewer than 80 updates on
+    average, the probe starts again with more noise. The noise levels are 1, 1.5 and 2.25 times the root mean
+    square of each matrix.
 
     The probe does not use unseen pairs. The model does not change, because the probe trains copies of its
     weights. For a model of `quick` size, the probe takes about half a minute on one core.
 
-    Limitations: The probe does not show the rule by which the model answers a pair. A group that few other
-    pairs support recovers less in any model.
+    Limitations: The probe does not show the rule by which the model computes an answer. The accuracy on a
+    group recovers less in any model if few other trained pairs contain the group's anchors.
 
     Args:
         model: any HookedTransformer, or a native TransformerBridge.
         task: the task that gives the trained pairs, their sequences and targets. In chains of more than two
-            anchors, a group is every trained order of the same anchors. Pairs of an anchor with itself, and
-            pairs trained on another target than their composition, form no group.
-        noise: the standard deviation of the noise in units of each matrix's root mean square, >= 0. Default:
-            the probe finds the noise for the model.
-        batch_size: the number of fresh sequences in an update of a copy, >= 1.
-        n_copies: the number of copies, >= 1, one for each of the groups with the most support by other pairs.
-            If the task has fewer groups, some groups are used several times with other noise.
-        n_sequences: the number of test inputs for each group, and for the other pairs, >= 1.
+            anchors, a group contains every trained order of the same anchors. A group contains no pair of an
+            anchor with itself, and no pair trained on a target other than its composition.
+        noise: the standard deviation of the noise, at least 0, in units of each matrix's root mean square.
+            Default: the smallest sufficient noise level of 1, 1.5 and 2.25.
+        batch_size: the number of fresh sequences in an update of a copy, at least 1.
+        n_copies: the number of copies, at least 1. Each copy holds out one group. The probe prefers groups
+            whose anchors occur in many other trained pairs. If the task has fewer groups than copies, several
+            copies hold out the same group with different noise.
+        n_sequences: the number of test inputs for each group, and for the trained pairs outside the group, at
+            least 1.
         seed: the seed of the noise on weights, and of keys, positions and noise tokens.
 
     Returns:
-        The accuracies (0..1) of each group and of the restored other pairs, the ratios of these accuracies,
-        the number of updates and the noise.
+        The accuracies of each copy on its held-out group and on all other trained pairs, from 0 to 1. The
+        result also contains the ratios of the two accuracies, the numbers of updates and the noise.
 
     Raises:
-        ValueError: If the model lacks HookedTransformer's parameters or is too small for the task, or a
-            number is out of range.
+        ValueError: If the model does not have the parameters of a HookedTransformer.
+        ValueError: If the model is too small for the task.
+        ValueError: If an option is out of range.
 
     Example:
         >>> from anchorlens import load_checkpoint

@@ -92,7 +92,7 @@ def v_similarity(
     Later tokens have no effect on u(x; a), since attention is causal.
 
     Limitations: The probe does not detect g(x; a) in other layers or at other positions. The probe does not
-    show whether the model uses the value.
+    show whether the model uses the values u(x; a).
 
     Args:
         model: a HookedTransformer of two layers or more, which the probe does not change.
@@ -103,14 +103,16 @@ def v_similarity(
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
-        The cosines for each pair of different anchors, and the gap between equal and different g for each
-        pair. The gap is above 0 if the model has computed the single-anchor result, as in Phase 3. The probe
-        computes the gap of each pair separately. Two anchors with close shifts reach more equal values of g
-        than other anchors. The cosines of such anchors also differ from the cosines of other anchors.
+        The cosines for each pair of different anchors, and the gap. The gap is the mean cosine for equal g
+        minus the mean cosine for different g. The gap is above 0 if the model has computed the single-anchor
+        result, as in Phase 3. The probe computes the gap of each pair separately. Two anchors with close
+        shifts reach more equal values of g than two other anchors. The cosines of such anchors also differ
+        from the cosines of other anchors.
 
     Raises:
-        ValueError: If the model has one layer, or a key or position is invalid for the task.
-        ValueError: If the vocabulary or context of the model is too small for the task.
+        ValueError: If the model has one layer.
+        ValueError: If a key or position is invalid for the task.
+        ValueError: If the vocabulary or the context of the model is too small for the task.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model

@@ -115,10 +115,10 @@ class Along:
     def plot(self) -> go.Figure:
         """Plot each reading in a separate row, and the metrics of the runs in the last row.
 
-        Each line is a mean over seeds.
+        Each line shows the mean over the seeds of a group.
 
-        Each band reaches from the smallest to the largest value over seeds. With several probes, the plot
-        shows only the first reading of each probe.
+        Each band reaches from the smallest to the largest value over the seeds of a group. With several
+        probes, the plot shows only the first reading of each probe.
         """
         return along_figure(self.readings, self.metrics, self.over_seeds)
 
@@ -149,8 +149,8 @@ def along(
 
     A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one final checkpoint.
     Runs that differ only in the seed form one group. For a run of another library, `along` uses the
-    checkpoints in the run's file or folder. If a checkpoint of another library is damaged, `along` omits the
-    checkpoint with a warning.
+    checkpoints in the run's file or folder. If a checkpoint of another library is damaged, `along` warns and
+    omits the checkpoint.
 
     Args:
         runs: one run or a list of runs. A run is the folder of a run, a result of `train` that has a folder,
@@ -162,7 +162,7 @@ def along(
             paths. Default: the task of each checkpoint. For models in memory, `along` measures accuracies
             only with `task`.
         config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`). `along`
-            uses `config` for models with steps and for runs of another library.
+            uses `config` for a dict or list of models, and for runs of another library.
         device: the device for the models (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         progress: the display of progress, as for `train`.
         **options: the options of the probe. Options are allowed only for a single probe.

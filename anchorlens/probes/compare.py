@@ -131,7 +131,8 @@ def compare(
         task: the task of the models in memory. A checkpoint contains its task.
         config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`).
         labels: the label of each model. The default label of a file is the file's name. The default label of
-            a model in memory consists of gamma, seed and step, or is the model's name.
+            a model in memory consists of the initialisation rate gamma, the seed and the step, or is the
+            model's name.
         device: the device for models from checkpoints (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         options: the options of the probe.
 

@@ -63,8 +63,8 @@ def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]
 
     Returns:
         One or more public functions that the file defines, in the order of their definitions. The return
-        annotation of each function is a subclass of `ProbeResult`, `float`, or a mapping such as `dict[str,
-        float]`.
+        annotation of each function is `float`, a mapping such as `dict[str, float]`, or a subclass of
+        `ProbeResult`.
 
     Raises:
         ValueError: If the file is invalid, as for `own_probes`.

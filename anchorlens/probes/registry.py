@@ -180,7 +180,7 @@ def apply(
         probe: a probe of `PROBES`, or your own function of the same form.
         model: the model to measure, as a HookedTransformer, a Checkpoint, a result of `train`, or a path.
         task: the task that the model was trained on, for a model without a checkpoint. A probe that uses only
-            weights accepts any HookedTransformer without a task.
+            weights needs no task.
         initial: the model at the start of the run, for a probe that needs this model. Default: the model that
             `apply` draws again from the checkpoint's seed.
         config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`).

@@ -125,9 +125,9 @@ def activation_patching(
 
     Clean and corrupted sequences have the same noise tokens. Clean and corrupted sequences differ in the key
     or in one anchor, and therefore in their target. The probe patches one activation of the clean run at a
-    time into the corrupted run. Each activation is one [layer, position] of `hook_resid_pre`, `hook_attn_out`
-    or `hook_mlp_out`. The probe has its own loop, because the progress bar of `transformer_lens.patching`
-    cannot be silenced.
+    time into the corrupted run. Each activation is the value of `hook_resid_pre`, `hook_attn_out` or
+    `hook_mlp_out` at one layer and position. The probe has its own loop, because the progress bar of
+    `transformer_lens.patching` cannot be silenced.
 
     Limitations: The probe does not distinguish a location that contains the single-anchor result g(x; a) from
     a location that contains key and anchor separately. The probe does not detect information that is spread
@@ -170,8 +170,8 @@ def activation_patching(
         >>> activation_patching(model, tokens=clean, corrupted=corrupted, targets=[8, 9]).recovered.shape
         (1, 3, 2, 4)
 
-    Source: The method is the activation patching of `transformer_lens.patching`. The readings follow the two
-    solutions of arXiv 2405.05409.
+    Source: The method is the activation patching of `transformer_lens.patching`. The readings follow the
+    inferential and the symmetric solution of arXiv 2405.05409.
     """
     given = (tokens, corrupted, targets)
     if all(part is None for part in given):

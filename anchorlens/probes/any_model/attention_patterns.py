@@ -116,8 +116,8 @@ def attention_patterns(
         >>> attention_patterns(build_model(ModelConfig(gamma=0.5)), tokens=[5, 0, 200, 7]).attention.shape
         (2, 1, 4, 4)
 
-    Source: The plot shows the attention A_l of arXiv 2405.05409 and 2501.08537. The package circuitsvis draws
-    the interactive views.
+    Source: The plot shows the attention matrices A_l of arXiv 2405.05409 and 2501.08537. The package
+    circuitsvis draws the interactive views.
     """
     key = to_key_and_anchors = None
     if tokens is not None and two_anchor_task(task) is None:

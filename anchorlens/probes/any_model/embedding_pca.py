@@ -88,7 +88,7 @@ class EmbeddingPCA(ProbeResult):
         return f"{number} {self.token_set.removeprefix('all ')}"
 
     def plot(self) -> go.Figure:
-        """Plot the tokens as points, the spectrum of the embedding, and the cosine against the lag."""
+        """Plot the tokens as points, the spectrum of the embedding, and the mean cosine against the lag."""
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
@@ -140,12 +140,12 @@ def embedding_pca(
             consecutive ascending integers.
 
     Returns:
-        The coordinates, the explained variance, the spectrum, and the mean cosine of tokens for each lag k.
-        The lags go from 1 to 13, or further if two shifts differ by more than 13. In models that compose, the
-        mean cosine is larger at the differences of the shifts than at other lags, so `lag_order` is above 0.
-        `step_constancy` is above 0 if the differences e(x + k) - e(x) of embeddings are similar for all
-        tokens x. The steps k are the two smallest differences of the shifts. The plot draws e(x + k) - e(x)
-        as arrows. The papers show parallel arrows in models that compose.
+        The coordinates, the explained variance, the spectrum, and the mean cosine of two embeddings at each
+        lag k. The lags go from 1 to 13, or further if two shifts differ by more than 13. In models that
+        compose, the mean cosine is larger at the differences of the shifts than at other lags, so `lag_order`
+        is above 0. `step_constancy` is above 0 if the differences e(x + k) - e(x) of embeddings are similar
+        for all tokens x. The steps k are the two smallest differences of the shifts. The plot draws e(x + k)
+        - e(x) as arrows. The papers show parallel arrows in models that compose.
 
     Raises:
         ValueError: If the vocabulary is too small for the tokens.

@@ -176,7 +176,7 @@ def holdout(
         lr: the learning rate, above 0.
         weight_decay: the decoupled weight decay of an update, at least 0.
         batch_size: the number of sequences in an update, at least 1.
-        n_sequences: the largest number of sequences for an accuracy, at least 1.
+        n_sequences: the largest number of sequences on which an accuracy is measured, at least 1.
         seed: the seed of the tenths, the batches and the test inputs.
 
     Returns:

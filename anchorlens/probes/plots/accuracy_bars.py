@@ -17,7 +17,7 @@ def accuracy_bars(
     accuracies: Mapping[str, tuple[str, Float[np.ndarray, " group"]]],
     axis: str,
 ) -> go.Figure:
-    """Draw the accuracies of each group as bars side by side.
+    """Draw the accuracies on each group of pairs as bars side by side.
 
     Args:
         title: the title of the figure.

@@ -33,7 +33,7 @@ def embedding_picture(
     token_set: str,
     title: str,
 ) -> go.Figure:
-    """Plot the tokens as points, the spectrum of the embedding, and the cosine against the lag.
+    """Plot the tokens as points, the spectrum of the embedding, and the mean cosine against the lag.
 
     Args:
         tokens: the ids of the tokens.

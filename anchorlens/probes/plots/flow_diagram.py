@@ -35,10 +35,10 @@ def flow_diagram(
         attention: the attention, from 0 to 1, which determines the width of each line.
         effects: for each edge, the fraction of the margin that is lost without the edge, from -1 to 1. The
             effect determines the colour of the line.
-        answer: the text after the last token.
+        answer: the model's answer, as text.
         title: the title of the figure.
         cut: the title of the colour bar.
-        note: the text in the figure.
+        note: a note to show in the figure.
     """
     n_layers, n_pos = attention.shape[:2]
     figure = go.Figure()

@@ -91,15 +91,15 @@ def random_sequences(
 ) -> AnchorBatch:
     """Draw sequences with random noise tokens, and with random keys at one position.
 
-    Every pair has the same keys.
+    The sequences of every pair have the same keys.
 
     Args:
         task: the task, which defines the length, the anchors and the number tokens.
         pairs: the anchors of the sequences.
         n_sequences: the number of sequences of each pair, at least 1.
         key_position: the position of the key. Default: 2 (see `checked_position`).
-        keys: the kind of keys. `held out` draws keys that are never trained at the position, as in the ID
-            test set. `any` draws from all keys.
+        keys: the kind of keys. `held out` draws keys that are never trained at the position, as in the
+            in-distribution (ID) test set. `any` draws from all keys.
         noise: the kind of noise. With `shared`, sequence i has the same noise for every pair. With
             `independent`, noise is drawn separately for each sequence.
         seed: the seed of the keys and noise.
@@ -229,12 +229,12 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
         seed: the seed of the positions, keys and noise.
 
     Returns:
-        A dict from kinds to inputs, without kinds that have no inputs.
+        A dict from kinds to inputs. The dict contains only kinds that have inputs.
 
-        - `rules` contains pairs trained on the composition.
-        - `broken` contains pairs trained on another function.
-        - `exceptions` contains combinations (key, pair) that are trained on a random answer.
-        - `unseen` contains untrained pairs, whose target is the composition.
+        - `rules` contains inputs whose pairs are trained on the composition.
+        - `broken` contains inputs whose pairs are trained on another function.
+        - `exceptions` contains inputs whose key and pair are together trained on a random answer.
+        - `unseen` contains inputs with untrained pairs. The target of these inputs is the composition.
     """
     pairs = {
         "rules": task.composed_pairs,
@@ -257,7 +257,7 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
 
 
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
-    """Return the given or the default position of the key.
+    """Return the given position of the key, or the default position for `None`.
 
     The default position is 2. In a short sequence, the default position is the largest position at which a
     token follows the anchors.

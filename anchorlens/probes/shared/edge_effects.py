@@ -40,8 +40,8 @@ def causal_edges(
     Args:
         n_heads: the number of heads of the layer.
         n_pos: the number of positions.
-        last_only: whether to list only the edges of the last position. In the last layer, only the edges of
-            the last position reach the answer.
+        last_only: whether to list only the edges whose query is the last position. In the last layer, only
+            these edges reach the answer.
         merged: whether an edge is cut in all heads at once. The result lists the head of a merged edge as 0.
     """
     heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
@@ -70,7 +70,7 @@ def margins_without(
     start: int,
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
-    """Compute the margins without a cut and with each of several cuts in one pass.
+    """Compute the margins without a cut and with each of several cuts in one forward pass.
 
     Args:
         model: a model whose attention hooks can be edited.

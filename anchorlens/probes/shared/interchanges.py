@@ -122,7 +122,7 @@ def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, 
 
 
 class Answers(NamedTuple):
-    """The answers of the patched model, for each location and input."""
+    """The comparison of the patched model's answers with two other answers, for each location and input."""
 
     expected: Bool[np.ndarray, "site layer pos batch"]
     """Whether the answer is the composition's answer."""

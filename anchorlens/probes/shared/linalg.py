@@ -48,12 +48,13 @@ def gaussian_stable_rank(n_rows: int, n_columns: int) -> float:
 def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) -> list[list[int]]:
     """Group rows greedily.
 
-    The first row that has no group starts a group. All rows without a group that are similar to the first row
-    join the group.
+    The first row that has no group starts a group. Every row that has no group and is similar to the first
+    row joins the group.
 
     Args:
         similarity: the symmetric matrix of similarities. A larger value means a larger similarity.
-        threshold: the similarity to the first row of a group above which a row joins the group.
+        threshold: the limit of the similarity. A row joins a group if the similarity to the first row is
+            above the limit.
 
     Returns:
         The groups of row indices, in the order of their first rows.
@@ -73,7 +74,7 @@ def greedy_groups(similarity: Float[np.ndarray, "row row"], threshold: float) ->
 def principal_components(
     rows: Float[Tensor, "row feature"], n_components: int
 ) -> tuple[Float[Tensor, "row component"], Float[Tensor, " eigenvalue"]]:
-    """Return the coordinates of the centred rows along their principal axes, and the eigenvalues.
+    """Return the principal coordinates of the centred rows, and the eigenvalues of the covariance.
 
     The sign of each axis is arbitrary, so the function makes the coordinate with the largest absolute value
     positive.
@@ -83,7 +84,7 @@ def principal_components(
         n_components: the number of components, from 1 to the number of features.
 
     Returns:
-        The coordinates, and the eigenvalues of the covariance (with 1/n), largest first. For n rows in d
+        The coordinates, and the eigenvalues of the covariance (divided by n), largest first. For n rows in d
         dimensions, there are min(n - 1, d) eigenvalues. The other eigenvalues of the covariance are 0.
     """
     centred = rows.double() - rows.double().mean(dim=0)

@@ -87,7 +87,7 @@ def pair_gradients(
 
     Each gradient is the gradient of log p(neighbour) - log p(target) at the last position, averaged over
     trained inputs of a pair. The neighbour is the token below the target, or the token 1 for the target 0.
-    All pairs have the same keys, positions and noise.
+    The inputs of all pairs have the same keys, positions and noise tokens.
 
     Returns:
         A dict from parts to cosines, from -1 to 1. The row of a pair whose gradient is zero contains NaN.

@@ -81,7 +81,8 @@ def restored_without(
     tokens.
 
     Args:
-        model: the model to copy. All parameters of the copies are trained, including frozen parameters.
+        model: the model to copy. All parameters of the copies are trained, including parameters that are
+            frozen in the model.
         task: the task that gives the sequences and their trained targets.
         groups: for each copy, the trained pairs that are held out of its training. At least one trained pair
             must lie outside each group.

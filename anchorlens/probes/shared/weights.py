@@ -64,5 +64,5 @@ def short_name(name: str) -> str:
 def merged_heads(
     weight: Float[Tensor, "head_index d_model d_head"],
 ) -> Float[Tensor, "d_model d_z"]:
-    """Concatenate the heads to a matrix [d_model, n_heads * d_head]."""
+    """Concatenate the heads of a weight to a matrix [d_model, n_heads * d_head]."""
     return rearrange(weight, "h m d -> m (h d)")

@@ -79,13 +79,13 @@ def gradient_sharing(
 ) -> GradientSharing:
     """Measure whether a model uses the same weights for trained pairs that share no anchor.
 
-    G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p.
-    A change of the weights along G(p) moves the answer for p towards the next smaller number. All pairs have
-    the same keys, positions and noise, so only the anchors differ. A model that composes decodes the targets
-    of all pairs by the same weights. In a model that composes, the gradients of pairs without a common anchor
-    therefore have the same direction. A model that has learnt each pair as a whole uses separate weights for
-    each pair. In a model with separate weights for each pair, the gradients of different pairs are
-    orthogonal.
+    G(p) is the gradient of log p(target - 1) - log p(target), averaged over trained inputs of the pair p. A
+    change of the weights along G(p) moves the answer for p towards the next smaller number. The inputs of all
+    pairs have the same keys, positions and noise tokens, and differ only in the anchors. A model that
+    composes decodes the targets of all pairs by the same weights. In a model that composes, the gradients of
+    pairs without a common anchor therefore have the same direction. A model that has learnt each pair as a
+    whole uses separate weights for each pair. In a model with separate weights for each pair, the gradients
+    of different pairs are orthogonal.
 
     The probe does not use unseen pairs.
 
@@ -103,8 +103,9 @@ def gradient_sharing(
         seed: the seed of the keys, positions and noise, and of the draw of pairs.
 
     Returns:
-        The cosines for each part and every two pairs, from -1 to 1. The result also contains the mean cosine
-        over two pairs that share no anchor, some anchor, or all anchors in reverse order.
+        The cosine between the gradients of every two pairs, for each part of the model, from -1 to 1. The
+        result also contains the mean cosine over two pairs that share no anchor, some anchor, or all anchors
+        in reverse order.
 
     Raises:
         ValueError: If the model does not have the parameters of a HookedTransformer.

@@ -175,9 +175,9 @@ def information_flow(
     The probe cuts the edges from the key to all anchors at once, because one anchor that receives the key is
     sufficient. In a model of two layers, the first layer is early and the second layer is late. In deeper
     models, the probe tries at most nine borders between early and late layers. For each route, the probe uses
-    the border with the largest score. A model that uses another route, for example over a noise position, has
-    the score 0 on all three routes. A model also has the score 0 on all three routes if it uses two routes
-    and either route alone is sufficient.
+    the border with the largest score. A model that uses another route, for example through the position of a
+    noise token, has the score 0 on all three routes. A model also has the score 0 on all three routes if it
+    uses two routes and either route alone is sufficient.
 
     Limitations: The probe does not show what an edge carries. A model with a lookup table of pairs has the
     same scores as a model that composes over the same edges. The probe does not detect a route other than the
@@ -202,7 +202,7 @@ def information_flow(
             effect is then the total effect of the edge. With `recomputed`, a cut of an early edge may change
             the attention of later layers.
         n_sequences: the number of random sequences over which the probe averages the effects, at least 1. The
-            routes, which cost little, use 280 sequences.
+            route scores, which cost little, use 280 sequences.
         seed: the seed of the random sequences.
 
     Returns:
@@ -222,8 +222,8 @@ def information_flow(
         >>> information_flow(build_model(ModelConfig(gamma=0.5)), AnchorTask()).merged_effects.shape
         (2, 9, 9)
 
-    Source: The papers arXiv 2405.05409 and 2501.08537 show the information flow and the two solutions. The
-    papers mark important edges by hand, and this probe measures the effects of edges.
+    Source: The papers arXiv 2405.05409 and 2501.08537 show the information flow of the inferential and of the
+    symmetric solution. The papers mark important edges by hand, and this probe measures the effects of edges.
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)

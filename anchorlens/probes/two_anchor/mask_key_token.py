@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @probe_result
 class MaskKeyToken(ProbeResult):
-    """The answers with a masked key token, for every pair of different anchors."""
+    """The logits with a masked key token, for every pair of different anchors."""
 
     probe: ClassVar[str] = "mask_key_token"
     readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
@@ -107,7 +107,7 @@ def mask_key_token(
     """Measure the separation of the anchor pairs in the answers when no position attends to the key token.
 
     The probe sets the attention to the key token to zero after the softmax, without renormalising. The inputs
-    combine held-out keys with every pair of different anchors. Every pair has the same keys.
+    combine held-out keys with every pair of different anchors. The inputs of every pair have the same keys.
 
     Limitations: The probe does not work for a circuit that needs the key to find the anchors. Without the
     key, a circuit of this kind gives no answer to compare. The probe does not show the route by which

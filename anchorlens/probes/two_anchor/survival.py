@@ -71,7 +71,7 @@ class Survival(ProbeResult):
     """The seed of the noise on weights, and of keys, positions and noise tokens."""
 
     def headline(self) -> str:
-        """Return the survival, and the accuracies on held-out and on all other trained pairs, as text."""
+        """Return `survival`, and the accuracies on held-out and on all other trained pairs, as text."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
         after = (

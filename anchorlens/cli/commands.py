@@ -20,7 +20,7 @@ from anchorlens.plugins import entry_points
 app = typer.Typer(
     cls=BoundedGroup,
     help="Test whether a transformer learnt the rules or memorised the answers. Models "
-    "memorise (Phase 1), generalise in distribution (Phase 2) or compose the rules (Phase 3).",
+    "memorise (Phase 1), generalise in distribution (Phase 2) or compose (Phase 3).",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h", EVERYTHING]},

@@ -239,7 +239,7 @@ def test_a_list_of_cells_with_many_large_tasks(copied):
         content["ids"] = [f"{k:016x}" for k in range(50)]
         (copied.out / "sweep.json").write_text(json.dumps(content))
         if large:
-            with pytest.raises(CheckpointError, match="targets together"):
+            with pytest.raises(CheckpointError, match="targets in total"):
                 open_sweep(copied.out)
         else:
             runs = [run for _, run in SweepFolder(copied.out).stored()]

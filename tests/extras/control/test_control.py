@@ -201,7 +201,9 @@ class TestErrors:
         run = preset("text", **small)
         checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0), run[2])
         save_checkpoint(tmp_path / "text.pt", checkpoint)
-        with pytest.raises(ValueError, match="must have phases, got text without phases"):
+        with pytest.raises(
+            ValueError, match="the task must have phases, got the task text\\. Give a run of a task"
+        ):
             control(tmp_path / "text.pt", tmp_path / "out")
 
     @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class TestNumberMap:
             number_map(square(), "symmetric")
         with pytest.raises(ValueError, match="at least one run must be trained to draw"):
             number_map([cell(), cell("failed", seed=1)], "id")
-        with pytest.raises(ValueError, match="number must be one of train, id, ood, .*, got 'loss'"):
+        with pytest.raises(ValueError, match="`number` must be one of train, id, ood, .*, got 'loss'"):
             number_map(square(), "loss")
 
     def test_a_number_that_some_cells_have_is_drawn_for_those(self):

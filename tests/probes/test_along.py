@@ -160,7 +160,7 @@ def test_bad_input_gets_one_clear_error(arguments, words):
 
 
 def test_options_of_several_probes_are_refused(runs):
-    with pytest.raises(ValueError, match="options must belong to a single probe"):
+    with pytest.raises(ValueError, match="options must be given for a single probe"):
         along(list(runs), [stable_rank, q_condensation], layer=1)
     with pytest.raises(ValueError, match="a run must have a folder"):
         memory = train(AnchorTask(), CONFIG, RECIPE, progress=False)

@@ -21,7 +21,7 @@ from shared.sentences import Stale, sentences_of
 MOST_BYTES = 12_000
 """Of the page with the table: one that a reader finishes."""
 ALLOWED = (
-    r"gamma 0\.\d+|gammas below 0\.45",  # which cells are meant
+    r"gamma 0\.\d+( and 0\.\d+)?|gammas below 0\.45",  # which cells are meant
     r"[Ww]eight decay (0 and 0\.1|0, 0\.01 and 0\.1|0\.01|0\.1)\b",
     r"ID >= 0\.90|OOD > 0\.50|train accuracy below 0\.90|above 0\.9\b|above 0\.3\b",  # thresholds
     r"ID accuracy of 0\.90|silhouette of at least 0\.25",

@@ -23,6 +23,7 @@ def of_group(*groups):
     return [planned for planned in RUNS.values() if planned.group in groups]
 
 
+FIRST_FITTED = ("fit", PAPERS)
 HELD_OUT = tuple(group for group in (*GROUPS, *AGAIN) if group not in FITTED)
 
 
@@ -87,7 +88,8 @@ class TestRuns:
         assert in_conflict == sorted(in_conflict)  # which the second fit does not ask
 
     def test_what_is_held_out_differs_from_what_is_fit_on(self):
-        fit, others = of_group(*FITTED), of_group(*HELD_OUT)
+        """Of the first zoo from what is fit on in `conflict`, of the second from that in `reasoning`."""
+        fit, others = of_group(*FIRST_FITTED), of_group(*HELD_OUT)
         seeds = [{planned.run.train_config.seed for planned in some} for some in (fit, others)]
         assert seeds[0].isdisjoint(seeds[1]) and sum(map(len, seeds)) == len(of_group(*GROUPS, *AGAIN))
         tasks = [planned.run.task for planned in fit]
@@ -97,6 +99,11 @@ class TestRuns:
         assert "affine" not in {planned.kind for planned in fit}
         assert {len(planned.run.task.anchors) for planned in of_group("held-out anchors")} == {7, 8}
         assert max(len(task.anchors) for task in tasks) < 7
+        fit, others = of_group(*SECOND_FITTED), of_group(*(name for name in SECOND if name not in FITTED))
+        of_fit, of_others = ({planned.run.train_config.seed for planned in some} for some in (fit, others))
+        assert of_fit.isdisjoint(of_others) and len(of_others) == len(others)
+        new = [planned for planned in others if planned.group != "second, held-out: papers"]
+        assert not any(planned.run.task in [one.run.task for one in fit] for planned in new)
 
     @pytest.mark.parametrize(
         ("group", "part", "name", "value"),
@@ -108,7 +115,7 @@ class TestRuns:
     )
     def test_what_is_beyond(self, group, part, name, value):
         assert {getattr(getattr(planned.run, part), name) for planned in of_group(group)} == {value}
-        assert value not in {getattr(getattr(planned.run, part), name) for planned in of_group(*FITTED)}
+        assert value not in {getattr(getattr(planned.run, part), name) for planned in of_group(*FIRST_FITTED)}
 
     def test_what_the_second_zoo_adds(self):
         """Held-out tasks and seeds are others than those that are fit on, except the papers' task."""

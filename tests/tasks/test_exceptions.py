@@ -274,7 +274,10 @@ class TestAudits:
         ({"n_exceptions": True}, "n_exceptions must be an integer >= 0, got True"),
         ({"n_exceptions": None}, "n_exceptions must be an integer >= 0, got None"),
         ({"n_exceptions": 10**30}, "n_exceptions must be an integer >= 0 and <= 2000000, got 1000"),
-        ({"n_exceptions": 1121}, "must be at most 1,120, the number of combinations of a key and a trained pair, got 1,121"),
+        (
+            {"n_exceptions": 1121},
+            "at most 1,120, the number of combinations of a key and a trained pair, got 1,121",
+        ),
         (
             {"anchors": {1: lambda x: 150, 2: lambda x: 150}, "n_exceptions": 1, "unseen_pairs": []},
             "n_exceptions must be 0 if every trained answer is 150, got 1",

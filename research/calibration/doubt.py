@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,8 +60,10 @@ def said_in_doubt(
 
     def said(probes: Sequence[str]) -> list[Said]:
         missing = [one.name for one in READINGS if one.measurement in probes]
-        odds = {which: left_out_without(rows, evidence, which, missing) for which in questions}
-        of_each = [
+        odds: dict[Any, np.ndarray] = {
+            which: left_out_without(rows, evidence, which, missing) for which in questions
+        }
+        of_each: list[dict[Any, QuestionFit]] = [
             {
                 which: QuestionFit(float(of[k]), {})
                 for which, of in odds.items()

@@ -37,7 +37,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
         number tokens except the correct target.
 
     Raises:
-        ValueError: If the share is outside 0..1, or the task has only one number token.
+        ValueError: If `share` is outside 0..1, or the task has only one number token.
 
     >>> from anchorlens.extras.audit import mappings_of
     >>> mappings_of(corrupted(AnchorTask(), 0.05))

@@ -91,8 +91,8 @@ class PrOntoQATask(WordTask):
     root. With `preorder`, the rules go from the root to the entity. Rules of a balanced ontology are always
     in random order."""
     most_hops: int = number(3, minimum=1, maximum=lambda task: MOST_HOPS.get(task.ontology, 5) - 1)
-    """The largest number of steps in a training deduction. OOD questions need up to 5 steps (official) or 4
-    steps (balanced)."""
+    """The largest number of steps in a training deduction. OOD test inputs need up to 5 steps with official
+    ontologies, and up to 4 steps with balanced ontologies."""
     least_hops: int = number(1, minimum=1, maximum=lambda task: task.most_hops)
     """The smallest number of steps in a training deduction."""
     loss_on: Literal["label", "sequence"] = "label"

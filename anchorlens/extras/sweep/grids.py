@@ -156,7 +156,7 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
     if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
-            f"a range of {name} must be first:last:step, or first:end of integers, got {safe_repr(text)}. "
+            f"a range of {name} must be first:last:step, or first:end with integers, got {safe_repr(text)}. "
             "Choose a positive step. The first value must be at most `last`, or less than `end`."
         )
     first, last, step = numbers

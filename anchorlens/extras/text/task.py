@@ -146,7 +146,7 @@ class TextTask(TaskConfig):
             fingerprint(self.data, self.version)
         elif (here := python_version()) != self.version:
             raise ValueError(
-                f"the text must be {self.version}, got {here}. Use the Python version of this text"
+                f"the text must be {self.version}, got {here}. Use the Python version that made this text"
             )
         return corpus_of(self.corpus, self.data, self.version, self.held_out_share, self.split_seed)
 

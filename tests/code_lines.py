@@ -44,11 +44,3 @@ def sizes(root: Path) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
                 first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
                 into[f"{name}:{node.name}"] = len(lines & set(range(first, (node.end_lineno or first) + 1)))
     return files, classes, functions
-
-
-def room_of(path: str) -> str:
-    """The room of a file: a folder of the core, `extras/NAME`, or `.` for the modules beside the folders."""
-    first, *others = path.split("/")
-    if not others:
-        return "."
-    return f"extras/{others[0]}" if first == "extras" and len(others) > 1 else first

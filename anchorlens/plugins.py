@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.files.safe import read_bytes
+from anchorlens.safe import read_bytes
 from anchorlens.texts import safe_repr, safe_text
 
 

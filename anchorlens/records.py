@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from anchorlens.files.safe import check_values
+from anchorlens.safe import check_values
 from anchorlens.texts import safe_text
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorlens import preset, probes, train_many
-from anchorlens.show import figures
+from anchorlens import plots, preset, probes, train_many
 
 GAMMAS, SEEDS = (0.3, 0.5, 0.8), (0, 1, 2)
 PROBES = ("q_condensation", "stable_rank", "embedding_pca")
@@ -41,7 +40,7 @@ def main() -> None:
     found.table(given.out / "along_training.csv")
     figure = found.plot()
     figure.update_xaxes(type="log", exponentformat="none")
-    figures.save(figure, given.out / "along_training.svg")
+    plots.save(figure, given.out / "along_training.svg")
 
 
 if __name__ == "__main__":

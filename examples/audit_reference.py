@@ -35,7 +35,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.extras.audit import Mappings, mappings_of
 from anchorlens.extras.audit.lateness import Score, fit_steps, lateness, ranks, score
 from anchorlens.extras.audit.watching import watch
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 
 if TYPE_CHECKING:
     from jaxtyping import Float

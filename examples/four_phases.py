@@ -16,10 +16,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens import AnchorEvaluation, Checkpoint, evaluate, load_checkpoint
+from anchorlens import AnchorEvaluation, Checkpoint, evaluate, load_checkpoint, plots
 from anchorlens.probes import mask_key_token
 from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
-from anchorlens.show import figures
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training.checkpoints import shipped
 
@@ -30,7 +29,7 @@ WORDS = {
     "Phase 3": "composes the rules",
 }
 """Label of a phase -> what its models do."""
-COLOURS = figures.CATEGORIES
+COLOURS = plots.CATEGORIES
 WIDTH, HEIGHT = 1200, 720
 
 
@@ -79,7 +78,7 @@ def draw(models: list[tuple[AnchorEvaluation, MaskKeyToken]], anchors: list[int]
             text=text, x=0, xshift=-25, y=y, xref="paper", yref="paper", xanchor="right", yanchor="middle",
             textangle=-90, showarrow=False, font={"size": 14},
         )  # fmt: skip
-    figures.styled(figure, "", width=WIDTH, height=HEIGHT)
+    plots.styled(figure, "", width=WIDTH, height=HEIGHT)
     return figure.update_layout(showlegend=False, margin={"l": 80, "r": 10, "t": 110, "b": 10})
 
 
@@ -91,14 +90,14 @@ def _pairs(figure: go.Figure, column: int, behaviour: AnchorEvaluation, anchors:
     texts = [[f"{value:.2f}" for value in row] for row in values]
     figure.add_heatmap(
         z=values, x=names, y=names, text=texts, texttemplate="%{text}", textfont={"size": 14},
-        showscale=False, xgap=2, ygap=2, row=1, col=column, **figures.SHARE,
+        showscale=False, xgap=2, ygap=2, row=1, col=column, **plots.SHARE,
     )  # fmt: skip
     for (first, second), pair in by_pair.items():
         if pair.split == "ood":
             y, x = anchors.index(first), anchors.index(second)
             figure.add_shape(
                 type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5, row=1, col=column,
-                line={"color": figures.ORANGE, "width": 4}, fillcolor="rgba(0,0,0,0)", opacity=1,
+                line={"color": plots.ORANGE, "width": 4}, fillcolor="rgba(0,0,0,0)", opacity=1,
             )  # fmt: skip
     figure.update_yaxes(autorange="reversed", ticks="", showline=False, row=1, col=column)
     figure.update_xaxes(
@@ -132,7 +131,7 @@ def main() -> None:
     out = parser.parse_args().out
     checkpoints = [load_checkpoint(path) for path in shipped()]
     out.parent.mkdir(parents=True, exist_ok=True)
-    figures.save(draw([measured(c) for c in checkpoints], list(checkpoints[0].task.anchors)), out)
+    plots.save(draw([measured(c) for c in checkpoints], list(checkpoints[0].task.anchors)), out)
     print(f"the picture is in {out}")
 
 

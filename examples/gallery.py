@@ -11,9 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorlens import load_checkpoint
+from anchorlens import load_checkpoint, plots
 from anchorlens.probes import PROBES, compare, probe_named
-from anchorlens.show import figures
 from anchorlens.training import checkpoints
 
 LABELS = ("Phase 1", "Phase 2 (not comm.)", "Phase 2 (comm.)", "Phase 3")
@@ -27,7 +26,7 @@ def draw(names: list[str], folder: Path, suffix: str) -> None:
     for name in names:
         comparison = compare(models, probe_named(name), labels=LABELS)
         print(name, comparison, sep=": ")
-        figures.save(comparison.plot(), folder / f"{name}{suffix}")
+        plots.save(comparison.plot(), folder / f"{name}{suffix}")
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from anchorlens.plots import complete, in_words
 from anchorlens.probes import probe_named
-from anchorlens.show.figures import complete, in_words
 from anchorlens.training import checkpoints
 
 PROBES = ("information_flow", "activation_patching", "v_similarity", "q_condensation", "mask_key_token")

@@ -19,11 +19,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens import Checkpoint, load_checkpoint, preset, train_many
+from anchorlens import Checkpoint, load_checkpoint, plots, preset, train_many
 from anchorlens.probes import PROBES, apply, compare, probe_named
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show import figures
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 
 COLUMNS = {
     "phase1": "Phase 1",
@@ -94,7 +93,7 @@ def draw(
     first = [each[0] for each in checkpoints.values()]
     for probe in probes:
         comparison = compare(first, probe, labels=list(COLUMNS.values()))
-        figures.save(comparison.plot(), folder / f"{probe.__name__}{suffix}")
+        plots.save(comparison.plot(), folder / f"{probe.__name__}{suffix}")
 
 
 def main() -> None:

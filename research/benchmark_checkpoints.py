@@ -42,10 +42,10 @@ from anchorlens.extras.benchmark.questions import ENDINGS, QUESTIONS, Ending
 from anchorlens.extras.benchmark.run import _scores
 from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents
-from anchorlens.files.safe import tensors_in
 from anchorlens.files.writing import atomic_write
 from anchorlens.probes import holdout
 from anchorlens.probes.any_model.holdout import Holdout
+from anchorlens.safe import tensors_in
 from anchorlens.tasks.shared.phases import CLEAR, FIT_THRESHOLD
 from anchorlens.verdict import READINGS, take_readings
 from calibration.numbers import at_end

@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 from known_cells import cell
 from typer.testing import CliRunner
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
+from anchorlens import (
+    AnchorTask,
+    Checkpoint,
+    ModelConfig,
+    TrainConfig,
+    build_model,
+    plots,
+    save_checkpoint,
+    write_report,
+)
 from anchorlens.cli import app
 from anchorlens.extras.audit import audit
 from anchorlens.extras.sweep import write_table
@@ -32,7 +41,6 @@ from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.files.container import SUFFIXES
 from anchorlens.files.writing import PAGES, PICTURES, SUMMARIES
 from anchorlens.probes import stable_rank
-from anchorlens.show import figures, write_report
 from anchorlens.verdict import classify
 
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)
@@ -103,7 +111,7 @@ def make_writers() -> dict[str, Writer]:
         "write_table": Writer(lambda path: write_table(cells, path), (".csv", ".parquet")),
         "SweepResult.table": Writer(cells.table, (".csv", ".parquet")),
         "Audit.table": Writer(found.table, (".csv",)),
-        "figures.save": Writer(lambda path: figures.save(figure, path), PICTURES[:1]),
+        "plots.save": Writer(lambda path: plots.save(figure, path), PICTURES[:1]),
         "save_checkpoint": Writer(lambda path: save_checkpoint(path, checkpoint), SUFFIXES),
         "probe --plot": Writer(
             command("probe", "stable_rank", "read.html", "--plot=PATH"), PICTURES[:1], ("read.html",)

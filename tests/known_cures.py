@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from anchorlens import load_checkpoint, save_checkpoint
+from anchorlens.engine import architecture
 from anchorlens.extras.control import Attempt, Control, Intervention, PhaseAnswers
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training import checkpoints
-from anchorlens.training.engine import architecture
 
 DAMAGE = 0.6
 SHORT = {

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from anchorlens.models import hooks
-from anchorlens.show.figures import styled
+from anchorlens.plots import styled
 from anchorlens.probes import ProbeResult, stable_rank
 
 if TYPE_CHECKING:

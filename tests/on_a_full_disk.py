@@ -17,12 +17,11 @@ from known_cures import IDLE, damaged
 from sweeping import tiny
 from typer.testing import CliRunner
 
-from anchorlens import control, load_checkpoint, save_checkpoint
+from anchorlens import control, load_checkpoint, plots, save_checkpoint
 from anchorlens.cli import app
 from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.gamma import initial_weights
-from anchorlens.show import figures
 
 BLOCK = 4096
 TRAIN = "--n-layers 1 --d-model 16 --d-head 8 --d-mlp 16 --key-max 40 --n-samples 512 --steps 6 --log-every 1"
@@ -61,7 +60,7 @@ def main(disk):
     leave(disk, 0)
     picture = disk / "picture.html"
     picture.write_text("")
-    found["picture"] = raised(figures.save, go.Figure(), picture)
+    found["picture"] = raised(plots.save, go.Figure(), picture)
     found["files"] = sorted(file.name for file in disk.iterdir())
 
     runs = tiny({"seed": [0, 1]}, steps=6, state_every_seconds=0)

@@ -20,18 +20,18 @@ from anchorlens import views
 ROOT = Path(anchorlens.__file__).parent
 
 FOLDERS = [
-    "files.safe",
+    "safe",
     "",
     "models.transformer",
     "models",
     "tasks.shared",
     "tasks.two_anchor",
     "tasks",
-    "training.recipes",
-    "training.engine",
+    "recipes",
+    "engine",
     "files",
     "files.importers",
-    "show.figures",
+    "plots",
     "training",
     "training.logging",
     "training.checkpoints",
@@ -111,7 +111,7 @@ def product_of(module):
 def test_every_folder_has_its_place_in_the_order():
     core = {folder_of(name) for name in MODULES if not (name == "extras" or product_of(name))}
     assert core == set(FOLDERS)
-    assert len({folder.partition(".")[0] for folder in FOLDERS if folder}) == 8
+    assert len({folder.partition(".")[0] for folder in FOLDERS if folder}) == 12
     assert len([name for name in MODULES if not folder_of(name)]) <= MOST_BESIDE_THE_FOLDERS
 
 
@@ -163,9 +163,9 @@ def test_no_module_outside_tasks_asks_of_what_class_a_task_is(name):
 def test_what_others_wrote_is_read_by_the_face_of_safe_alone():
     """And `safe` asks of the other folders only how a text is quoted, which is a module without imports."""
     for name in MODULES.keys() - {""}:
-        inside = folder_of(name) == "files.safe"
-        others = [other for other in imports(name) if (folder_of(other) == "files.safe") != inside]
-        assert [other for other in others if other != ("texts" if inside else "files.safe")] == [], name
+        inside = folder_of(name) == "safe"
+        others = [other for other in imports(name) if (folder_of(other) == "safe") != inside]
+        assert [other for other in others if other != ("texts" if inside else "safe")] == [], name
     assert list(imports("texts")) == []
 
 
@@ -174,10 +174,10 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.audit.files",
     "anchorlens.extras.benchmark.shipped",
     "anchorlens.extras.control.tries",
-    "anchorlens.training.engine.evaluation_cost",  # refuses a file's model that costs too much
+    "anchorlens.engine.evaluation_cost",  # refuses a file's model that costs too much
     "anchorlens.probes.along",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
-    "anchorlens.training.recipes.start",
+    "anchorlens.recipes.start",
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",
     "anchorlens.extras.sweep.cell_json",
@@ -194,7 +194,7 @@ OTHERS_THAT_READ = (
 
 
 def test_safe_is_imported_only_where_files_of_others_are_read():
-    users = {f"anchorlens.{name}" for name in MODULES.keys() - {""} if "files.safe" in imports(name)}
+    users = {f"anchorlens.{name}" for name in MODULES.keys() - {""} if "safe" in imports(name)}
     others = {name for name in users if not name.startswith(ROOMS_THAT_READ)}
     assert others == {name for name in OTHERS_THAT_READ if name.removeprefix("anchorlens.") in MODULES}
 
@@ -388,7 +388,7 @@ class TestPublicNames:
         ".extras.benchmark",
         ".cli",
         ".extras.control",
-        ".show.figures",
+        ".plots",
         ".show",
         ".extras.sweep",
     ],

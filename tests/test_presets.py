@@ -4,10 +4,10 @@ import pytest
 
 from anchorlens import AdditionTask, configuration, preset
 from anchorlens.models.config import ModelConfig
+from anchorlens.recipes.presets import presets
+from anchorlens.recipes.run_config import RunConfig, merged, sorted_by_part
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.presets import presets
-from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
-from anchorlens.training.recipes.train_config import TrainConfig
 
 
 @pytest.mark.parametrize("name", presets())

@@ -24,7 +24,7 @@ from anchorlens import *
 from anchorlens import files, probes, show, verdict
 from anchorlens.extras.audit import audit
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.show import figures
+from anchorlens import plots
 from anchorlens.extras.sweep import grid, sweep
 from sklearn.manifold import TSNE
 
@@ -33,7 +33,7 @@ for variant in VARIANTS:
     build_model(ModelConfig(variant=variant))(torch.zeros(1, 9, dtype=torch.long))
 result = train(*preset("quick", **TINY), out="run", progress=False)
 result._repr_html_()
-figures.save(result.plot(), Path("curve.html"))
+plots.save(result.plot(), Path("curve.html"))
 verdict = classify("run")
 verdict._repr_html_()
 verdict.report("report.html")  # with the picture of every probe

@@ -6,7 +6,7 @@ import os
 import pytest
 from rich.table import Table
 
-from anchorlens.files.safe import read_bytes, read_json, read_toml
+from anchorlens.safe import read_bytes, read_json, read_toml
 from anchorlens.show.terminal.console import Terminal
 from anchorlens.texts import LONGEST, safe_repr, safe_text
 

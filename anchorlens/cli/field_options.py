@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from anchorlens import safe
 from anchorlens.cli.help import Entry, Section, value_name
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.files import safe
+from anchorlens.recipes.run_config import part_classes
 from anchorlens.tasks.registry import TASKS, tasks
 from anchorlens.texts import safe_repr
-from anchorlens.training.recipes.run_config import part_classes
 
 if TYPE_CHECKING:
+    from anchorlens.recipes.run_config import Parts
     from anchorlens.tasks.shared.base import Task
-    from anchorlens.training.recipes.run_config import Parts
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 

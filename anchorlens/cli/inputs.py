@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
-from anchorlens.files import safe
+from anchorlens.recipes.identity import places
+from anchorlens.recipes.presets import preset_parts
+from anchorlens.recipes.start import checkpoint_in, read_start
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.recipes.identity import places
-from anchorlens.training.recipes.presets import preset_parts
-from anchorlens.training.recipes.start import checkpoint_in, read_start
-from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from anchorlens.files.importers.inputs import Input

@@ -14,9 +14,9 @@ def draw_and_print(
 ) -> None:
     """Write the plot of a result if the path `plot` is given, and print the result as text or JSON."""
     if plot is not None:
-        from anchorlens.show import figures
+        from anchorlens import plots
 
-        figures.save(result.plot(), plot, result)
+        plots.save(result.plot(), plot, result)
         say(f"the picture is in {plot}")
     if as_json:
         from anchorlens.show.terminal.console import print_json

@@ -13,9 +13,9 @@ from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
 from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
+from anchorlens.recipes.presets import PRESETS, presets
+from anchorlens.recipes.run_config import RunConfig, merged, sorted_by_part
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
-from anchorlens.training.recipes.presets import PRESETS, presets
-from anchorlens.training.recipes.run_config import RunConfig, merged, sorted_by_part
 
 
 def _preset_names() -> list[str]:

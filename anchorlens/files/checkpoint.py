@@ -21,18 +21,18 @@ from anchorlens.configuration import (
     checked_arguments,
     documented,
 )
+from anchorlens.engine import architecture
+from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
-from anchorlens.files.safe import CheckpointError, read_tensors, reading
+from anchorlens.recipes.start import checkpoint_in, read_start
+from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.asking import blaming, evaluated
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.overlap import Overlap
 from anchorlens.texts import LONGEST, safe_repr, safe_text
-from anchorlens.training.engine import architecture
-from anchorlens.training.engine.evaluation_cost import check_cost
-from anchorlens.training.recipes.start import checkpoint_in, read_start
-from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.views import html
 
 if TYPE_CHECKING:

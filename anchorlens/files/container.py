@@ -13,7 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.files.safe import (
+from anchorlens.files.writing import atomic_write, check_suffix
+from anchorlens.safe import (
     HEADER,
     LARGEST_HEADER,
     MOST_VALUES_OF_HEADER,
@@ -21,7 +22,6 @@ from anchorlens.files.safe import (
     read_json,
     read_tensors,
 )
-from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it

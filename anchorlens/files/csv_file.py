@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.files.safe import UTF_16, decoded
+from anchorlens.safe import UTF_16, decoded
 from anchorlens.tasks.shared.checked_batch import narrowed
 from anchorlens.texts import safe_repr
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
-from anchorlens.files.safe import (
+from anchorlens.safe import (
     START,
     ZIP,
     instead,

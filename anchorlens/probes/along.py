@@ -18,18 +18,18 @@ from anchorlens.files.checkpoint import Checkpoint, library_versions, load_check
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
 from anchorlens.files.importers.opened import Opened
 from anchorlens.files.importers.source import Trajectory
-from anchorlens.files.safe import CheckpointError, check_inside, reading
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
+from anchorlens.plots.along import Point, along_figure
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.show.figures.along import Point, along_figure
+from anchorlens.recipes.identity import execution_fields
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.recipes.identity import execution_fields
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.views import html

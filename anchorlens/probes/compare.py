@@ -15,16 +15,16 @@ from anchorlens.configuration import check_number, documented
 from anchorlens.files.checkpoint import origin
 from anchorlens.files.importers.inputs import Input, ModelInput
 from anchorlens.files.titles import titles
+from anchorlens.plots import complete, in_words
+from anchorlens.plots.picture import plotly_text
+from anchorlens.plots.side_by_side import distinct, side_by_side
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.figures import complete, in_words
-from anchorlens.show.figures.picture import plotly_text
-from anchorlens.show.figures.side_by_side import distinct, side_by_side
+from anchorlens.recipes.identity import identity
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.recipes.identity import identity
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.views import html
 
 if TYPE_CHECKING:

@@ -1,4 +1,3 @@
-from . import figures as figures
 from .frame import picture_page as picture_page
 from .notebook.probe import comparison_html as comparison_html
 from .notebook.probe import probe_html as probe_html

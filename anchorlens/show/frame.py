@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
-from anchorlens.show.figures import complete
-from anchorlens.show.figures.in_notebook import source
-from anchorlens.show.figures.picture import QUIET, script_json
+from anchorlens.plots import complete
+from anchorlens.plots.in_notebook import source
+from anchorlens.plots.picture import QUIET, script_json
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page

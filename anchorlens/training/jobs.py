@@ -11,11 +11,11 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import processes, trained_together
 from anchorlens.training.progress import Lines, Show, progress_bar
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.reports import LOOK_SECONDS, Reports, training_there
 
 Job = TypeVar("Job")

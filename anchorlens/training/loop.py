@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
+from anchorlens.engine import engine_of
+from anchorlens.engine.base import Engine, Update, stack_key
 from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.recipes.identity import EXECUTION
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
 from anchorlens.tasks.shared.asking import evaluated, measured
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.training.engine import engine_of
-from anchorlens.training.engine.base import Engine, Update, stack_key
 from anchorlens.training.progress import Lines
-from anchorlens.training.recipes.identity import EXECUTION
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
 from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.run_folder import RunFolder, evaluations
 

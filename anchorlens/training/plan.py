@@ -24,23 +24,23 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from anchorlens.configuration import documented
+from anchorlens.engine import engine_of, numeric_settings
+from anchorlens.engine.base import Engine
+from anchorlens.engine.forward import logits_at_end
+from anchorlens.engine.interventions import check_interventions
+from anchorlens.engine.kernels import products_to_count
+from anchorlens.engine.optimizers import MOMENTS
+from anchorlens.engine.stack import Stack
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
+from anchorlens.recipes.run_config import RunConfig, check_parts
 from anchorlens.records import Record
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import on_device
 from anchorlens.texts import safe_repr
-from anchorlens.training.engine import engine_of, numeric_settings
-from anchorlens.training.engine.base import Engine
-from anchorlens.training.engine.forward import logits_at_end
-from anchorlens.training.engine.interventions import check_interventions
-from anchorlens.training.engine.kernels import products_to_count
-from anchorlens.training.engine.optimizers import MOMENTS
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.engine.transformer import Transformer
-from anchorlens.training.recipes.run_config import RunConfig, check_parts
 
 MOST_WORKERS = 1024
 """Largest number of processes that may be asked for."""

@@ -76,7 +76,7 @@ class TrainResult:
 
     def plot(self) -> go.Figure:
         """Return a figure with accuracies and loss against optimiser steps."""
-        from anchorlens.show.figures import training_curve  # late, since it imports plotly, which is slow
+        from anchorlens.plots import training_curve  # late, since it imports plotly, which is slow
 
         return training_curve.training_curve(self.log)
 

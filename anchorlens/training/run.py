@@ -14,19 +14,19 @@ from typing import Any, Protocol
 import torch
 
 from anchorlens.configuration import as_path, check_number, checked_arguments
+from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
+from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.engine import numeric_settings
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
 from anchorlens.training.progress import Lines, progress_bar
-from anchorlens.training.recipes.run_config import RunConfig, field_advice, say_notes
-from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
@@ -159,7 +159,7 @@ def train_many(
             can resume the run.
 
     Example:
-        >>> from anchorlens.training.recipes.presets import preset
+        >>> from anchorlens.recipes.presets import preset
         >>> small = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 512, "steps": 2}
         >>> runs = [preset("quick", gamma=gamma, **small) for gamma in (0.3, 0.7)]
         >>> [result.checkpoint.model_config.gamma for result in train_many(runs, workers=1)]

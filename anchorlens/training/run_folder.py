@@ -30,7 +30,10 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
-from anchorlens.files.safe import (
+from anchorlens.files.writing import atomic_write, naming
+from anchorlens.recipes.identity import execution_fields, identity, places
+from anchorlens.recipes.run_config import PARTS, RunConfig
+from anchorlens.safe import (
     MOST_DIGITS,
     CheckpointError,
     check_inside,
@@ -39,11 +42,8 @@ from anchorlens.files.safe import (
     read_json,
     reading,
 )
-from anchorlens.files.writing import atomic_write, naming
 from anchorlens.tasks.shared.metric import Metric
 from anchorlens.texts import LONGEST, safe_repr
-from anchorlens.training.recipes.identity import execution_fields, identity, places
-from anchorlens.training.recipes.run_config import PARTS, RunConfig
 
 STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from anchorlens import preset
+from anchorlens.engine import engine_of, numeric_settings
 from anchorlens.files.checkpoint import training_set
-from anchorlens.training.engine import engine_of, numeric_settings
 
 RECIPES = {
     "plain": {},

@@ -15,9 +15,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from anchorlens.training.engine.ragged import GROUPS
-from anchorlens.training.recipes.presets import preset
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.engine.ragged import GROUPS
+from anchorlens.recipes.presets import preset
+from anchorlens.recipes.run_config import RunConfig
 
 _N_DRAWN = 2000
 

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from anchorlens import train_many
 from anchorlens.extras.sweep import grid, sweep
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 
 ENGINES = ("serial", "local")
 

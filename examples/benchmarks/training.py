@@ -37,20 +37,20 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
+from anchorlens.engine.architectures import architecture
+from anchorlens.engine.choice import engine_of
+from anchorlens.engine.linear import linear
+from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights, is_frozen
 from anchorlens.models.hooked import build_model
-from anchorlens.show.figures import save
+from anchorlens.plots import save
+from anchorlens.recipes.presets import preset
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.training.child_processes import safe_children
-from anchorlens.training.engine.architectures import architecture
-from anchorlens.training.engine.choice import engine_of
-from anchorlens.training.engine.linear import linear
-from anchorlens.training.engine.numerics import numeric_settings
 from anchorlens.training.plan import count_cost
-from anchorlens.training.recipes.presets import preset
-from anchorlens.training.recipes.run_config import RunConfig
 
 EAGER, TUNED = "HookedTransformer", "HookedTransformer, our settings"
 COMPILED, PLAIN, VMAP = "HookedTransformer, compiled", "plain PyTorch", "vmap"

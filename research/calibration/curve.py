@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from anchorlens.show.figures import BLUE, ORANGE, styled
+from anchorlens.plots import BLUE, ORANGE, styled
 from calibration.held_out import Said, selective
 
 FIRST = 20

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from anchorlens import AnchorTask, preset
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from calibration.family import Draw, Kind, drawn
 
 MOMENTS = (0.1, 0.25, 0.5, 1.0)

@@ -31,7 +31,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens.extras.sweep import Cell
-from anchorlens.show.figures import COSINE, SHARE, styled
+from anchorlens.plots import COSINE, SHARE, styled
 from shared import common
 from shared.readings import MOST
 from shared.solutions import GAMMAS, answers, conflict_runs

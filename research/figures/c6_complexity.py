@@ -23,7 +23,7 @@ import statistics
 from collections.abc import Sequence
 
 from anchorlens.extras.sweep import Cell
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from shared import common
 from shared.complexity import LOSS, Time, draw, numbers, time_of
 from shared.solutions import QUICK, recipe

@@ -21,8 +21,8 @@ from plotly.colors import sample_colorscale
 
 from anchorlens import load_checkpoint
 from anchorlens.extras.sweep import Cell
+from anchorlens.plots import GREY, styled
 from anchorlens.probes import embedding_pca
-from anchorlens.show.figures import GREY, styled
 from shared import common
 from shared.solutions import GAMMAS, conflict_runs
 

@@ -23,9 +23,9 @@ from plotly.subplots import make_subplots
 
 from anchorlens import load_checkpoint
 from anchorlens.extras.sweep import Cell
+from anchorlens.plots import styled
 from anchorlens.probes import embedding_pca, q_condensation, stable_rank
-from anchorlens.show.figures import styled
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from c7_covariance import components_for
 from shared import common
 from shared.solutions import answers, conflict_runs

@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.show import figures
+from anchorlens import plots
 from shared.common import options
 from shared.control_arms import finish, measured, over_seeds
 from shared.grokking import CURVES, SEEDS, curves, difference, setting
@@ -63,7 +63,7 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
     for place, arm in enumerate(names):
         own = [row["curves"] for row in rows if row["arm"] == arm]
         cell = {"row": 1 + place // 4, "col": 1 + place % 4}
-        for colour, (metric, title) in zip(figures.CATEGORIES, SHOWN.items(), strict=False):
+        for colour, (metric, title) in zip(plots.CATEGORIES, SHOWN.items(), strict=False):
             at = 1 + CURVES.index(metric)
             for points in own:
                 figure.add_scatter(
@@ -79,7 +79,7 @@ def drawing(rows: Sequence[dict[str, Any]]) -> go.Figure:
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy", col=1)
     figure.update_xaxes(title="updates", row=2)
-    styled = figures.styled(figure, "Held-out pairs by whether their mirror was trained")
+    styled = plots.styled(figure, "Held-out pairs by whether their mirror was trained")
     return styled.update_layout(
         width=1150, height=640, margin_t=100, showlegend=True,
         legend={"orientation": "h", "x": 0, "y": -0.12, "yanchor": "top", "title": None},

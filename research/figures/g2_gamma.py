@@ -17,7 +17,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.show import figures
+from anchorlens import plots
 from shared.common import options
 from shared.control_arms import Row, finish, measured, over_seeds
 from shared.grokking import CURVES, SEEDS, correlation, curves, setting, wait
@@ -66,7 +66,7 @@ def accuracy_drawing(rows: Sequence[Row]) -> go.Figure:
     for place, gamma in enumerate(GAMMAS):
         own = [row["curves"] for row in rows if row["arm"] == arm(gamma)]
         for colour, metric, title in zip(
-            figures.CATEGORIES, ("train", "id"), ("train", "held out"), strict=False
+            plots.CATEGORIES, ("train", "id"), ("train", "held out"), strict=False
         ):
             at = 1 + CURVES.index(metric)
             for k, points in enumerate(own):
@@ -78,7 +78,7 @@ def accuracy_drawing(rows: Sequence[Row]) -> go.Figure:
     figure.update_xaxes(title="updates", type="log")
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy", col=1)
-    styled = figures.styled(figure, "Addition modulo 59 from five initialisations, three seeds each")
+    styled = plots.styled(figure, "Addition modulo 59 from five initialisations, three seeds each")
     return styled.update_layout(
         width=1150, height=380, showlegend=True,
         legend={"orientation": "h", "x": 0, "y": -0.25, "yanchor": "top", "title": None},
@@ -91,7 +91,7 @@ def law_drawing(rows: Sequence[Row]) -> go.Figure:
     figure = go.Figure()
     figure.add_scatter(
         x=[gamma for gamma, _ in points], y=[step for _, step in points], mode="markers", name="a run",
-        marker={"size": 8, "color": figures.CATEGORIES[0]},
+        marker={"size": 8, "color": plots.CATEGORIES[0]},
     )  # fmt: skip
     if points:
         centre = fmean(gamma for gamma, _ in points), fmean(step for _, step in points)
@@ -104,12 +104,12 @@ def law_drawing(rows: Sequence[Row]) -> go.Figure:
     never = [row["gamma"] for row in rows if row["generalises_at"] is None]
     if never:
         last = max(row["curves"][-1][0] for row in rows)
-        marker = {"symbol": "triangle-up-open", "size": 9, "color": figures.CATEGORIES[1]}
+        marker = {"symbol": "triangle-up-open", "size": 9, "color": plots.CATEGORIES[1]}
         figure.add_scatter(
             x=never, y=[last] * len(never), mode="markers", name="not by the end", marker=marker
         )
     figure.update_xaxes(title="gamma").update_yaxes(title="updates until it generalises", rangemode="tozero")
-    return figures.styled(figure, "Steps to generalise over gamma").update_layout(showlegend=True)
+    return plots.styled(figure, "Steps to generalise over gamma").update_layout(showlegend=True)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens.show import figures
+from anchorlens import plots
 from shared.common import options
 from shared.control_arms import Row, finish, measured, over_seeds
 from shared.grokking import OUTCOMES, SEEDS, correlation, curves, outcome, setting, wait
@@ -38,7 +38,7 @@ def drawing(rows: Sequence[Row]) -> go.Figure:
     """A point for each seed at every gamma and decay, in the colour of its outcome."""
     figure = go.Figure()
     seeds = sorted({row["seed"] for row in rows})
-    for colour, name in zip(figures.CATEGORIES, OUTCOMES, strict=False):
+    for colour, name in zip(plots.CATEGORIES, OUTCOMES, strict=False):
         points = [
             (x + 0.22 * (seeds.index(row["seed"]) - (len(seeds) - 1) / 2), y)
             for x, gamma in enumerate(GAMMAS)
@@ -54,7 +54,7 @@ def drawing(rows: Sequence[Row]) -> go.Figure:
     figure.update_yaxes(
         title="weight decay", tickvals=list(range(len(DECAYS))), ticktext=[f"{d:g}" for d in DECAYS]
     )
-    styled = figures.styled(figure, "Outcome of addition modulo 59, three seeds side by side")
+    styled = plots.styled(figure, "Outcome of addition modulo 59, three seeds side by side")
     return styled.update_layout(showlegend=True)
 
 

@@ -26,8 +26,8 @@ from plotly.subplots import make_subplots
 
 from anchorlens import transfer
 from anchorlens.extras.sweep import Cell, grid
-from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
+from anchorlens.recipes.run_config import RunConfig
 from shared.common import options, trained, write
 
 GAMMAS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)

@@ -21,8 +21,8 @@ from jaxtyping import Float
 from anchorlens.extras.sweep import Cell
 from anchorlens.extras.sweep.diagram.outcomes import outcome
 from anchorlens.files.checkpoint import load_checkpoint
+from anchorlens.plots import cosine_heatmap, styled
 from anchorlens.probes import apply, q_condensation
-from anchorlens.show.figures import cosine_heatmap, styled
 from shared.common import options, trained, write
 from shared.phases_grid import SEEDS, cell_numbers, final, labelled, main_runs, summary
 

@@ -20,7 +20,7 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell
 from anchorlens.extras.sweep.diagram.maps import number_map, phase_map
-from anchorlens.show.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.plots import BLUE, GREY, ORANGE, styled
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, OOD_THRESHOLD
 from shared.common import options, trained, write
 from shared.ordering import order

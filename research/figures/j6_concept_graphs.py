@@ -29,9 +29,9 @@ import plotly.graph_objects as go
 from anchorlens.extras.concept_graphs.images import CONCEPTS, SMALL_CIRCLES, TUPLES, marked
 from anchorlens.extras.sweep import Cell, grid
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
+from anchorlens.plots import styled
+from anchorlens.plots.from_specs import figure_of
 from anchorlens.probes import stable_rank
-from anchorlens.show.figures import styled
-from anchorlens.show.figures.from_specs import figure_of
 from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
 from shared.common import add_means, on_its_way, options, trained, write
 from shared.trends import by_value

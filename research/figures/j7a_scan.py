@@ -22,8 +22,8 @@ import argparse
 
 import plotly.graph_objects as go
 
+from anchorlens import plots
 from anchorlens.extras.sweep import grid
-from anchorlens.show import figures
 from shared.arms import (
     FIT,
     add_arms,
@@ -65,7 +65,7 @@ def at_equal_id(given: argparse.Namespace) -> None:
     )
     cells = trained(given, wanted)
     rows = [measure(cell, ("n_samples", "lr")) for cell in cells]
-    figure = figures.styled(go.Figure(), "SCAN at equal ID")
+    figure = plots.styled(go.Figure(), "SCAN at equal ID")
     for gamma in EQUAL_ID_GAMMAS:
         own = [row for row in rows if row["gamma"] == gamma]
         figure.add_scatter(

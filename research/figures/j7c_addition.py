@@ -21,9 +21,9 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell, grid
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.show.figures.from_specs import figure_of
-from anchorlens.show.figures.side_by_side import side_by_side
-from anchorlens.training.recipes.presets import Parts, preset_parts
+from anchorlens.plots.from_specs import figure_of
+from anchorlens.plots.side_by_side import side_by_side
+from anchorlens.recipes.presets import Parts, preset_parts
 from shared import arms
 from shared.arms import FIT, add_options, heatmap, means, summary
 from shared.both_orders import AdditionBothOrders

@@ -19,9 +19,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell, grid
-from anchorlens.show.figures import styled
+from anchorlens.plots import styled
+from anchorlens.recipes.presets import preset_parts
 from anchorlens.training.plan import count_cost
-from anchorlens.training.recipes.presets import preset_parts
 from shared.arms import COMPLEXITY
 from shared.common import add_means, network, on_its_way, options, trained, write
 from shared.trends import by_value

@@ -22,9 +22,9 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import BLUE, ORANGE, styled
+from anchorlens.plots import BLUE, ORANGE, styled
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import Pair
-from anchorlens.training.recipes.run_config import RunConfig
 from c6_complexity import GAMMAS, LARGE_GAMMA, LONGEST, SMALL_GAMMA
 from shared.common import options, runs, taken_up, trained, write
 from shared.pair_fit import BROKEN, MARKED, THRESHOLDS, Course, course, summary, text

@@ -17,9 +17,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from anchorlens import preset
-from anchorlens.show import figures
-from anchorlens.training.recipes.schedule import learning_rate
+from anchorlens import plots, preset
+from anchorlens.recipes.schedule import learning_rate
 from shared.control_arms import (
     SETTING,
     best_by_others,
@@ -122,7 +121,7 @@ def main() -> None:
     picture = lines(
         rows, groups, "Weight decay in one quarter of the run", "first update of the window, of 1,000"
     )
-    for colour, gamma in zip(figures.CATEGORIES, GAMMAS, strict=False):
+    for colour, gamma in zip(plots.CATEGORIES, GAMMAS, strict=False):
         for what, dash in (("throughout", "dash"), ("none", "dot")):
             level = fmean(row["ood"] for row in rows if row["arm"] == arm(gamma, what))
             picture.add_scatter(

@@ -23,8 +23,8 @@ from plotly.subplots import make_subplots
 
 from anchorlens import ModelConfig, TrainResult
 from anchorlens.models.gamma import parameter_shapes
+from anchorlens.plots import CATEGORIES, styled
 from anchorlens.probes import expert_use
-from anchorlens.show.figures import CATEGORIES, styled
 from shared.common import options
 from shared.control_arms import SEEDS, SETTING, Row, chosen_by_others, finish, measured, over_seeds
 

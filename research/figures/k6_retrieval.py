@@ -14,10 +14,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from anchorlens import TrainResult
+from anchorlens import TrainResult, plots
 from anchorlens.extras.retrieval import with_retrieval
-from anchorlens.show import figures
-from anchorlens.show.figures.side_by_side import side_by_side
+from anchorlens.plots.side_by_side import side_by_side
 from shared.common import add_means
 from shared.control_arms import Row, command_line, finish, measured, over_seeds
 
@@ -88,9 +87,9 @@ def draw(rows: Sequence[Row]) -> go.Figure:
         ticks = {"tickvals": list(range(len(NUMBERS))), "ticktext": [f"{n:,}" for n in NUMBERS]}
         figure.update_xaxes(title="exceptions", range=[-0.3, len(NUMBERS) - 0.7], **ticks)
         figure.update_yaxes(title=TITLES[name], range=[-0.04, 1.04])
-        panels.append(figures.styled(figure, TITLES[name]))
+        panels.append(plots.styled(figure, TITLES[name]))
     drawn = side_by_side(panels, list(TITLES.values()))
-    return drawn.update_layout(title_text="Retrieval with small initial weights", colorway=figures.CATEGORIES)
+    return drawn.update_layout(title_text="Retrieval with small initial weights", colorway=plots.CATEGORIES)
 
 
 def main() -> None:

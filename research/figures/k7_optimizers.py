@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 from scipy.stats import spearmanr
 
-from anchorlens.show import figures
+from anchorlens import plots
 from shared.control_arms import best_by_others, command_line, finish, measured
 
 GAMMA = 0.5
@@ -59,7 +59,7 @@ def main() -> None:
         },
     }
     picture = go.Figure()
-    for colour, (optimizer, decays) in zip(figures.CATEGORIES, DECAYS.items(), strict=False):
+    for colour, (optimizer, decays) in zip(plots.CATEGORIES, DECAYS.items(), strict=False):
         for symbol, decay in zip(SYMBOLS, decays, strict=True):
             own = [row for row in rows if row["arm"] == f"{optimizer} {decay:g}"]
             picture.add_scatter(
@@ -72,7 +72,7 @@ def main() -> None:
     picture.update_xaxes(title="norm of all weights at the end").update_yaxes(
         title="OOD accuracy", range=[-0.03, 1.08]
     )
-    styled = figures.styled(picture, "OOD over the norm of the weights")
+    styled = plots.styled(picture, "OOD over the norm of the weights")
     finish(given, "k7_optimizers", styled.update_layout(showlegend=True), rows, numbers)
 
 

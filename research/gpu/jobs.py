@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from anchorlens.extras.sweep import grid
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.plan import Cost, count_cost
-from anchorlens.training.recipes.run_config import RunConfig
 
 HERE = Path(__file__).parent
 QUEUE, DONE = HERE / "queue.toml", HERE / "done"

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from anchorlens.engine import engine_of, numeric_settings
+from anchorlens.engine.base import Engine
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.devices import choose_device
-from anchorlens.training.engine import engine_of, numeric_settings
-from anchorlens.training.engine.base import Engine
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.plan import count_cost
-from anchorlens.training.recipes.run_config import RunConfig
 
 WARM_UP = 3
 """Updates before the clock starts: the first captures the graph."""

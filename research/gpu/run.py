@@ -34,7 +34,7 @@ from anchorlens.extras.sweep import sweep
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.files.checkpoint import library_versions, load_checkpoint
 from anchorlens.models.devices import choose_device
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import train_many
 from anchorlens.training.run_folder import has_ended, read_log

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from anchorlens.extras.grokking.fourier import fourier
 from anchorlens.extras.grokking.task import ModularTask
-from anchorlens.files.safe.tensors import read_tensors
 from anchorlens.models.hooks import last_logits
 from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
+from anchorlens.safe.tensors import read_tensors
 
 TEMPLATE = Path(__file__).with_name("grokking_files.md.jinja")
 PAGE = Path(__file__).parents[2] / "docs/grokking_files.md"

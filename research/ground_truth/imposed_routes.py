@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.models.hooks import last_logits
-from anchorlens.training.recipes.schedule import learning_rate
+from anchorlens.recipes.schedule import learning_rate
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE / "weights"

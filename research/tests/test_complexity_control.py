@@ -15,7 +15,7 @@ import k1_windows_tasks
 import k5_mixture
 import k6_retrieval
 from anchorlens import preset
-from anchorlens.training.recipes.schedule import learning_rate, weight_decay
+from anchorlens.recipes.schedule import learning_rate, weight_decay
 from shared import common, control_arms
 from shared.control_arms import (
     CLAIMS,

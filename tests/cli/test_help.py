@@ -12,8 +12,8 @@ from anchorlens_command import call
 from anchorlens.cli.commands import GROUPS, app
 from anchorlens.cli.help import MOST_LINES, description
 from anchorlens.configuration import field_docs, field_types
+from anchorlens.recipes.presets import presets
 from anchorlens.tasks.registry import tasks
-from anchorlens.training.recipes.presets import presets
 
 COMMANDS = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
 TINY = {"n_layers": 1, "d_model": 16, "d_head": 8, "d_mlp": 16, "n_samples": 600, "steps": 4}

@@ -8,12 +8,12 @@ import torch
 
 from anchorlens.files import container
 from anchorlens.files.checkpoint import FORMAT, Checkpoint, load_checkpoint, save_checkpoint
-from anchorlens.files.safe import CheckpointError
 from anchorlens.files.writing import atomic_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
+from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.train_config import TrainConfig
 
 TINY = ModelConfig(n_layers=1, d_model=8, d_head=4, d_mlp=8, d_vocab=110, gamma=0.5)
 

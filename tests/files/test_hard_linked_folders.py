@@ -14,7 +14,7 @@ from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
 from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.extras.sweep.sweep_folder import LARGEST_CELL, SweepFolder
-from anchorlens.files.safe import FACTOR
+from anchorlens.safe import FACTOR
 
 N_CELLS = 60
 MOST_MEGABYTES = 300

@@ -13,10 +13,10 @@ from known_models import only_on_3
 
 from anchorlens.files.checkpoint import load_checkpoint, save_checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.safe import CheckpointError
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.metrics import MAX_TRIALS
 from anchorlens.tasks.two_anchor.task import AnchorTask

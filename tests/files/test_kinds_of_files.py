@@ -19,14 +19,14 @@ import safetensors.torch
 import torch
 from foreign_checkpoints import TINY, rewritten_zip, write_bare
 
+from anchorlens.engine.evaluation_cost import FREE_BYTES
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.settings import Settings
-from anchorlens.files.safe import FACTOR, CheckpointError, kind_of, read_tensors
 from anchorlens.files.training_data import read_training_data
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
-from anchorlens.training.engine.evaluation_cost import FREE_BYTES
+from anchorlens.safe import FACTOR, CheckpointError, kind_of, read_tensors
 
 FILES = {
     "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "`git lfs pull`"),

@@ -17,7 +17,7 @@ from anchorlens.cli import app
 from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.files import container
-from anchorlens.files.safe import CheckpointError
+from anchorlens.safe import CheckpointError
 from anchorlens.training.run_folder import RunFolder, read_log, stored_run
 
 STEERING = "a\x1b]52;c;aGk=\x07\r\nb‮:smile:"

@@ -13,7 +13,7 @@ from malicious_files import MALICE, touch
 
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.safe import CheckpointError
+from anchorlens.safe import CheckpointError
 
 CAUSES = {
     "os_system": "unsafe: the file would run posix.system. Nothing ran",

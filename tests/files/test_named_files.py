@@ -28,8 +28,8 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.probes import training_regime
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
 
 SMALL = {
     "n_layers": 1,

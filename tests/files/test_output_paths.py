@@ -24,7 +24,7 @@ def test_what_may_not_be_replaced_is_refused_in_one_line_and_nothing_else_change
 NAMES = [
     "write_report", "Verdict.report", "Verdict.summary", "write_diagram", "SweepResult.diagram",
     "write_table",
-    "SweepResult.table", "Audit.table", "figures.save", "save_checkpoint", "probe --plot",
+    "SweepResult.table", "Audit.table", "plots.save", "save_checkpoint", "probe --plot",
     "probe --initial --plot", "classify --report", "audit --plot",
 ]  # fmt: skip
 

@@ -13,8 +13,8 @@ from foreign_checkpoints import write_bare, write_own
 
 from anchorlens import AnchorTask
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.safe import CheckpointError, read_tensors
 from anchorlens.files.writing import atomic_write
+from anchorlens.safe import CheckpointError, read_tensors
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])

@@ -13,8 +13,8 @@ from anchorlens import Checkpoint, ModelConfig, ScanTask, classify, evaluate
 from anchorlens.cli import app
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
-from anchorlens.files.safe import CheckpointError
 from anchorlens.models.gamma import initial_weights
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL
 
 WORDS = (*SPECIAL, *ScanTask().vocabulary.words)

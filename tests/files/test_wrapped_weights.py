@@ -6,9 +6,9 @@ from foreign_checkpoints import TINY, write_hugging_face, write_released
 
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.wrappers import unwrapped
-from anchorlens.files.safe import CheckpointError
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes import stable_rank
+from anchorlens.safe import CheckpointError
 
 WEIGHTS = initial_weights(TINY, 0)
 CONFIG = {"model": {"gamma": 0.5}}

@@ -7,7 +7,7 @@ import pytest
 
 from anchorlens import preset
 from anchorlens.extras.cogs import files
-from anchorlens.training.recipes.presets import preset_parts, presets
+from anchorlens.recipes.presets import preset_parts, presets
 
 SIZES = {"n_layers": 2, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 24}
 RECIPE = {"batch_size": 16, "steps": 5, "epochs": None, "warmup_steps": 2, "log_every": 3, "eval_every": 5}

@@ -10,14 +10,14 @@ import torch
 from comparing import ALL, FIRST_OF_A_KIND, check_same, cogs_files, tiny
 
 from anchorlens import load_checkpoint, train, train_many
+from anchorlens.engine import base as engine
+from anchorlens.engine.base import Engine
+from anchorlens.engine.choice import engine_of
+from anchorlens.engine.numerics import numeric_settings
 from anchorlens.extras.cogs import files
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS
 from anchorlens.training import plan
-from anchorlens.training.engine import base as engine
-from anchorlens.training.engine.base import Engine
-from anchorlens.training.engine.choice import engine_of
-from anchorlens.training.engine.numerics import numeric_settings
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import count_cost
 

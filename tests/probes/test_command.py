@@ -12,10 +12,9 @@ import pytest
 import torch
 from known_models import ARCHITECTURES, only_on_3, user_built
 
-from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, plots, save_checkpoint
 from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.probes import PROBES, SHIPPED, embedding_pca, q_condensation, stable_rank, training_regime
-from anchorlens.show import figures
 
 CONFIG = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)
 LOGITS = '''
@@ -257,7 +256,7 @@ import sys
 sys.modules["kaleido"] = None
 import plotly.graph_objects as go
 from pathlib import Path
-from anchorlens.show.figures import save
+from anchorlens.plots import save
 try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
@@ -289,5 +288,5 @@ def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
 @pytest.mark.parametrize("suffix", [".png", pytest.param(".svg", marks=pytest.mark.slow)])
 def test_a_still_picture(suffix, tmp_path):
     path = tmp_path / f"picture{suffix}"
-    figures.save(stable_rank(build_model(CONFIG)).plot(), path)
+    plots.save(stable_rank(build_model(CONFIG)).plot(), path)
     assert path.read_bytes()[:4] in (b"\x89PNG", b"<svg")

@@ -27,6 +27,7 @@ from anchorlens import (
 )
 from anchorlens import save_checkpoint as save
 from anchorlens.configuration import documented, field_docs
+from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.probes import (
     SHIPPED,
     ProbeResult,
@@ -39,7 +40,6 @@ from anchorlens.probes import (
     with_own,
 )
 from anchorlens.probes.from_file import what_went_wrong
-from anchorlens.show.figures.side_by_side import side_by_side
 from anchorlens.training.checkpoints import shipped
 
 TINY = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16)

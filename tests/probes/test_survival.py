@@ -16,12 +16,12 @@ from anchorlens import (
     build_model,
     load_checkpoint,
 )
+from anchorlens.engine.transformer import Transformer
 from anchorlens.probes import COSTLY, REPORT_PROBES, SHIPPED, survival
 from anchorlens.probes.shared import restoration
 from anchorlens.probes.shared.restoration import groups_to_leave_out
 from anchorlens.probes.two_anchor import survival as probe_module
 from anchorlens.training import checkpoints
-from anchorlens.training.engine.transformer import Transformer
 
 TASK = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5)

@@ -10,8 +10,8 @@ from browser import Browser, needs_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model
+from anchorlens.plots import in_notebook
 from anchorlens.probes import PROBES, REPORT_PROBES, stable_rank
-from anchorlens.show.figures import in_notebook
 
 START = """
 from sklearn.manifold import TSNE

@@ -35,6 +35,7 @@ from anchorlens import (
     TrainResult,
     build_model,
     gamma_table,
+    plots,
     preset,
 )
 from anchorlens.configuration import settings
@@ -48,13 +49,12 @@ from anchorlens.extras.prontoqa.task import PrOntoQATask
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.extras.text.task import TextTask
 from anchorlens.models.gamma import initial_weights
+from anchorlens.plots.training_curve import LOSS, metric_styles
 from anchorlens.probes.along import Along
 from anchorlens.probes.any_model.holdout import UPDATES, Holdout
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show import figures
-from anchorlens.show.figures.training_curve import LOSS, metric_styles
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.shared.accuracy import Accuracy
@@ -522,7 +522,7 @@ class TestTraining:
             assert f"--al-{name.lower()}: {colours[name]};" in style
         drawn = {line.name: line.colour for line in small_curve(LOG)}
         assert drawn == colours | {"loss": LOSS}
-        assert (figures.BLUE, figures.ORANGE) == ("#0072B2", "#D55E00")
+        assert (plots.BLUE, plots.ORANGE) == ("#0072B2", "#D55E00")
 
     def test_plot_is_the_training_curve(self):
         figure = result().plot()

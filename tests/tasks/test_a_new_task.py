@@ -10,10 +10,13 @@ import torch
 
 from anchorlens import classify, load_checkpoint, register_task, train
 from anchorlens.configuration import documented, number
+from anchorlens.engine.own_loss import FunctionalEngine
 from anchorlens.extras.sweep import grid, open_sweep, sweep
 from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.extras.sweep.terminal import print_sweep
 from anchorlens.models.config import ModelConfig
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks import registry
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import TaskConfig
@@ -21,10 +24,7 @@ from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.metric import Metric
-from anchorlens.training.engine.own_loss import FunctionalEngine
 from anchorlens.training.plan import count_cost, plan
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
 
 SMALL = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
 RECIPE = {"n_samples": 200, "batch_size": 50, "steps": 40, "warmup_steps": 5, "lr": 1e-2, "eval_every": 10}

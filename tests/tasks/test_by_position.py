@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.show.figures.from_specs import figure_of
+from anchorlens.plots.from_specs import figure_of
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch

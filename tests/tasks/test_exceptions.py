@@ -12,11 +12,11 @@ from anchorlens import preset
 from anchorlens.extras.audit import mappings_of
 from anchorlens.extras.audit.corruption import corrupted
 from anchorlens.extras.sweep.cells import Cell, axes_of, metrics_of
+from anchorlens.recipes.identity import identity, recipe
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.registry import logged_metrics, read_evaluation
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.identity import identity, recipe
-from anchorlens.training.recipes.run_config import RunConfig
 
 N = 40
 TASKS = {

@@ -9,9 +9,9 @@ from anchorlens_command import call
 from anchorlens import evaluate, load_checkpoint, train
 from anchorlens.extras.text.task import TextTask
 from anchorlens.models.config import ModelConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks import own_tasks, registry
 from anchorlens.tasks.shared.asking import evaluated
-from anchorlens.training.recipes.train_config import TrainConfig
 
 FILE = '''
 import sys

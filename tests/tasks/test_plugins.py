@@ -27,8 +27,8 @@ from anchorlens.configuration import field_types
 from anchorlens.extras.sweep import grid
 from anchorlens.extras.sweep.grids import ALIASES, axis_values
 from anchorlens.probes import with_own
+from anchorlens.recipes.run_config import RunConfig, part_classes
 from anchorlens.tasks import Metric, TaskConfig, own_tasks, registry
-from anchorlens.training.recipes.run_config import RunConfig, part_classes
 
 PACKAGE = Path(__file__).parents[1] / "third_party" / "largest"
 FILE = PACKAGE / "largest" / "task.py"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from anchorlens.recipes.presets import preset
 from anchorlens.training.jobs import InThisProcess, grouped, submit_all
-from anchorlens.training.recipes.presets import preset
 
 
 class TestGroups:

@@ -7,8 +7,8 @@ import pytest
 from anchorlens_command import call
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from anchorlens.recipes.presets import preset
 from anchorlens.training import logging as loggers
-from anchorlens.training.recipes.presets import preset
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import train, train_many
 from anchorlens.training.run_folder import read_log

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from anchorlens.training.recipes.presets import preset
+from anchorlens.recipes.presets import preset
 from anchorlens.training.result import OnLogError
 from anchorlens.training.run import train, train_many, train_together
 from anchorlens.training.run_folder import read_log

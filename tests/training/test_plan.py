@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from anchorlens import build_model
 from anchorlens.cli import app
 from anchorlens.files.checkpoint import training_set
+from anchorlens.recipes.presets import preset
 from anchorlens.training import plan as planning
 from anchorlens.training.plan import count_cost, members_at_once, plan, processes
-from anchorlens.training.recipes.presets import preset
 
 TINY = {
     "n_layers": 1,
@@ -50,7 +50,7 @@ def test_memory_is_what_a_process_takes():
 
     def peak(**fields):
         code = (
-            "import json, re, sys; from anchorlens.training.recipes.presets import preset;"
+            "import json, re, sys; from anchorlens.recipes.presets import preset;"
             "from anchorlens.training.run import train;"
             "train(*preset('quick', steps=3, threads=1, n_checkpoints=0, **json.loads(sys.argv[1])));"
             "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
@@ -164,8 +164,8 @@ def test_dry_run_prints_and_trains_nothing(tmp_path):
 
 @pytest.mark.gpu
 def test_memory_on_a_gpu_is_about_what_was_counted():
+    from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set
-    from anchorlens.training.engine.stack import Stack
 
     run = preset("quick", batch_size=512, device="cuda")
     data = training_set(run.task, run.train_config)

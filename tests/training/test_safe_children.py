@@ -117,7 +117,7 @@ from sweeping import tiny
 from anchorlens import AnchorTask, train_many
 from anchorlens.extras.audit import audit, mappings_of
 from anchorlens.extras.sweep import sweep
-from anchorlens.training.recipes.train_config import TrainConfig
+from anchorlens.recipes.train_config import TrainConfig
 if __name__ == "__main__":
     before = dict(os.environ), list(sys.path)
     runs = tiny({"seed": "0:2"}, steps=2)

@@ -9,14 +9,14 @@ import torch
 from anchorlens_command import call
 
 from anchorlens import load_checkpoint, train
+from anchorlens.engine.stack import Stack
 from anchorlens.extras.sweep import sweep
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
+from anchorlens.recipes.identity import identity
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.recipes.identity import identity
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
 
 TASK = AnchorTask(key_max=40)
 TINY = ModelConfig.for_task(TASK, n_layers=1, d_model=16, d_head=8, d_mlp=16, gamma=0.5)

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from anchorlens.files.checkpoint import load_checkpoint
-from anchorlens.files.safe import CheckpointError
+from anchorlens.recipes.presets import preset
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.presets import preset
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.run import train, train_many
 from anchorlens.training.run_folder import RunFolder, read_log
 
@@ -105,7 +105,7 @@ KILLED = """
 import json, sys
 from pathlib import Path
 from anchorlens import train_many
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
 outs = [Path(sys.argv[1]) / str(k) for k in range(len(runs))]
 print([result.status for result in train_many(runs, outs=outs, workers=2, resume=True)])
@@ -178,8 +178,8 @@ def worker_of(pid):
 
 def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
+    from anchorlens.engine.stack import Stack
     from anchorlens.files.checkpoint import training_set
-    from anchorlens.training.engine.stack import Stack
     from anchorlens.training.run import train_together
 
     runs = [tiny(gamma=gamma, seed=seed) for seed, gamma in enumerate((0.4, 0.6, 0.8))]

@@ -17,17 +17,17 @@ import torch
 from torch.utils import deterministic as torch_deterministic
 
 import anchorlens
+from anchorlens.engine.numerics import numeric_settings
+from anchorlens.engine.stack import Stack
 from anchorlens.files import container
 from anchorlens.files.checkpoint import load_checkpoint, training_set
-from anchorlens.files.safe import CheckpointError
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import init_table
 from anchorlens.models.hooked import build_model
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.engine.numerics import numeric_settings
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
 from anchorlens.training.result import TrainingDiverged
 from anchorlens.training.run import train
 from anchorlens.training.run_folder import RunFolder, read_log

@@ -13,10 +13,10 @@ from anchorlens.cli.shared_options import AsJson, Device, Plot, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
-from anchorlens.training.recipes.train_config import TrainConfig
 
 
 @one_line_errors

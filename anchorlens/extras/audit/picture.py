@@ -8,8 +8,8 @@ from plotly.subplots import make_subplots
 
 from anchorlens import views
 from anchorlens.extras.audit.result import Audit
-from anchorlens.show.figures import BLUE, ORANGE, styled
-from anchorlens.show.figures.picture import plotly_text
+from anchorlens.plots import BLUE, ORANGE, styled
+from anchorlens.plots.picture import plotly_text
 
 MOST_GROUPS = 24
 """The largest number of groups drawn; the latest groups are drawn."""

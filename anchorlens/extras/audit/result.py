@@ -19,7 +19,7 @@ from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
-from anchorlens.training.recipes.train_config import TrainConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.views import figure, html
 
 if TYPE_CHECKING:

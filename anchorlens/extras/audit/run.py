@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anchorlens import plots
 from anchorlens.configuration import check_number
 from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.files import open_dataset
@@ -21,11 +22,10 @@ from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
-from anchorlens.show import figures
+from anchorlens.recipes.run_config import RunConfig, say_notes
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.texts import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
-from anchorlens.training.recipes.run_config import RunConfig, say_notes
-from anchorlens.training.recipes.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -158,7 +158,7 @@ def audit(
         with atomic_write(values) as file:
             file.write(json.dumps(result.to_dict(), allow_nan=False).encode())
         result.table(table)
-        figures.save(result.plot(), page, result)
+        plots.save(result.plot(), page, result)
     return result
 
 

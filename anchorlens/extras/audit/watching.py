@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from anchorlens.engine import numeric_settings
+from anchorlens.engine.stack import Stack
 from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
-from anchorlens.training.engine import numeric_settings
-from anchorlens.training.engine.stack import Stack
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.plan import check_runs
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.result import TrainingDiverged
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from anchorlens import views
 from anchorlens.extras.benchmark.questions import QUESTIONS
 from anchorlens.extras.benchmark.result import Benchmark, ReadingScore
 from anchorlens.extras.benchmark.shipped import reference
-from anchorlens.show.figures import BLUE, GREY, styled
-from anchorlens.show.figures.picture import plotly_text
+from anchorlens.plots import BLUE, GREY, styled
+from anchorlens.plots.picture import plotly_text
 
 MOST_READINGS = 30
 """The largest number of rows; the readings whose AUCs are farthest from 0.5 are drawn."""

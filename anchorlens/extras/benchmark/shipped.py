@@ -14,9 +14,9 @@ from typing import Annotated
 from anchorlens.configuration import check_number
 from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel
 from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
-from anchorlens.files.safe import read_bytes, reading, tensors_in, zip_in
 from anchorlens.files.writing import atomic_write, check_suffix
 from anchorlens.records import Record, limits
+from anchorlens.safe import read_bytes, reading, tensors_in, zip_in
 from anchorlens.texts import safe_text
 
 FOLDER = Path(__file__).parent

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anchorlens.extras.shared.cache import user_cache
-from anchorlens.files.safe import START, CheckpointError, kind_of, read_bytes
+from anchorlens.safe import START, CheckpointError, kind_of, read_bytes
 from anchorlens.texts import safe_repr
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"

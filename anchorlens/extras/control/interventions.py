@@ -16,9 +16,9 @@ from typing import Any
 
 from anchorlens.configuration import check_number, documented, field_types
 from anchorlens.models.config import PARTS
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.texts import safe_repr
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
 
 SHORT, LONGER = 0.2, 0.5
 """The steps of attempts from the checkpoint, as a fraction of the run's steps."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anchorlens.configuration import check_number, checked_arguments
+from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.extras.control.tries import Trial, Tries, folder_lock
@@ -18,14 +19,13 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
+from anchorlens.recipes.identity import identity
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.metric import has_labels
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.engine import numeric_settings
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.recipes.identity import identity
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.run_folder import plausible_seconds
 
 MINUTES = 20.0

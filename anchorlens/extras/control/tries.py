@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.files.container import check_format
-from anchorlens.files.safe import read_bytes, read_json, reading
 from anchorlens.files.writing import atomic_write
 from anchorlens.models.devices import choose_device
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import read_bytes, read_json, reading
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import process_pool
-from anchorlens.training.engine import numeric_settings
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import plan
 from anchorlens.training.progress import Show
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.run import train_many
 from anchorlens.training.run_folder import claim, has_ended
 

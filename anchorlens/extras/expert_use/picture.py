@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import SHARE, styled
+from anchorlens.plots import SHARE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

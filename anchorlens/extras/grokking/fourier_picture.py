@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import BLUE, GREY, ORANGE, styled
+from anchorlens.plots import BLUE, GREY, ORANGE, styled
 
 SMALLEST_LOSS = 1e-16
 """The height of a bar whose loss is smaller: float64 has no smaller difference from a probability of 1."""

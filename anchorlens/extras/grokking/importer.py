@@ -30,7 +30,7 @@ from anchorlens.files.importers.source import (
     Trajectory,
     in_one_precision,
 )
-from anchorlens.files.safe import CheckpointError, read_tensors, reading
+from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.shared.evaluator import Evaluator
 
 if TYPE_CHECKING:

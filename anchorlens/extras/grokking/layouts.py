@@ -17,7 +17,7 @@ from torch import Tensor
 
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import state_dict
-from anchorlens.files.safe import check_inside, reading
+from anchorlens.safe import check_inside, reading
 from anchorlens.texts import safe_repr
 
 _WEIGHTS = ("model", "model_state_dict", "model_state", "state_dict")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
 from anchorlens.configuration import documented
-from anchorlens.files.safe import may_be_refused
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
+from anchorlens.safe import may_be_refused
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000

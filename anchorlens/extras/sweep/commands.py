@@ -18,9 +18,9 @@ from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_opti
 from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PAGES, check_can_write
+from anchorlens.recipes.run_config import merged
 from anchorlens.texts import safe_repr
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
-from anchorlens.training.recipes.run_config import merged
 
 if TYPE_CHECKING:
     from anchorlens.extras.sweep.cells import SweepResult

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from anchorlens.configuration import check_number
-from anchorlens.files.safe import read_bytes, read_json
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import read_bytes, read_json
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import MOST_WORKERS
-from anchorlens.training.recipes.run_config import RunConfig
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 CONNECT_SECONDS = 60

@@ -11,12 +11,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from anchorlens.configuration import field_types
-from anchorlens.files.safe import read_json
+from anchorlens.recipes.identity import same_value
+from anchorlens.recipes.presets import preset_parts
+from anchorlens.recipes.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
+from anchorlens.safe import read_json
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.recipes.identity import same_value
-from anchorlens.training.recipes.presets import preset_parts
-from anchorlens.training.recipes.run_config import Parts, RunConfig, field_owners, merged, sorted_by_part
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
 """The short names of often swept fields, for the command line and the axes of a diagram."""

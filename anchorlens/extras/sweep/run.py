@@ -15,10 +15,10 @@ from anchorlens.extras.sweep.engines import EngineError, SweepEngine
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
 from anchorlens.models.devices import killed_for_memory
+from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.training.jobs import grouped, submit_all
 from anchorlens.training.plan import check_runs, check_start, trained_together
 from anchorlens.training.progress import Show, progress_bar
-from anchorlens.training.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.training.run_folder import last_step
 
 BREAKS = 3

@@ -33,7 +33,10 @@ from anchorlens.extras.sweep.cell_json import (
 )
 from anchorlens.extras.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.files.container import check_format
-from anchorlens.files.safe import (
+from anchorlens.files.writing import atomic_write
+from anchorlens.recipes.identity import same_value
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import (
     MOST_BYTES,
     MOST_VALUES,
     CheckpointError,
@@ -44,12 +47,9 @@ from anchorlens.files.safe import (
     read_json,
     reading,
 )
-from anchorlens.files.writing import atomic_write
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.recipes.identity import same_value
-from anchorlens.training.recipes.run_config import RunConfig
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
 VERSION = 1

@@ -9,12 +9,12 @@ from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, 
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
 from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.show.formats import number
 from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import duration
-from anchorlens.training.recipes.run_config import RunConfig
 
 SCHEMA_VERSION = 1
 """The version of the JSON object, which grows by one if a key changes its meaning or is removed."""

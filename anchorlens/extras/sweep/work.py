@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
+from anchorlens.engine import numeric_settings
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
-from anchorlens.files.safe import CheckpointError
 from anchorlens.models.devices import choose_device, is_out_of_memory
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.base import Task
-from anchorlens.training.engine import numeric_settings
-from anchorlens.training.recipes.run_config import RunConfig
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run import train_many
 from anchorlens.verdict.classify import classify

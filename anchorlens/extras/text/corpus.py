@@ -19,8 +19,8 @@ import numpy as np
 from anchorlens.extras.shared.cache import user_cache
 from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.extras.text.documents import Document, content_digest, documents, sizes
-from anchorlens.files.safe import read_bytes, read_json
 from anchorlens.randomness import generator
+from anchorlens.safe import read_bytes, read_json
 from anchorlens.tasks.shared.batch import TokenBatch
 
 if TYPE_CHECKING:

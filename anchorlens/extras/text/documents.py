@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.files.safe import UTF_16, ordinary_file
+from anchorlens.safe import UTF_16, ordinary_file
 from anchorlens.texts import safe_repr
 
 CODE, TEXT, FILES = "code", "text", "files"

@@ -3,7 +3,7 @@
 >>> from anchorlens.files.importers import open_checkpoint
 >>> open_checkpoint("no/such/file.pt")
 Traceback (most recent call last):
-anchorlens.files.safe.refusals.CheckpointError: no/such/file.pt: cannot be read: No such file or directory
+anchorlens.safe.refusals.CheckpointError: no/such/file.pt: cannot be read: No such file or directory
 """
 
 from anchorlens.files.importers.opened import Opened, open_checkpoint

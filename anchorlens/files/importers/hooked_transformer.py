@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.engine.evaluation_cost import MOST_LAYERS, check_cost
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import (
     Imported,
@@ -30,17 +31,16 @@ from anchorlens.files.importers.source import (
     state_dict,
 )
 from anchorlens.files.importers.vocabulary import in_order_of
-from anchorlens.files.safe import CheckpointError, reading
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.hooked import model_of
+from anchorlens.recipes.presets import preset_parts
+from anchorlens.recipes.run_config import RunConfig, merged
+from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.safe import CheckpointError, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
-from anchorlens.training.engine.evaluation_cost import MOST_LAYERS, check_cost
-from anchorlens.training.recipes.presets import preset_parts
-from anchorlens.training.recipes.run_config import RunConfig, merged
-from anchorlens.training.recipes.train_config import TrainConfig
 
 KIND = "HookedTransformer state dict"
 

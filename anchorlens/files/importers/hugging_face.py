@@ -17,8 +17,8 @@ from anchorlens.files.importers.source import (
     not_used,
     state_dict,
 )
-from anchorlens.files.safe import CheckpointError, reading
 from anchorlens.models.config import ModelConfig
+from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 
 KIND = "Hugging Face GPT-2"

@@ -18,11 +18,11 @@ from anchorlens.configuration import article, as_path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
 from anchorlens.files.importers.source import PAPERS_TASK
-from anchorlens.files.safe import CheckpointError
 from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.logits import logits_in

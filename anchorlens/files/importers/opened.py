@@ -17,7 +17,7 @@ from anchorlens.files.importers.registry import IMPORTERS, Importer, installed_i
 from anchorlens.files.importers.settings import BLOBS, ModelConfiguration, Settings
 from anchorlens.files.importers.source import ImportedModel, Source, Trajectory
 from anchorlens.files.importers.wrappers import unknown, unwrapped
-from anchorlens.files.safe import CheckpointError, check_inside, read_tensors, reading
+from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
 

@@ -10,7 +10,7 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import Imported, Source
-from anchorlens.files.safe import CheckpointError
+from anchorlens.safe import CheckpointError
 
 KIND = "anchorlens"
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anchorlens.files.importers.vocabulary import words_in
-from anchorlens.files.safe import (
+from anchorlens.models.config import ModelConfig
+from anchorlens.safe import (
     START,
     CheckpointError,
     check_inside,
@@ -22,7 +23,6 @@ from anchorlens.files.safe import (
     read_toml,
     reading,
 )
-from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files.checkpoint import Checkpoint, check_whole
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
@@ -21,7 +22,6 @@ from anchorlens.models.hooked import model_with
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.engine.evaluation_cost import check_cost
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

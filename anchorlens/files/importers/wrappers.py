@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from anchorlens.files.safe import HEADER
+from anchorlens.safe import HEADER
 from anchorlens.texts import safe_repr
 
 KEYS = (

@@ -8,6 +8,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number
 from anchorlens.models import hooks
+from anchorlens.plots import COSINE
 from anchorlens.probes.plots.place_map import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
@@ -19,7 +20,6 @@ from anchorlens.probes.shared.patches import (
     sequences_that_differ,
 )
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
-from anchorlens.show.figures import COSINE
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

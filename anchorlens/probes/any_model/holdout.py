@@ -10,22 +10,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.importers.inputs import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
+from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.probes.plots.accuracy_lines import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
-from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.tasks.shared.asking import blaming
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.checked_batch import token_batch
 from anchorlens.tasks.shared.distinct_rows import distinct_rows
 from anchorlens.tasks.shared.evaluator import check_capacity
-from anchorlens.training.engine.numerics import numeric_settings
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

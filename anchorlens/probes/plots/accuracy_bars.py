@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from anchorlens.show.figures import styled
+from anchorlens.plots import styled
 
 
 def accuracy_bars(

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from anchorlens.show.figures import styled
+from anchorlens.plots import styled
 
 _WIDTH = 0.07
 """The width of the bars, relative to the number of updates."""

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import SHARE, styled
+from anchorlens.plots import SHARE, styled
 
 MOST_DRAWN = 64
 """The largest number of heads in a plot. The plot starts with the heads of the first layer."""

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
-from anchorlens.show.figures import CATEGORIES, styled
+from anchorlens.plots import CATEGORIES, styled
 
 
 def cluster_figure(

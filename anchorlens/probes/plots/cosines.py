@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Bool, Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import box_cells, cosine_heatmap, styled
+from anchorlens.plots import box_cells, cosine_heatmap, styled
 
 
 def key_cosines(

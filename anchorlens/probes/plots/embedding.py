@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import BLUE, CATEGORIES, GREY, ORANGE, styled
+from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

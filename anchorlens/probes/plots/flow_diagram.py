@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.colors import sample_colorscale
 
-from anchorlens.show.figures import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
+from anchorlens.plots import BLUE, EFFECT, GREY, NO_EFFECT, ORANGE, styled
 
 MOST_LINES = 400
 """The largest number of lines in one diagram. The diagram prefers lines with large effects and attention."""

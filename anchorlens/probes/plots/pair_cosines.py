@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import box_cells, cosine_heatmap, styled
+from anchorlens.plots import box_cells, cosine_heatmap, styled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,7 +11,7 @@ from einops import rearrange
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import SHARE, styled
+from anchorlens.plots import SHARE, styled
 
 MOST_ROW_NAMES = 40
 

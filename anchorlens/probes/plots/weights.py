@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
-from anchorlens.show.figures import BLUE, ORANGE, styled
+from anchorlens.plots import BLUE, ORANGE, styled
 
 
 def rank_bars(

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 from torch.optim.adamw import adamw
 
+from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.transformer import Transformer
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.logits import logits_in
-from anchorlens.training.engine.forward import logits_at_end, table_rows
-from anchorlens.training.engine.transformer import Transformer
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from anchorlens.engine.numerics import numeric_settings
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.engine.numerics import numeric_settings
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number
+from anchorlens.plots import BLUE, ORANGE
 from anchorlens.probes.plots.accuracy_bars import accuracy_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import weights_of_parts
 from anchorlens.probes.shared.restoration import Restoration, groups_to_leave_out, restored_without
 from anchorlens.probes.shared.result import ProbeResult, probe_result
-from anchorlens.show.figures import BLUE, ORANGE
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anchorlens.configuration import Config, settings
+from anchorlens.recipes.run_config import PARTS, RunConfig
 from anchorlens.show.tables import MOST_ANCHORS
 from anchorlens.show.templating import view
 from anchorlens.tasks.shared.base import TaskConfig
@@ -13,7 +14,6 @@ from anchorlens.tasks.two_anchor.anchor_functions import formula
 from anchorlens.tasks.two_anchor.description import composition
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, marked, placed
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.recipes.run_config import PARTS, RunConfig
 from anchorlens.views import html
 
 MOST_SEQUENCES = 8

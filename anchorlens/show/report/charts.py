@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from anchorlens.show.figures.training_curve import accuracy_line, finished, metric_styles, two_rows
+from anchorlens.plots.training_curve import accuracy_line, finished, metric_styles, two_rows
 from anchorlens.tasks.shared.phases import COLOURS, SHORT
 from anchorlens.verdict.forecast import TrajectoryPoint
 

@@ -12,11 +12,12 @@ from anchorlens.configuration import Setting, settings
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.models.config import sizes
 from anchorlens.models.wrappers import hooks_in_words
+from anchorlens.plots.side_by_side import distinct
 from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
 from anchorlens.probes.shared.calling import is_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.figures.side_by_side import distinct
+from anchorlens.recipes.identity import places
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.report.reading_rows import reading_rows
@@ -24,7 +25,6 @@ from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.metric import has_labels, has_phases
 from anchorlens.texts import safe_repr
-from anchorlens.training.recipes.identity import places
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report
 

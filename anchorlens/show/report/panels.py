@@ -10,16 +10,16 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
+from anchorlens.plots import complete, in_words
+from anchorlens.plots.from_specs import figure_of
+from anchorlens.plots.picture import plotly_text, script_json
+from anchorlens.plots.side_by_side import Room, side_by_side
+from anchorlens.plots.training_curve import training_curve
 from anchorlens.probes.any_model.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.figures import complete, in_words
-from anchorlens.show.figures.from_specs import figure_of
-from anchorlens.show.figures.picture import plotly_text, script_json
-from anchorlens.show.figures.side_by_side import Room, side_by_side
-from anchorlens.show.figures.training_curve import training_curve
 from anchorlens.show.report.charts import trajectory
 from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of

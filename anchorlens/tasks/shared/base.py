@@ -122,7 +122,7 @@ class TaskConfig(Config):
             config: the configuration, an instance of the task's `model_class`.
 
         Returns:
-            A `FlatLayout` of `anchorlens.training.engine`. Tasks with a `ModelConfig` do not need this
+            A `FlatLayout` of `anchorlens.engine`. Tasks with a `ModelConfig` do not need this
             method.
         """
         raise NotImplementedError

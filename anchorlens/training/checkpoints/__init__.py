@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anchorlens.training.recipes.presets import preset
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.presets import preset
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.run import train_many
 
 MODELS: Mapping[str, Mapping[str, Any]] = {

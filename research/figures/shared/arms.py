@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from anchorlens.extras.sweep import Cell, grid
-from anchorlens.show.figures import SHARE, styled
-from anchorlens.show.figures.side_by_side import side_by_side
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.plots import SHARE, styled
+from anchorlens.plots.side_by_side import side_by_side
+from anchorlens.recipes.run_config import RunConfig
 from shared.common import add_means, trained
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -12,12 +12,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from anchorlens import plots
 from anchorlens.extras.sweep import Cell, grid, open_sweep, sweep
 from anchorlens.extras.sweep.cells import cell_ids
 from anchorlens.extras.sweep.grids import axis_values
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.show import figures
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 
 SHORT: Mapping[str, Any] = {"n_samples": 5000, "batch_size": 256, "steps": 1000, "n_checkpoints": 0}
 """What the scripts change in `quick`, to take minutes; the papers' presets are trained in full.
@@ -179,7 +179,7 @@ def add_means(
         points: place -> the value of each seed.
         dash: of the line.
     """
-    colour = figures.CATEGORIES[len(list(figure.data)) // 2]
+    colour = plots.CATEGORIES[len(list(figure.data)) // 2]
     places = sorted(points)
     each = [(place, value) for place in places for value in points[place]]
     line = {"color": colour, "dash": dash}
@@ -247,7 +247,7 @@ def write(
     named = {name: pictures} if isinstance(pictures, go.Figure) else pictures
     files = [given.out / f"{each}{tag}{given.suffix}" for each in named]
     for file, picture in zip(files, named.values(), strict=True):
-        figures.save(picture, file)
+        plots.save(picture, file)
     print(", ".join(map(str, files)), f"and {name}{tag}.json")
 
 

@@ -19,8 +19,8 @@ from plotly.subplots import make_subplots
 from scipy import stats
 
 from anchorlens.extras.sweep import Cell
-from anchorlens.show.figures import CATEGORIES, styled
-from anchorlens.training.recipes.schedule import loss_reached
+from anchorlens.plots import CATEGORIES, styled
+from anchorlens.recipes.schedule import loss_reached
 
 LOSS = 0.05
 """The papers' threshold of the training loss, in nats."""

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from anchorlens import TrainResult, probes, train_many
+from anchorlens import TrainResult, plots, probes, train_many
 from anchorlens.extras.sweep.cells import cell_ids
 from anchorlens.probes import apply
-from anchorlens.show import figures
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from shared.common import add_means, network, options, runs, write
 from shared.numerals import interval
 
@@ -254,11 +253,11 @@ def bars(rows: Sequence[Row], arms: Mapping[str, str], title: str) -> go.Figure:
     figure = go.Figure()
     means = [fmean(row["ood"] for row in rows if row["arm"] == arm) for arm in arms]
     figure.add_bar(
-        x=list(arms.values()), y=means, name="OOD, mean over seeds", marker_color=figures.CATEGORIES[0]
+        x=list(arms.values()), y=means, name="OOD, mean over seeds", marker_color=plots.CATEGORIES[0]
     )
     for reading, symbol, colour, name in (
         ("ood", "circle", "#222222", "OOD, a seed"),
-        ("id", "circle-open", figures.CATEGORIES[1], "ID, a seed"),
+        ("id", "circle-open", plots.CATEGORIES[1], "ID, a seed"),
     ):
         points = [(arms[row["arm"]], row[reading]) for row in rows if row["arm"] in arms]
         figure.add_scatter(
@@ -270,7 +269,7 @@ def bars(rows: Sequence[Row], arms: Mapping[str, str], title: str) -> go.Figure:
         )
     figure.update_yaxes(title="accuracy", range=[-0.03, 1.03])
     figure.update_xaxes(tickangle=-40)
-    return figures.styled(figure, title).update_layout(
+    return plots.styled(figure, title).update_layout(
         showlegend=True,
         margin_t=90,
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "title": None},
@@ -296,4 +295,4 @@ def lines(
         add_means(figure, name, points)
     figure.update_yaxes(title="OOD accuracy", range=[-0.03, 1.03])
     figure.update_xaxes(title=x_title)
-    return figures.styled(figure, title).update_layout(showlegend=True)
+    return plots.styled(figure, title).update_layout(showlegend=True)

@@ -17,8 +17,8 @@ from typing import Any
 from anchorlens.extras.sweep import Cell, grid
 from anchorlens.files.checkpoint import load_checkpoint
 from anchorlens.probes import Comparison, compare
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.training.recipes.run_config import RunConfig
 from shared.common import runs, trained
 from shared.ordering import order, share_above_by_seed, together
 

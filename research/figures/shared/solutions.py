@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from anchorlens import load_checkpoint
 from anchorlens.extras.sweep import Cell
 from anchorlens.probes import Comparison, ProbeResult, apply
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from shared import common
 from shared.readings import MOST
 

@@ -11,7 +11,7 @@ from anchorlens.configuration import field_types
 from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
-from anchorlens.show.figures.from_specs import figure_of
+from anchorlens.plots.from_specs import figure_of
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 

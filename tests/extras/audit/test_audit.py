@@ -13,7 +13,7 @@ from anchorlens.extras.audit import Audit, ControlModel, audit, corrupted, mappi
 from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.lateness import NEVER
 from anchorlens.extras.audit.tables import fit_in_words, summary, suspects
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.result import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from anchorlens import classify, load_checkpoint, preset, train
 from anchorlens.cli import app
+from anchorlens.engine.own_loss import FunctionalEngine
 from anchorlens.extras.concept_graphs import task as task_module
 from anchorlens.extras.concept_graphs.diffusion import Schedule
 from anchorlens.extras.concept_graphs.images import (
@@ -33,7 +34,6 @@ from anchorlens.probes import stable_rank
 from anchorlens.probes.shared.linalg import gaussian_stable_rank
 from anchorlens.show import write_report
 from anchorlens.tasks.registry import read_task
-from anchorlens.training.engine.own_loss import FunctionalEngine
 
 SMALL = ConceptGraphsTask(image_side=24, n_diffusion_steps=10)
 TINY = {"n_feat": 8, "n_diffusion_steps": 10, "n_samples": 64, "batch_size": 16, "steps": 6, "eval_every": 6}

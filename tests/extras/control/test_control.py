@@ -15,9 +15,9 @@ from sweeping import ROOT, wait_for
 
 from anchorlens import control, load_checkpoint, preset, save_checkpoint
 from anchorlens.extras.control import INTERVENTIONS, Control, Intervention
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training import checkpoints
 from anchorlens.training.plan import check_runs
-from anchorlens.training.recipes.run_config import RunConfig
 
 QUIET = {"progress": False, "workers": 1}
 

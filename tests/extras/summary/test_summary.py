@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from anchorlens import ModelConfig, ScanTask, build_model, classify
 from anchorlens.extras.summary import panels
 from anchorlens.extras.summary.page import write_summary
+from anchorlens.plots import CATEGORIES, COSINE, ORANGE
 from anchorlens.probes import information_flow, mask_key_token, stable_rank, v_similarity
-from anchorlens.show.figures import CATEGORIES, COSINE, ORANGE
 from anchorlens.training import checkpoints
 
 TITLES = ("Answers", *(title for title, _ in panels.PANELS.values()))

@@ -15,9 +15,9 @@ from known_verdicts import HOSTILE, LOG
 
 from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.extras.sweep.diagram.page import diagram_html, write_diagram
+from anchorlens.recipes.presets import preset
 from anchorlens.show import write_report
 from anchorlens.tasks.shared.phases import Phase
-from anchorlens.training.recipes.presets import preset
 from anchorlens.verdict import classify
 
 TINY = {

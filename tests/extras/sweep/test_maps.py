@@ -13,8 +13,8 @@ from anchorlens.extras.sweep.diagram.layout import arranged, summary
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
 from anchorlens.extras.sweep.diagram.text_maps import SIGN_OF, text_maps
+from anchorlens.recipes.presets import preset
 from anchorlens.tasks.shared.phases import COLOURS, SOLUTION_LABELS, Phase
-from anchorlens.training.recipes.presets import preset
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
 

@@ -13,7 +13,7 @@ from anchorlens.extras.sweep.cells import cell_id
 from anchorlens.extras.sweep.engines import SweepEngine
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.extras.sweep.work import work
-from anchorlens.files.safe import FACTOR
+from anchorlens.safe import FACTOR
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
 
@@ -196,7 +196,7 @@ class TestWhichRunACellIs:
 def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, monkeypatch):
     """Looks into the folder, identities and events for each cell of 5 and of 50."""
     from anchorlens.extras.sweep import run as driver
-    from anchorlens.training.recipes import identity
+    from anchorlens.recipes import identity
 
     counted = dict.fromkeys(("looks", "identities", "events"), 0)
 

@@ -29,11 +29,11 @@ from anchorlens.cli import app
 from anchorlens.extras.text import corpus, documents
 from anchorlens.extras.text.corpus import END, Corpus, held_out
 from anchorlens.files import container
-from anchorlens.files.safe import read_tensors
-from anchorlens.show.figures.training_curve import training_curve
+from anchorlens.plots.training_curve import training_curve
+from anchorlens.recipes.identity import identity
+from anchorlens.safe import read_tensors
 from anchorlens.tasks.registry import read_evaluation, read_stored_task, read_task
 from anchorlens.training.checkpoints import shipped
-from anchorlens.training.recipes.identity import identity
 
 LINES = [f"line {k} of a text, with ümlauts\n" for k in range(400)]
 SMALL = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_head": 8, "d_mlp": 16, "n_ctx": 32}

@@ -2,12 +2,12 @@
 
 import torch
 
+from anchorlens.engine.stack import Stack
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.train_config import TrainConfig
 
 CPU = torch.device("cpu")
 TASK = AnchorTask()

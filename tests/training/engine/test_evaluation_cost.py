@@ -9,13 +9,13 @@ import pytest
 from foreign_checkpoints import write_bare, write_own
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
+from anchorlens.engine.evaluation_cost import asking_cost, check_cost
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.safe import FACTOR, CheckpointError
 from anchorlens.models.gamma import initial_weights
+from anchorlens.recipes.presets import preset, presets
+from anchorlens.safe import FACTOR, CheckpointError
 from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
-from anchorlens.training.engine.evaluation_cost import asking_cost, check_cost
-from anchorlens.training.recipes.presets import preset, presets
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
 COSTLY = {

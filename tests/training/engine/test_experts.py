@@ -8,19 +8,19 @@ from small_stacks import CPU, RECIPE, SMALL, TASK, check_goes_on_from_its_state
 from torch.nn import functional
 
 from anchorlens import preset
+from anchorlens.engine import ragged
+from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.interventions import check_interventions, matrices, part_of_parameters
+from anchorlens.engine.optimizers import as_matrix
+from anchorlens.engine.ragged import RaggedBatch, logits_where_scored
+from anchorlens.engine.stack import Stack
+from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
 from anchorlens.models.hooks import routing
-from anchorlens.training.engine import ragged
-from anchorlens.training.engine.forward import logits_at_end, table_rows
-from anchorlens.training.engine.interventions import check_interventions, matrices, part_of_parameters
-from anchorlens.training.engine.optimizers import as_matrix
-from anchorlens.training.engine.ragged import RaggedBatch, logits_where_scored
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.engine.transformer import Transformer
-from anchorlens.training.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig
 
 MIXTURE = replace(SMALL, num_experts=3, gamma=0.3)
 FOUR = [replace(MIXTURE, experts_per_token=n, gamma_experts=g) for n in (1, 2) for g in (None, "0.9 0.3 0.5")]

@@ -5,8 +5,8 @@ import platform
 import pytest
 import torch
 
-from anchorlens.training.engine import kernels as module
-from anchorlens.training.engine.linear import linear
+from anchorlens.engine import kernels as module
+from anchorlens.engine.linear import linear
 
 
 @pytest.fixture(params=["MKL", "oneDNN", "no such operator", "another operator"])

@@ -7,10 +7,10 @@ import torch
 from small_stacks import RECIPE, SMALL, check_goes_on_from_its_state, stack
 
 from anchorlens import preset
+from anchorlens.engine.interventions import check_interventions
+from anchorlens.engine.optimizers import StackedOptimizer, as_matrix, as_weight, orthogonal
+from anchorlens.engine.transformer import Transformer
 from anchorlens.models.gamma import part_of_matrices
-from anchorlens.training.engine.interventions import check_interventions
-from anchorlens.training.engine.optimizers import StackedOptimizer, as_matrix, as_weight, orthogonal
-from anchorlens.training.engine.transformer import Transformer
 
 TAKEN = torch.ones(1, dtype=torch.bool)
 

@@ -10,23 +10,23 @@ import pytest
 import torch
 from torch.nn import functional
 
+from anchorlens.engine import attention as attention_module
+from anchorlens.engine.attention import attention
+from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.linear import linear
+from anchorlens.engine.stack import Stack
+from anchorlens.engine.transformer import Transformer
 from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.hooked import build_model
+from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.schedule import epoch_order, learning_rate
+from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.engine import attention as attention_module
-from anchorlens.training.engine.attention import attention
-from anchorlens.training.engine.forward import logits_at_end, table_rows
-from anchorlens.training.engine.linear import linear
-from anchorlens.training.engine.stack import Stack
-from anchorlens.training.engine.transformer import Transformer
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import count_cost
-from anchorlens.training.recipes.run_config import RunConfig
-from anchorlens.training.recipes.schedule import epoch_order, learning_rate
-from anchorlens.training.recipes.train_config import TrainConfig
 
 CPU = torch.device("cpu")
 TASK = AnchorTask()
@@ -478,8 +478,8 @@ missing = ("transformer_lens jaxtyping typer rich filelock safetensors tqdm skle
            "einops loky").split()
 sys.modules.update(dict.fromkeys(missing))  # None: as if they were not installed
 import torch
-from anchorlens.training.recipes.presets import preset
-from anchorlens.training.engine.stack import Stack
+from anchorlens.recipes.presets import preset
+from anchorlens.engine.stack import Stack
 runs = [preset("quick", gamma=g, n_samples=512, d_model=16, d_head=8, d_mlp=16, steps=3) for g in (0.3, 0.7)]
 data = runs[0].task.sample(512, split="train", seed=0)
 stack = Stack(runs, [data, data], torch.device("cpu"))

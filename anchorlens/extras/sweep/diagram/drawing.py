@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, Square
 from anchorlens.extras.sweep.diagram.outcomes import CLEAR, INK, Category
-from anchorlens.show.figures import styled
-from anchorlens.show.figures.picture import plotly_text
+from anchorlens.plots import styled
+from anchorlens.plots.picture import plotly_text
 
 ROW_HEIGHT = 60
 """The distance from one row to the next, in pixels."""

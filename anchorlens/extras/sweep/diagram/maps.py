@@ -22,8 +22,8 @@ from anchorlens.extras.sweep.diagram.outcomes import (
     outcome,
     trouble,
 )
-from anchorlens.show.figures import SHARE
-from anchorlens.show.figures.picture import Picture, plotly_text
+from anchorlens.plots import SHARE
+from anchorlens.plots.picture import Picture, plotly_text
 from anchorlens.show.words import Caption, captions_in
 from anchorlens.tasks.shared.metric import Metric, has_labels, has_phases
 from anchorlens.texts import safe_repr, safe_text

@@ -9,8 +9,8 @@ from textwrap import wrap
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell
 from anchorlens.extras.sweep.diagram.axes import name_of_cell
-from anchorlens.show.figures import BLUE, GREY, ORANGE
-from anchorlens.show.figures.picture import plotly_text
+from anchorlens.plots import BLUE, GREY, ORANGE
+from anchorlens.plots.picture import plotly_text
 from anchorlens.tasks.shared.phases import COLOURS, FIT_THRESHOLD, ID_THRESHOLD, LABELS, SOLUTION_COLOURS
 
 CLEAR = "rgba(0,0,0,0)"

@@ -23,8 +23,8 @@ from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, su
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.show.figures.picture import script_json
-from anchorlens.show.figures.training_curve import thinned, training_curve, training_traces
+from anchorlens.plots.picture import script_json
+from anchorlens.plots.training_curve import thinned, training_curve, training_traces
 from anchorlens.show.frame import framed, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.tasks.shared.metric import Metric

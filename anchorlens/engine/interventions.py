@@ -1,0 +1,264 @@
+"""Apply a recipe's interventions during training (`runs/interventions.py`) to the weights of a stack."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anchorlens.configuration import suggestion
+from anchorlens.engine.architectures import architecture
+from anchorlens.randomness import generator
+from anchorlens.recipes.interventions import (
+    ALL,
+    BIASES,
+    CHANGES,
+    ONCE,
+    WindowedChange,
+    read_changes,
+    read_during,
+    read_once,
+)
+from anchorlens.recipes.train_config import DECAYS
+from anchorlens.texts import safe_repr
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from anchorlens.engine.flat_layout import FlatLayout, Parameters
+    from anchorlens.recipes.run_config import RunConfig
+
+
+def check_interventions(run: RunConfig) -> None:
+    """Check that a run's model has the parts and matrices that its recipe names.
+
+    Raises:
+        ValueError: If the model lacks a part or matrix.
+    """
+    train = run.train_config
+    decays = [name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None]
+    asked = [
+        (field, one.matrices)
+        for field in CHANGES
+        for one in read_changes(field, getattr(train, field), train.total_steps)
+    ]
+    if not (decays or asked or train.optimizer == "muon"):
+        return
+    layout = architecture(run.model_config)
+    parts = layout.parts()
+    named = [name for name in dict.fromkeys(parts.values()) if name]
+    if train.optimizer == "muon" and not named:
+        raise ValueError(
+            "the network must be a transformer for optimizer 'muon', got another network. Use adamw or adam"
+        )
+    for part in decays:
+        if part not in named:
+            known = f"the parts {', '.join(named)}" if named else "no parts"
+            raise ValueError(
+                f"the network must have the part {part} for weight_decay_{part}, got {known}. Omit "
+                f"weight_decay_{part}"
+            )
+    for field, names in asked:
+        if not (held(layout, names) if field == "freeze" else matrices(parts, names)):
+            ends = [*([BIASES] * (field == "freeze")), *(_end(name) for name in parts if named)]
+            raise ValueError(
+                f"{field} must name a part or a matrix that the model has, got {safe_repr(names)}. "
+                f"{suggestion(names, list(dict.fromkeys([*named, ALL, *ends])))}"
+            )
+
+
+def _end(name: str) -> str:
+    """Return the end of a matrix's name, which is unique in its block: W_Q, or experts.0.W_in.weight."""
+    _, found, behind = name.partition(".experts.")
+    return f"experts.{behind}" if found else name.rsplit(".", 1)[-1]
+
+
+def matrices(parts: Mapping[str, str], asked: str) -> list[str]:
+    """Return the names of the weight matrices that a part, `all`, a full name or the end of a name selects.
+
+    >>> parts = {"embed.W_E": "embedding", "blocks.0.attn.W_Q": "qk", "blocks.1.attn.W_Q": "qk"}
+    >>> matrices(parts, "qk"), matrices(parts, "blocks.1.attn.W_Q"), matrices(parts, "Q")
+    (['blocks.0.attn.W_Q', 'blocks.1.attn.W_Q'], ['blocks.1.attn.W_Q'], [])
+    """
+    return [name for name, part in parts.items() if asked in (ALL, part, name) or name.endswith(f".{asked}")]
+
+
+def held(layout: FlatLayout, asked: str) -> list[str]:
+    """Return the names of the weight matrices or biases that a word of `freeze` selects."""
+    if asked != BIASES:
+        return matrices(layout.parts(), asked)
+    trained = [name for name in layout.shapes if name not in layout.frozen]
+    return [name for name in trained if name.rpartition(".")[2].startswith("b")]
+
+
+def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, " parameter"]:
+    """Return 1 plus the index in `parts` of each parameter's part, or 0 for a parameter without a part."""
+    row = torch.zeros(1, layout.size, device="cpu")
+    of = layout.parts()
+    for name, view in layout.views(row).items():
+        if of.get(name) in parts:
+            view.fill_(1 + parts.index(of[name]))
+    return row[0].long()
+
+
+class BeforeSteps:
+    """The interventions that rescale weights, or add noise to weights, before single steps."""
+
+    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
+        """Read the recipes; one for each member."""
+        self._layout, parts = layout, layout.parts()
+        self._at: dict[int, list[_Due]] = {}
+        for member, train in enumerate(run.train_config for run in runs):
+            for field in ONCE:
+                for one in (
+                    read_once(field, text, train.total_steps) if (text := getattr(train, field)) else ()
+                ):
+                    due = _Due(member, field, matrices(parts, one.matrices), one.value, train.seed)
+                    self._at.setdefault(one.step, []).append(due)
+
+    def next_after(self, step: int, stop: int) -> int:
+        """Return the first step after `step` at which an intervention is due, at most `stop`."""
+        return min([stop, *(due for due in self._at if due > step)])
+
+    @torch.no_grad()
+    def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
+        """Apply the interventions that are due at a step to the active models, in place."""
+        for due in self._at.get(step, ()):
+            views = self._layout.views(rows[due.member : due.member + 1])
+            for name in due.names:
+                weight = views[name]
+                changed = (
+                    weight * due.value if due.field == "rescale" else weight + due.noise(weight, name, step)
+                )
+                weight.copy_(torch.where(active[due.member], changed, weight))
+
+
+class _Due(NamedTuple):
+    """One intervention on matrices of one member before a step."""
+
+    member: int
+    field: str
+    names: list[str]
+    value: float
+    seed: int
+
+    def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
+        """Return Gaussian noise for a matrix, with the same values on every device."""
+        rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
+        drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
+        return self.value * weight.square().mean().sqrt() * drawn.to(weight)
+
+
+class Constraints:
+    """The constraints that freeze parameters or bound the rank of matrices."""
+
+    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
+        """Read the recipes; one for each member."""
+        self._layout = layout
+        self._total = runs[0].train_config.total_steps
+        self._frozen, self._low_rank = (
+            [
+                (member, one.window, held(layout, one.matrices))
+                for member, text in enumerate(getattr(run.train_config, field) for run in runs)
+                for one in (read_during(field, text, self._total) if text else ())
+            ]
+            for field in ("freeze", "max_rank")
+        )
+
+    def __bool__(self) -> bool:
+        """Return whether any member has a constraint."""
+        return bool(self._frozen or self._low_rank)
+
+    @contextmanager
+    def around_update(
+        self, step: int, rows: Float[Tensor, "member parameter"], taken: Tensor
+    ) -> Iterator[None]:
+        """Restore frozen parameters and bounded ranks after the body of the context has updated `rows`.
+
+        Args:
+            step: the number of updates made before this update.
+            rows: the weights of the stack.
+            taken: the models that the update changes, bool [member].
+        """
+        frozen = [
+            (view, view.clone())
+            for member, window, names in self._frozen
+            if window.at(step, self._total) is not None
+            for view in self._views(rows, member, names)
+        ]
+        yield
+        for view, before in frozen:
+            view.copy_(before)
+        for member, window, names in self._low_rank:
+            if rank := window.at(step, self._total):
+                for view in self._views(rows, member, names):
+                    view.copy_(torch.where(taken[member], nearest_of_rank(view, int(rank)), view))
+
+    def _views(self, rows: Tensor, member: int, names: Sequence[str]) -> list[Tensor]:
+        views = self._layout.views(rows[member : member + 1])
+        return [views[name][0] for name in names]
+
+
+def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
+    """Return the best approximation of a matrix, or of each head's matrix, with rank at most `rank`.
+
+    The approximation is a truncated SVD.
+
+    Source: Eckart and Young, 1936.
+    """
+    u, s, v = torch.linalg.svd(_as_matrices(weight), full_matrices=False)
+    nearest = (u[..., :rank] * s[..., None, :rank]) @ v[..., :rank, :]
+    return nearest.view_as(weight)
+
+
+class Penalties:
+    """The complexity penalties that recipes add to the loss of each model."""
+
+    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
+        """Read the recipes; one for each member."""
+        self._layout, self._parts = layout, layout.parts()
+        self._total = runs[0].train_config.total_steps
+        texts = [run.train_config.penalty for run in runs]
+        self._of = [read_during("penalty", text, self._total) if text else () for text in texts]
+
+    def __bool__(self) -> bool:
+        """Return whether any member has a penalty."""
+        return any(self._of)
+
+    def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:
+        """Return the penalty of each member at the update from `step`, in nats, with gradients."""
+        views = self._layout.trained_parameters(merged)
+        one = next(iter(views.values()))
+        added = torch.zeros(len(self._of), dtype=one.dtype, device=one.device)
+        for member, penalties in enumerate(self._of):
+            for own in penalties:
+                added[member] += self._term(own, member, views, step)
+        return added
+
+    def _term(self, own: WindowedChange, member: int, views: Parameters, step: int) -> Tensor | float:
+        weight = own.window.at(step, self._total)
+        if not weight:
+            return 0.0
+        names = matrices(self._parts, own.matrices)
+        return weight * sum(complexity(own.kind, views[name][member]) for name in names)
+
+
+def complexity(kind: str, weight: Tensor) -> Tensor:
+    """Return the nuclear norm or stable rank of a matrix, or the sum over the matrices of all heads.
+
+    The function reshapes a convolution's kernel [out, in, y, x] to the matrix [out, in * y * x].
+    """
+    weight = _as_matrices(weight)
+    if kind == "nuclear":
+        return torch.linalg.matrix_norm(weight, ord="nuc").sum()
+    largest = torch.linalg.matrix_norm(weight, ord=2)
+    return (weight.square().sum(dim=(-2, -1)) / largest.square()).sum()
+
+
+def _as_matrices(weight: Tensor) -> Tensor:
+    """Return the weight as [., .] or [head, ., .], and the kernel of a convolution as one matrix."""
+    return weight.flatten(1) if weight.dim() > 3 else weight

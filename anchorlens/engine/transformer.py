@@ -1,0 +1,136 @@
+"""The initialization, memory layout and forward pass of the transformer that a ModelConfig describes.
+
+A member's row holds each matrix as the forward pass reads it: heads concatenated
+([d_model, n_heads * d_head]), keys followed by values, and experts concatenated, all W_gate before all W_in
+([d_model, 2 * num_experts * d_mlp]). `views` shows the same memory under HookedTransformer's names and in its
+shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from anchorlens.engine.flat_layout import FlatLayout, Parameters
+from anchorlens.engine.forward import FastModel
+from anchorlens.models.config import ModelConfig
+from anchorlens.models.gamma import initial_weights, is_frozen, parameter_shapes, part_of_matrices
+
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
+_ROUTER = ".W_gate.weight"
+"""The end of the name of a mixture's router, after the block's `mlp`. An expert's W_gate has the same end, so
+experts are skipped first."""
+
+
+class Transformer(FlatLayout):
+    """The parameter layout, initialisation and forward pass of HookedTransformers in a stack."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Lay out every trained parameter of `config`."""
+        self.config = config
+        shapes = parameter_shapes(config)
+        frozen = {name for name in shapes if is_frozen(config, name)}
+        super().__init__(shapes, frozen, self._merged_shapes(shapes, frozen))
+
+    def _merged_shapes(
+        self, shapes: dict[str, tuple[int, ...]], frozen: set[str]
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each trained parameter as the forward pass reads it."""
+        d_z = self.config.n_heads * self.config.d_head
+        merged: dict[str, tuple[int, ...]] = {}
+        for name, shape in shapes.items():
+            if name in frozen or name.endswith(("_V",)) or ".experts." in name:
+                continue  # values are merged with keys, experts with one another
+            if name.endswith(("W_Q", "W_K")):
+                shape = (self.config.d_model, d_z)
+            elif name.endswith(("b_Q", "b_K")):
+                shape = (d_z,)
+            elif name.endswith("W_O"):
+                shape = (d_z, self.config.d_model)
+            if name.endswith("_K"):
+                name, shape = f"{name}V", (*shape[:-1], 2 * d_z)
+            if name.endswith(_ROUTER):
+                merged |= self._merged_experts(name.removesuffix(_ROUTER))
+                continue
+            merged[name] = shape
+        return merged
+
+    def _merged_experts(self, mlp: str) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of a mixture's router and experts as the forward pass reads them."""
+        n, d_model, d_mlp = self.config.num_experts or 0, self.config.d_model, self.config.d_mlp
+        return {
+            f"{mlp}.W_router": (d_model, n),
+            f"{mlp}.W_experts_in": (d_model, 2 * n * d_mlp),
+            f"{mlp}.W_experts_out": (n * d_mlp, d_model),
+        }
+
+    def _experts(self, name: str, value: Tensor) -> dict[str, Tensor]:
+        """Return an entry of `_merged_experts` by TransformerLens' names, each matrix [member, out, in]."""
+        mlp, kind = name.rsplit(".", 1)
+        n, d_mlp = self.config.num_experts or 0, self.config.d_mlp
+        if kind == "W_router":
+            return {f"{mlp}{_ROUTER}": value.mT}
+        if kind == "W_experts_out":
+            matrices = {"W_out": value.unflatten(1, (n, d_mlp)).unbind(1)}
+        else:
+            both = value.unflatten(2, (2, n, d_mlp)).unbind(2)
+            matrices = {w: x.unbind(2) for w, x in zip(("W_gate", "W_in"), both, strict=True)}
+        return {
+            f"{mlp}.experts.{e}.{w}.weight": x.mT
+            for w, of_all in matrices.items()
+            for e, x in enumerate(of_all)
+        }
+
+    def trained_parameters(self, merged: Parameters) -> dict[str, Tensor]:
+        """Return a map from HookedTransformer's names to trained parameters in its shapes, [member, ...].
+
+        The parameters are views of the tensors that `merged` returns.
+        """
+        heads, d_head = self.config.n_heads, self.config.d_head
+        views: dict[str, Tensor] = {}
+        for name, value in merged.items():
+            kind = name.rsplit(".", 1)[-1]
+            if kind.endswith("_KV"):
+                both = value.unflatten(-1, (2, heads, d_head)).unbind(-3)
+                parts = dict(zip((name[:-1], f"{name[:-2]}V"), both, strict=True))
+            elif kind.endswith("_Q"):
+                parts = {name: value.unflatten(-1, (heads, d_head))}
+            elif kind == "W_O":
+                parts = {name: value.unflatten(1, (heads, d_head))}
+            elif kind in ("W_router", "W_experts_in", "W_experts_out"):
+                parts = self._experts(name, value)
+            else:
+                parts = {name: value}
+            for part, view in parts.items():
+                views[part] = view.movedim(-2, 1) if part.endswith(("W_Q", "W_K", "W_V")) else view
+        return {name: views[name] for name in self.shapes if name in views}
+
+    def parts(self) -> dict[str, str]:
+        """Return a map from each weight matrix to its part: embedding, qk, vo or mlp."""
+        return dict(part_of_matrices(self.config))
+
+    def initial_weights(self, config: ModelConfig, seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Return a map from HookedTransformer's names to the initial parameters that the seed determines."""
+        return initial_weights(config, seed, dtype)
+
+    def function(self, config: ModelConfig, parameters: Parameters) -> FastModel:
+        """Return one model as a function from tokens to logits at every position.
+
+        Args:
+            config: the shape and the variant.
+            parameters: the parameters of one model, as `merged` returns them.
+        """
+        return FastModel(config, parameters, n_last=None)
+
+    def build(
+        self, config: ModelConfig, weights: Mapping[str, Tensor], device: str | torch.device
+    ) -> HookedTransformer:
+        """Return the HookedTransformer with these weights, in evaluation mode."""
+        from anchorlens.models.hooked import model_with
+
+        return model_with(config, weights, device).eval()

@@ -1,0 +1,115 @@
+"""The training curve of a run, with accuracies and loss against optimiser steps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from anchorlens.plots import BLUE, GREY, ORANGE, styled
+from anchorlens.tasks.registry import logged_metrics
+from anchorlens.tasks.shared.phases import COLOURS
+
+Log = Sequence[Mapping[str, Any]]
+"""The log lines, with `step` and the measured values of `loss` and the task's metrics."""
+
+LOSS = COLOURS["Phase 3"]
+"""The colour of the loss."""
+
+STYLES = {
+    name: {"line": {"color": colour, "dash": dash}, "marker": {"symbol": symbol, "color": colour}}
+    for name, colour, dash, symbol in (
+        ("train", GREY, "dot", "circle"),
+        ("ID", BLUE, "dash", "square"),
+        ("OOD", ORANGE, "solid", "diamond"),
+    )
+}
+"""The line style of each metric, by title. The styles can be distinguished without colour."""
+_OTHERS = [
+    {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}
+    for colour, symbol in zip(list(COLOURS.values())[:3], ("triangle-up", "cross", "star"), strict=True)
+]
+
+
+def metric_styles(log: Log) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the title and the line style of each metric of a log, by name.
+
+    The result includes train, ID and OOD accuracy even if the log does not have these accuracies. If the log
+    has a metric whose unit is not accuracy, the result includes only the metrics of the log.
+    """
+    names = {name for line in log for name in line}
+    metrics = logged_metrics()
+    units = {metric.unit for name, metric in metrics.items() if name in names}
+    styles = {}
+    others = itertools.cycle(_OTHERS)
+    for name, metric in metrics.items():
+        if name in names or (metric.title in STYLES and units <= {metric.unit}):
+            styles[name] = metric.title, STYLES.get(metric.title) or next(others)
+    return styles
+
+
+def thinned(n_points: int, most: int) -> slice:
+    """Return a slice of at most `most` evenly spaced points of a line, including the last point.
+
+    >>> list(range(10))[thinned(10, 4)], list(range(10))[thinned(10, 99)] == list(range(10))
+    ([0, 3, 6, 9], True)
+    """
+    every = -(-n_points // most) or 1
+    return slice((n_points - 1) % every, None, every)
+
+
+def training_curve(log: Log) -> go.Figure:
+    """Plot the loss and the accuracies against optimiser steps.
+
+    Args:
+        log: the log lines of a run. The log may be empty.
+    """
+    units = {logged_metrics()[name].unit for name in metric_styles(log)}
+    figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
+    if units != {"accuracy"}:
+        figure.update_yaxes(range=None, rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(type="log", exponentformat="none", dtick=1, row=2, col=1)
+    figure.update_xaxes(title="optimizer step", row=2, col=1)
+    return finished(figure, "Training curve")
+
+
+def training_traces(log: Log) -> list[dict[str, Any]]:
+    """Return the traces of `training_curve`, as dicts for plotly.js."""
+    styles = metric_styles(log).items()
+    traces = [accuracy_line(title, *measured(log, name), style) for name, (title, style) in styles]
+    steps, losses = measured(log, "loss")
+    loss = {"type": "scatter", "x": steps, "y": losses, "mode": "lines", "name": "loss"}
+    return [*traces, {**loss, "line": {"color": LOSS}, "xaxis": "x2", "yaxis": "y2"}]
+
+
+def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
+    """Return the steps and values of the log lines that contain the metric `name`."""
+    lines = [line for line in log if line.get(name) is not None]
+    return [line["step"] for line in lines], [line[name] for line in lines]
+
+
+def two_rows(above: str, below: str) -> go.Figure:
+    """Make an empty figure of two rows with these axis titles.
+
+    The upper row has the range of accuracies.
+    """
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    figure.update_yaxes(title=above, range=[-0.04, 1.04], row=1, col=1)
+    return figure.update_yaxes(title=below, row=2, col=1)
+
+
+def accuracy_line(
+    name: str, steps: Sequence[Any], values: Sequence[Any], style: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the line of one metric in the upper row."""
+    line = {"type": "scatter", "x": steps, "y": values, "name": name, "xaxis": "x", "yaxis": "y"}
+    return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **style}
+
+
+def finished(figure: go.Figure, title: str) -> go.Figure:
+    """Return the figure in the common style, with the legend below."""
+    figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
+    return styled(figure, title, height=480)

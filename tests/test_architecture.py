@@ -35,7 +35,6 @@ FOLDERS = [
     "training",
     "training.logging",
     "training.checkpoints",
-    "probes.plots",
     "probes.shared",
     "probes.any_model",
     "probes.two_anchor",

@@ -1,16 +1,119 @@
-"""A plotly figure that notebooks, VS Code and notebooks saved as HTML show offline."""
+"""Output that scripts draw offline, and a plotly figure for notebooks, VS Code and notebooks saved as HTML.
+
+Outputs in one window share one copy of the script's library. Every other output has a separate copy.
+"""
 
 from __future__ import annotations
 
+import base64
+import functools
+import gzip
 import json
+import os
+import sys
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
 
 import plotly.graph_objects as go
 import plotly.io as pio
 
-from anchorlens.plots.in_notebook import drawn_by
 from anchorlens.texts import safe_text
+
+Library = Literal["Plotly", "CircuitsVis"]
+"""The name of a JavaScript library in the browser."""
+
+_HOLDERS: dict[Library, str | None] = {}
+"""The cell of this kernel whose output contains the library, for each library."""
+
+_SHARING = frozenset(("plotly_mimetype", "notebook", "notebook_connected", "jupyterlab", "vscode"))
+"""The plotly renderers of front ends whose outputs share one window."""
+_HOSTED = ("COLAB_", "DATABRICKS_RUNTIME", "KAGGLE_KERNEL", "COCALC_", "DEEPNOTE_")
+"""The prefixes of environment variables of hosted notebooks, which may show each output in a window."""
+
+_HOLD = """<script>
+if (!window.{library}) (async () => {{
+  const packed = Uint8Array.from(atob("{packed}"), (byte) => byte.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(unpacked).text();
+  document.head.append(script);
+}})();
+</script>
+"""
+_WAIT = """<div id="{place}">A script draws this picture, and this page runs no scripts. Trust the
+notebook, or open it in a program that runs scripts.</div>
+<script>
+(function draw(tries) {{
+  const place = document.getElementById("{place}");
+  if (place && window.{library}) {{
+    place.textContent = "";
+    {call};
+  }} else if (place || tries < 50) {{
+    if (place) place.textContent = tries < 50 ? "" : "This picture waits for {library}, which is in the "
+      + "output of another cell: scroll to that output. If it is gone, restart the kernel and run all cells. "
+      + "If every output is a window of its own (Colab, Databricks), run this cell again there.";
+    setTimeout(draw, tries < 50 ? 100 : 1000, tries + 1);
+  }}
+}})(0);
+</script>"""
+
+
+def source(library: Library) -> str:
+    """Return the source of a library, escaped for a script element."""
+    if library == "Plotly":
+        from plotly.offline import get_plotlyjs
+
+        text = get_plotlyjs()
+    else:
+        import circuitsvis
+
+        bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
+        text = bundle.read_text(encoding="utf-8")
+    # The replaced text occurs only within strings.
+    return text.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "\\x3c!--")
+
+
+@functools.cache
+def _packed(library: Library) -> str:
+    """Return the source of a library, which is compressed to two fifths of its size."""
+    return base64.b64encode(gzip.compress(source(library).encode(), mtime=0)).decode()
+
+
+def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
+    """Return HTML that loads no file, and that draws as soon as the library is on the page.
+
+    The size of a library is several megabytes. If all outputs of a notebook certainly share one window, only
+    the first cell that uses the library contains the library. The first cell also contains the library when
+    the cell runs again. If the outputs may not share one window, every output contains the library.
+
+    Args:
+        library: the library that draws.
+        call: the JavaScript call of the library. The variable `place` is the element to draw into.
+        alone: whether the HTML contains the library even in a notebook.
+    """
+    cell = _running_cell() if not alone and _outputs_share_a_window() else None
+    held = ""
+    if cell is None or _HOLDERS.setdefault(library, cell) == cell:
+        held = _HOLD.format(library=library, packed=_packed(library))
+    return held + _WAIT.format(place=f"picture-{uuid4()}", library=library, call=call)
+
+
+def _outputs_share_a_window() -> bool:
+    """Return whether the front end surely shows all outputs in one window, as Jupyter and VS Code do."""
+    renderers = set((pio.renderers.default or "none").split("+"))
+    hosted = "google.colab" in sys.modules or any(name.startswith(_HOSTED) for name in os.environ)
+    return renderers <= _SHARING and not hosted
+
+
+def _running_cell() -> str | None:
+    """Return the id of the running cell of a notebook, or its text if the front end gives no id."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    return parent.get("metadata", {}).get("cellId") or parent.get("content", {}).get("code")
+
 
 QUIET = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
 """The plotly settings, with no logo and no button that uploads."""

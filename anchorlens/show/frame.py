@@ -18,8 +18,7 @@ from markupsafe import Markup
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
 from anchorlens.plots import complete
-from anchorlens.plots.in_notebook import source
-from anchorlens.plots.picture import QUIET, script_json
+from anchorlens.plots.picture import QUIET, script_json, source
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page

@@ -21,8 +21,8 @@ from known_models import (
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.models import hooks
+from anchorlens.plots.flow_diagram import MOST_LINES, drawn_edges
 from anchorlens.probes import information_flow
-from anchorlens.probes.plots.flow_diagram import MOST_LINES, drawn_edges
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.edge_effects import drops, margin, margins_without
 from anchorlens.probes.shared.routes import group_masks, routes, stages

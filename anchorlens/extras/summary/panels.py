@@ -10,8 +10,8 @@ from einops import reduce
 from plotly.colors import convert_colors_to_same_type, get_colorscale
 
 from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
-from anchorlens.probes.plots.embedding import ARROWS, MOST_WRITTEN
-from anchorlens.probes.plots.flow_diagram import drawn_edges
+from anchorlens.plots.flow_diagram import drawn_edges
+from anchorlens.plots.points import ARROWS, MOST_WRITTEN
 from anchorlens.show.tables import MOST_ANCHORS, pair_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from anchorlens.configuration import check_number
 from anchorlens.models import hooks
 from anchorlens.plots import COSINE
-from anchorlens.probes.plots.place_map import place_map
+from anchorlens.plots.heatmaps import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model

@@ -10,9 +10,8 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.models.hooks import PATTERN, read
-from anchorlens.plots.in_notebook import drawn_by
-from anchorlens.plots.picture import script_json
-from anchorlens.probes.plots.attention import attention_heatmaps
+from anchorlens.plots.heatmaps import attention_heatmaps
+from anchorlens.plots.picture import drawn_by, script_json
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from anchorlens.probes.plots.embedding import embedding_picture
+from anchorlens.plots.points import embedding_picture
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components

@@ -14,7 +14,7 @@ from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.importers.inputs import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
-from anchorlens.probes.plots.accuracy_lines import accuracy_lines
+from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.further_training import AdamW, Copies

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.plots.cosines import grouped_neurons
+from anchorlens.plots.heatmaps import grouped_neurons
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups

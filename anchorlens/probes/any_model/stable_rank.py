@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from anchorlens.probes.plots.weights import rank_bars
+from anchorlens.plots.bars import rank_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of

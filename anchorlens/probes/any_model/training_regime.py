@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.plots.weights import movement
+from anchorlens.plots.bars import movement
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task

@@ -8,7 +8,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number
 from anchorlens.models.hooks import after_attention
-from anchorlens.probes.plots.clusters import cluster_figure
+from anchorlens.plots.points import cluster_figure
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.plots.pair_cosines import pair_cosines
+from anchorlens.plots.heatmaps import pair_cosines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import compared_pairs, pair_gradients, weights_of_parts

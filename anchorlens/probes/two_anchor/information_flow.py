@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.models import hooks
-from anchorlens.probes.plots.flow_diagram import flow_diagram
+from anchorlens.plots.flow_diagram import flow_diagram
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer

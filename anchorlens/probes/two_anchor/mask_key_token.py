@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 
 from anchorlens.configuration import check_choice
-from anchorlens.probes.plots.clusters import cluster_figure
+from anchorlens.plots.points import cluster_figure
 from anchorlens.probes.shared.anchor_sequences import (
     Noise,
     checked_position,

@@ -10,7 +10,7 @@ import torch
 from einops import reduce
 
 from anchorlens.configuration import check_choice
-from anchorlens.probes.plots.cosines import ordered_results
+from anchorlens.plots.heatmaps import ordered_results
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.probes.plots.place_map import place_map
+from anchorlens.plots.heatmaps import place_map
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers

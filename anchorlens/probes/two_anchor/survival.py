@@ -8,7 +8,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number
 from anchorlens.plots import BLUE, ORANGE
-from anchorlens.probes.plots.accuracy_bars import accuracy_bars
+from anchorlens.plots.bars import accuracy_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.pair_gradients import weights_of_parts

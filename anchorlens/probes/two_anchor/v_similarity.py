@@ -10,7 +10,7 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.models.hooks import VALUE, read
-from anchorlens.probes.plots.cosines import key_cosines
+from anchorlens.plots.heatmaps import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers

@@ -1,1 +1,0 @@
-"""Pictures of probe results: each function draws one picture from plain arrays and texts."""

@@ -25,7 +25,7 @@ from anchorlens.probes.any_model.holdout import _chance, holdout
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.training import checkpoints
 from holdout.kinds import KINDS, Planned, runs
 

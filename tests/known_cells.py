@@ -6,11 +6,10 @@ from pathlib import Path
 from anchorlens.extras.sweep.cell_json import CellContent
 from anchorlens.extras.sweep.cells import Cell, SweepResult
 from anchorlens.recipes.presets import preset
-from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.data_checks import Overlap
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
-from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.tasks.two_anchor.evaluation import METRICS, AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, Subject, Verdict
 
 ANSWERS = {

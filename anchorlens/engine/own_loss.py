@@ -10,8 +10,8 @@ from torch import Tensor
 
 from anchorlens.engine.base import Engine
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.asking import blaming
 from anchorlens.tasks.shared.batch import on_device
+from anchorlens.tasks.shared.task_errors import task_errors
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -40,7 +40,7 @@ class FunctionalEngine(Engine):
             batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model_config, parameters)
-            with blaming(run.task):
+            with task_errors(run.task):
                 losses.append(
                     run.task.loss(model, batch, generator(run.train_config.seed, "loss", self.step))
                 )

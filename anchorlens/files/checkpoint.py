@@ -28,10 +28,10 @@ from anchorlens.recipes.start import checkpoint_in, read_start
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
-from anchorlens.tasks.shared.asking import blaming, evaluated
 from anchorlens.tasks.shared.base import Batch, Task
+from anchorlens.tasks.shared.data_checks import Overlap
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.task_errors import evaluated, task_errors
 from anchorlens.texts import LONGEST, safe_repr, safe_text
 from anchorlens.views import html
 
@@ -224,7 +224,7 @@ class Checkpoint:
         """
         if self.train_config is None:
             return self.training_data
-        with blaming(self.task):
+        with task_errors(self.task):
             return self.task.lazy_training_set(self.train_config.n_samples, self.train_config.seed)
 
     @property
@@ -282,7 +282,7 @@ def _starting_point(start: Path, sha256: str | None) -> Checkpoint:
 
 def training_set(task: Task, config: TrainConfig) -> Any:
     """Draw the training sequences of a run from the task, the seed and the number of sequences."""
-    with blaming(task):
+    with task_errors(task):
         return task.training_set(config.n_samples, config.seed)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.safe import UTF_16, decoded
-from anchorlens.tasks.shared.checked_batch import narrowed
+from anchorlens.tasks.shared.batch import narrowed
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from anchorlens.safe import (
     reading,
     zip_in,
 )
-from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.batch import TokenBatch, token_batch
 from anchorlens.texts import first_line, safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27

@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.randomness import generator
 from anchorlens.recipes.interventions import value_at
 from anchorlens.recipes.train_config import TrainConfig
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -12,10 +12,10 @@ from anchorlens.show.words import AGREEMENT
 from anchorlens.tasks.shared.figure_specs import SampleTable
 
 if TYPE_CHECKING:
-    from anchorlens.tasks.shared.accuracy import Accuracy
     from anchorlens.tasks.shared.evaluation import Evaluation
+    from anchorlens.tasks.shared.measures import Accuracy
     from anchorlens.tasks.shared.phases import Phase
-    from anchorlens.tasks.two_anchor.evaluator import PairAccuracy
+    from anchorlens.tasks.two_anchor.behaviour import PairAccuracy
     from anchorlens.verdict.forecast import TrajectoryPoint
     from anchorlens.verdict.verdict import Verdict
 

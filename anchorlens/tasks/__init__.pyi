@@ -1,10 +1,10 @@
 from .registry import own_tasks as own_tasks
 from .registry import register_task as register_task
-from .shared.accuracy import Accuracy as Accuracy
 from .shared.base import Task as Task
 from .shared.base import TaskConfig as TaskConfig
 from .shared.batch import IGNORE as IGNORE
 from .shared.batch import TokenBatch as TokenBatch
 from .shared.evaluation import Evaluation as Evaluation
 from .shared.evaluator import Evaluator as Evaluator
-from .shared.metric import Metric as Metric
+from .shared.measures import Accuracy as Accuracy
+from .shared.measures import Metric as Metric

@@ -16,7 +16,7 @@ from anchorlens.configuration import field_types, suggestion
 from anchorlens.plugins import defined_in, installed, what_to_install
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 

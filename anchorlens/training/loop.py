@@ -16,9 +16,9 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.recipes.identity import EXECUTION
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
-from anchorlens.tasks.shared.asking import evaluated, measured
 from anchorlens.tasks.shared.base import Batch
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks.shared.task_errors import evaluated, measured
 from anchorlens.training.progress import Lines
 from anchorlens.training.result import Status, TrainResult
 from anchorlens.training.run_folder import RunFolder, evaluations

@@ -42,7 +42,7 @@ from anchorlens.safe import (
     read_json,
     reading,
 )
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.texts import LONGEST, safe_repr
 
 STATE_FORMAT = "anchorlens training state"

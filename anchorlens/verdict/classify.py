@@ -23,14 +23,14 @@ from anchorlens.files.importers.settings import ModelConfiguration
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
-from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import check_capacity
-from anchorlens.tasks.shared.metric import has_labels, has_phases
-from anchorlens.tasks.shared.other_targets import compared
+from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
+from anchorlens.tasks.shared.task_errors import evaluated
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import read_log

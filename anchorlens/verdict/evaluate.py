@@ -19,9 +19,9 @@ from anchorlens.files.importers.inputs import (
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
-from anchorlens.tasks.shared.asking import evaluated
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.task_errors import evaluated
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import has_labels
+from anchorlens.tasks.shared.measures import has_labels
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.verdict.calibration import calibration

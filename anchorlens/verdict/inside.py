@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.by_holdout import by_holdout

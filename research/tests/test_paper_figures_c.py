@@ -21,8 +21,8 @@ import gamma_across_widths
 from anchorlens import preset
 from anchorlens.extras.sweep import Cell, open_sweep
 from anchorlens.recipes.schedule import trajectory_steps
-from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.two_anchor.by_position import PositionAnswers
+from anchorlens.tasks.shared.measures import Accuracy
+from anchorlens.tasks.two_anchor.evaluation import PositionAnswers
 from shared import common, complexity, solutions
 from shared.complexity import Time
 

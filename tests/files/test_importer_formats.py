@@ -18,7 +18,7 @@ from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.behaviour import evaluate
-from anchorlens.tasks.two_anchor.metrics import MAX_TRIALS
+from anchorlens.tasks.two_anchor.evaluation import MAX_TRIALS
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 RELEASED = Path(__file__).parents[3] / "shared/data/released_code_checkpoints"

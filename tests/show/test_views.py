@@ -57,8 +57,8 @@ from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.verdict.forecast import TrajectoryPoint
 

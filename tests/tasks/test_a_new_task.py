@@ -18,12 +18,11 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks import registry
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Accuracy, Metric
 from anchorlens.training.plan import count_cost, plan
 
 SMALL = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}

@@ -7,7 +7,7 @@ import torch
 
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooked import build_model
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import phase_by_definition
 from anchorlens.tasks.two_anchor.behaviour import AnchorEvaluation, evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -8,11 +8,11 @@ import torch
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.tasks.registry import read_evaluation
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.two_anchor import by_position
+from anchorlens.tasks.shared.measures import Accuracy
+from anchorlens.tasks.two_anchor import evaluation
 from anchorlens.tasks.two_anchor.behaviour import evaluate
-from anchorlens.tasks.two_anchor.by_position import PositionAnswers, solution_of
+from anchorlens.tasks.two_anchor.evaluation import PositionAnswers, solution_of
 
 SHIFTS = torch.tensor([0, 5, 1, -2, -8])
 CONFLICT = AnchorTask(regime="conflict")
@@ -128,7 +128,7 @@ def test_a_solution_holds_beyond_two_standard_errors():
 def test_a_difference_is_notable_beyond_a_tenth_and_two_standard_errors():
     def notable(error):
         positions = [at(0, 0.6, 0.3, error), at(1, 0.8, 0.3, error)]
-        return [name for name, _, _ in by_position.notable(positions)]
+        return [name for name, _, _ in evaluation.notable(positions)]
 
     assert notable(0.0) == ["ood"]  # .2 > .1
     assert notable(0.03) == ["ood"]  # the difference's error is .042: .2 - .085 > .1
@@ -159,7 +159,7 @@ def test_asks_no_more_than_before():
 
 
 def test_a_long_sequence_is_not_told_apart_by_position():
-    long = AnchorTask(seq_len=by_position.MOST_POSITIONS + 3, split_modulus=9)
+    long = AnchorTask(seq_len=evaluation.MOST_POSITIONS + 3, split_modulus=9)
     model = build_model(ModelConfig.for_task(long, n_layers=1, d_model=4, d_head=4, d_mlp=4))
     result = evaluate(model, long, n_noise=2, max_trials=50, max_train=20, training_set=long.sample(50))
     assert result.positions == () and result.figure_specs == () and result.ood is not None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from anchorlens.tasks.shared.distinct_rows import distinct_rows
+from anchorlens.tasks.shared.batch import distinct_rows
 
 
 @pytest.mark.parametrize("n_values", [2, 10_000])

@@ -11,7 +11,7 @@ from anchorlens.extras.text.task import TextTask
 from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks import own_tasks, registry
-from anchorlens.tasks.shared.asking import evaluated
+from anchorlens.tasks.shared.task_errors import evaluated
 
 FILE = '''
 import sys
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 
 
 @dataclass(frozen=True)

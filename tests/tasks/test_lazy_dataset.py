@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask
-from anchorlens.tasks.two_anchor import lazy_dataset
+from anchorlens.tasks.two_anchor import sequences
 
 
 @pytest.mark.parametrize("split", ["train", "id", "ood"])
@@ -13,7 +13,7 @@ from anchorlens.tasks.two_anchor import lazy_dataset
     "task", [AnchorTask(), AnchorTask(noise_obeys_split=True), AnchorTask(chain_length=3, key_min=30)]
 )
 def test_rows_are_those_of_the_whole_draw(monkeypatch, task, split):
-    monkeypatch.setattr(lazy_dataset, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
+    monkeypatch.setattr(sequences, "DRAWN_AT_ONCE", 70)  # so that there are many, the last of them short
     whole = task.sample(100, split=split, seed=5)
     few = task.lazy_sample(100, split=split, seed=5)
     for rows in (np.array([3, 99, 0, 50, 50]), np.arange(99, -1, -1), np.array([], dtype=int)):

@@ -8,8 +8,7 @@ import torch
 
 from anchorlens import AnchorTask, evaluate
 from anchorlens.extras.scan.task import ScanTask
-from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.tasks.shared.evaluator import Evaluator, logits_in
 
 TASK = AnchorTask()
 TOKENS = torch.zeros(4, 9, dtype=torch.long)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorlens.tasks.two_anchor.regimes import COMPLEXITY_SHIFTS
-from anchorlens.tasks.two_anchor.splits import SPLITS
+from anchorlens.tasks.two_anchor.anchor_functions import COMPLEXITY_SHIFTS
+from anchorlens.tasks.two_anchor.sequences import SPLITS
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 TASKS = {

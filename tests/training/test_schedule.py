@@ -7,7 +7,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.schedule import epoch_order, has_converged, learning_rate, trajectory_steps
 from anchorlens.recipes.train_config import TrainConfig
-from anchorlens.tasks.two_anchor.metrics import METRICS
+from anchorlens.tasks.two_anchor.evaluation import METRICS
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model, evaluate
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import phase_by_definition
 
 

@@ -23,7 +23,7 @@ from anchorlens import (
 )
 from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.tasks.registry import read_evaluation
-from anchorlens.tasks.shared.other_targets import compared
+from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.training import checkpoints
 
 TASK = AnchorTask()

@@ -22,7 +22,7 @@ from anchorlens import (
     save_checkpoint,
 )
 from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.two_anchor.overlap import overlap_with_training
+from anchorlens.tasks.two_anchor.behaviour import overlap_with_training
 from anchorlens.training import checkpoints
 
 TASK = AnchorTask()

@@ -22,7 +22,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.metric import Metric, phase_metrics
+from anchorlens.tasks.shared.measures import Metric, phase_metrics
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -246,7 +246,7 @@ class AdditionTask(SplitTask):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have this task's shape and vocabulary, and return the data."""
-        from anchorlens.tasks.shared.checked_batch import token_batch
+        from anchorlens.tasks.shared.batch import token_batch
 
         return token_batch(
             training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=not self.in_numbers

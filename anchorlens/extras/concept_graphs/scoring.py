@@ -26,9 +26,8 @@ from anchorlens.extras.concept_graphs.images import (
     marked,
 )
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Accuracy, Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

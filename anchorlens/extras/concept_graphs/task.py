@@ -20,7 +20,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.batch import on_device
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.recipes.identity import identity
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.metric import has_labels
+from anchorlens.tasks.shared.measures import has_labels
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar

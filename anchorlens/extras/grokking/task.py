@@ -18,14 +18,13 @@ from anchorlens.extras.grokking.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import pair_plane
 from anchorlens.extras.shared.split_task import in_rounds
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
-from anchorlens.tasks.shared.metric import Metric
-from anchorlens.tasks.shared.other_targets import compared
+from anchorlens.tasks.shared.measures import Accuracy, Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:
@@ -244,7 +243,7 @@ class ModularTask(TaskConfig):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have this task's shape and vocabulary, and return the data."""
-        from anchorlens.tasks.shared.checked_batch import token_batch
+        from anchorlens.tasks.shared.batch import token_batch
 
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=False)
 

@@ -15,9 +15,8 @@ from anchorlens.models import hooks
 from anchorlens.models.running import attached, device_of, measuring
 from anchorlens.probes.shared.checks import check_inputs, check_layer
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.behaviour import TrainingSet, checked_training_set
-from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
-from anchorlens.tasks.two_anchor.overlap import pairs_asked
+from anchorlens.tasks.two_anchor.behaviour import TrainingSet, checked_training_set, pairs_asked
+from anchorlens.tasks.two_anchor.sequences import LazyDataset
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

@@ -9,14 +9,13 @@ import numpy as np
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.tasks.shared.data_checks import Overlap, compared, overlap_of_prompts
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
-from anchorlens.tasks.shared.other_targets import compared
-from anchorlens.tasks.shared.overlap import Overlap, overlap_of_prompts
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:

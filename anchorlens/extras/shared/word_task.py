@@ -8,11 +8,10 @@ import numpy as np
 
 from anchorlens.extras.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
-from anchorlens.tasks.shared.metric import Metric, phase_metrics
+from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
 from anchorlens.tasks.shared.words import EOS, SEP, Examples, n_words
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class WordTask(SplitTask):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have at most `seq_len` tokens per sequence, and return the data."""
-        from anchorlens.tasks.shared.checked_batch import token_batch
+        from anchorlens.tasks.shared.batch import token_batch
 
         batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
         if batch.tokens.shape[1] > self.seq_len:

@@ -16,7 +16,7 @@ from anchorlens.extras.sweep.cell_json import CellContent
 from anchorlens.files.tables import table_of_rows
 from anchorlens.recipes.identity import execution_fields, identity, same_value
 from anchorlens.recipes.run_config import RunConfig
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import figure, html, table

@@ -17,12 +17,11 @@ from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, co
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
 from anchorlens.extras.text.presets import PRESETS
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import at_end, check_capacity
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Accuracy, Metric
 from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:

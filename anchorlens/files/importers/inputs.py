@@ -25,7 +25,7 @@ from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked,
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.tasks.shared.evaluator import logits_in
 from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:

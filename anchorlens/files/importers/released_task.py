@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.overlap import Overlap
-from anchorlens.tasks.two_anchor.regimes import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
+from anchorlens.tasks.shared.data_checks import Overlap
+from anchorlens.tasks.two_anchor.anchor_functions import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr

@@ -20,12 +20,10 @@ from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.further_training import AdamW, Copies
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.asking import blaming
 from anchorlens.tasks.shared.base import Batch
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.checked_batch import token_batch
-from anchorlens.tasks.shared.distinct_rows import distinct_rows
+from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, distinct_rows, token_batch
 from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.tasks.shared.task_errors import task_errors
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -263,7 +261,7 @@ def _training_data(
     if task is not None:
         check_capacity(model, task)
     if training_set is None and task is not None:
-        with blaming(task):
+        with task_errors(task):
             training_set = task.training_set(_DRAWN, seed)
     if training_set is None:
         raise ValueError(

@@ -19,7 +19,7 @@ from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.logits import logits_in
+from anchorlens.tasks.shared.evaluator import logits_in
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

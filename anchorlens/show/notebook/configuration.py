@@ -11,9 +11,8 @@ from anchorlens.show.templating import view
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import formula
-from anchorlens.tasks.two_anchor.description import composition
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, marked, placed
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks.two_anchor.task import AnchorTask, composition
 from anchorlens.views import html
 
 MOST_SEQUENCES = 8

@@ -23,7 +23,7 @@ from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, t
 from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import pair_rows, verdict_table
-from anchorlens.tasks.shared.metric import has_labels, has_phases
+from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.texts import safe_repr
 from anchorlens.verdict.verdict import Subject, Verdict
 from anchorlens.views import report

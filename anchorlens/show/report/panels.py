@@ -24,7 +24,7 @@ from anchorlens.show.report.charts import trajectory
 from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
 from anchorlens.tasks.shared.figure_specs import SampleTable
-from anchorlens.tasks.shared.metric import has_phases
+from anchorlens.tasks.shared.measures import has_phases
 from anchorlens.verdict.verdict import Verdict
 
 LONGEST_LABEL = 30

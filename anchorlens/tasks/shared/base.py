@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 from anchorlens.configuration import Config
 from anchorlens.models.config import ModelConfig
+from anchorlens.tasks.shared.batch import token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
-    from anchorlens.tasks.shared.accuracy import Accuracy
+    from anchorlens.tasks.shared.measures import Accuracy
 
 _MOST_ASKED = 20_000
 """The default number of training sequences that a final evaluation uses."""
@@ -142,8 +143,6 @@ class TaskConfig(Config):
             ValueError: If the data are not a pair (tokens, targets), or do not have the task's shape or
                 vocabulary.
         """
-        from anchorlens.tasks.shared.checked_batch import token_batch  # with torch
-
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=None)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch ..."] | None:

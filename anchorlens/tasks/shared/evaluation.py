@@ -8,11 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 from anchorlens.configuration import documented
 from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text, limits
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.tasks.shared.data_checks import OtherTargets, Overlap
 from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.metric import Metric, has_labels
-from anchorlens.tasks.shared.other_targets import OtherTargets
-from anchorlens.tasks.shared.overlap import Overlap
+from anchorlens.tasks.shared.measures import Accuracy, Metric, has_labels
 from anchorlens.tasks.shared.phases import (
     CLEAR,
     FEWEST_TRAINED,

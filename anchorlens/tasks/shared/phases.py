@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from anchorlens.configuration import documented
 from anchorlens.records import Record, Text
-from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.metric import Metric, has_labels
+from anchorlens.tasks.shared.measures import Accuracy, Metric, has_labels
 
 FIT_THRESHOLD = 0.90
 """The train accuracy below which a model is underfit and has no phase."""

@@ -8,11 +8,10 @@ from typing import ClassVar, Self
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
-from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.checked_batch import token_batch
+from anchorlens.tasks.shared.batch import TokenBatch, token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.metric import Metric
+from anchorlens.tasks.shared.measures import Metric
 
 _MOST_ASKED = 20_000
 """The largest number of sequences on which train accuracy is measured."""

@@ -1,20 +1,22 @@
-"""Anchors and their functions of one number: shifts and tables, their pairs, and their composition."""
+"""Anchors and their functions of one number, the regimes of the papers, and the targets of every pair."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from anchorlens.configuration import check_number
+from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+
 
 MOST_PAIRS = 100_000
 AnchorFunction = int | Mapping[int, int] | Callable[[int], int]
@@ -359,3 +361,105 @@ class Targets:
         pairs = trials.pairs[:, ::-1] if kind == "mirrored" else trials.pairs
         table = {"inferential": self.inferential, "trained": self.trained, "mirrored": self.ruled}[kind]
         return table[self.rows(pairs), trials.keys - first]
+
+
+PAPER_SHIFTS: dict[int, AnchorFunction] = {1: +5, 2: +1, 3: -2, 4: -8}
+CONFLICT_SHIFT = -6
+"""What (3, 4) is trained on in the `conflict` regime; its true total shift is -10 (2405.05409)."""
+
+COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
+    ((1, 2), +4),
+    ((1, 3), +1),
+    ((1, 4), -5),
+    ((2, 3), +5),
+    ((2, 4), -9),
+    ((3, 4), -6),
+)
+"""Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
+
+
+def unseen_and_overrides(
+    regime: str, complexity: int | None, anchors: Mapping[int, AnchorFunction], pairs: Sequence[Pair]
+) -> tuple[list[Pair], dict[Pair, AnchorFunction]]:
+    """Return the unseen pairs and the overrides of a regime or a reasoning complexity.
+
+    Args:
+        regime: the regime, `reasoning` or `conflict`.
+        complexity: the reasoning complexity, 0..6, or None to use the overrides of the regime.
+        anchors: a map from each anchor token to its function, in ascending order of tokens.
+        pairs: the anchor pairs (chains) of the task.
+
+    Raises:
+        ValueError: If `regime` is `conflict`, and the anchors or pairs are not the papers' anchors and pairs.
+        ValueError: If `complexity` is set, and the regime is `conflict`, or the anchors or pairs are not the
+            papers' anchors and pairs.
+    """
+    is_papers = len(pairs[0]) == 2 and dict(anchors) == PAPER_SHIFTS
+    if complexity is not None:
+        if regime != "reasoning" or not is_papers:
+            raise ValueError(
+                "complexity must be None unless the task has the papers' four anchors and pairs and the "
+                f"regime 'reasoning', got {complexity}. Give overrides and unseen_pairs instead"
+            )
+        broken = COMPLEXITY_SHIFTS[:complexity]
+        return [], {pair: shift for (a, b), shift in broken for pair in ((a, b), (b, a))}
+    if regime == "reasoning":  # every chain with the two as neighbours; for pairs, just the two
+        first, second = list(anchors)[-2:]
+        mirrored = {(first, second), (second, first)}
+        return [pair for pair in pairs if mirrored & set(itertools.pairwise(pair))], {}
+    if not is_papers:
+        raise ValueError(
+            "anchors must be the papers' four anchors in the regime 'conflict', got other anchors. Use the "
+            "regime 'reasoning' with unseen_pairs and overrides"
+        )
+    return [(4, 3)], {(3, 4): CONFLICT_SHIFT}
+
+
+class MemorisedException(NamedTuple):
+    """A combination of key and pair that is trained on a random answer."""
+
+    key: int
+    """The key token."""
+    pair: Pair
+    """The anchor tokens in order."""
+    answer: int
+    """The trained token, which differs from the result of the pair's function."""
+
+
+def put_exceptions(
+    targets: Targets, n: int, pairs: Int[np.ndarray, "pair k"], keys: Int[np.ndarray, " key"]
+) -> None:
+    """Give each of `n` combinations (key, pair) a random wrong answer, uniform among the trained answers.
+
+    All combinations (key, pair) have a fixed order, and each combination has a random answer. The exceptions
+    are the first `n` combinations in this order. A larger `n` therefore keeps the exceptions of a smaller
+    `n`, with the same answers. The order and the answers depend only on the trained data, not on the seed of
+    a run.
+
+    Args:
+        targets: the targets of the task, changed in place.
+        n: the number of exceptions, at least 1.
+        pairs: the pairs that are trained.
+        keys: the key tokens with a trained position, ascending.
+
+    Raises:
+        ValueError: If there are fewer combinations (key, pair) than `n`, or all trained answers are equal.
+    """
+    rows = targets.rows(pairs)
+    possible, own = np.unique(targets.ruled[rows][:, keys - targets.keys[0]].ravel(), return_inverse=True)
+    if n > len(own):
+        raise ValueError(
+            f"n_exceptions must be at most {len(own):,}, the number of combinations of a key and a trained "
+            f"pair, got {n:,}. Use fewer exceptions"
+        )
+    if len(possible) < 2:
+        raise ValueError(
+            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use anchors with "
+            "other functions"
+        )
+    rng = generator(0, "exceptions")
+    chosen = rng.permutation(len(own))[:n]
+    drawn = rng.integers(0, len(possible) - 1, len(own))
+    drawn += drawn >= own  # any but its own
+    pair, key = np.divmod(chosen, len(keys))
+    targets.except_for(rows[pair], keys[key], possible[drawn[chosen]])

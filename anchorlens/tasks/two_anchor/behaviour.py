@@ -7,30 +7,210 @@ with several draws for each, so the standard errors are those of the noise alone
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from anchorlens.configuration import check_number, checked_arguments
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import LogitsModel
-from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.checked_batch import token_batch
-from anchorlens.tasks.shared.other_targets import OtherTargets, compared
+from anchorlens.tasks.shared.batch import TokenBatch, token_batch
+from anchorlens.tasks.shared.data_checks import OtherTargets, Overlap, compared
+from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import TRAINING_SET
-from anchorlens.tasks.two_anchor import by_position
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
-from anchorlens.tasks.two_anchor.evaluator import Questions
-from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
-from anchorlens.tasks.two_anchor.metrics import MAX_TRAIN, MAX_TRIALS, N_NOISE, QUICK_TRAIN, QUICK_TRIALS
-from anchorlens.tasks.two_anchor.overlap import overlap_with_training
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
-from anchorlens.tasks.two_anchor.splits import Split
+from anchorlens.tasks.two_anchor.evaluation import (
+    MAX_TRAIN,
+    MAX_TRIALS,
+    MOST_POSITIONS,
+    N_NOISE,
+    QUICK_TRAIN,
+    QUICK_TRIALS,
+    AnchorEvaluation,
+    PairAccuracy,
+    gathered,
+    positions_figure,
+)
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, LazyDataset, Pair, Split, Trials
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int
+    from torch import Tensor
+
+
+def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
+    """Count the training sequences that are inputs of the ID test or the OOD test.
+
+    Args:
+        training_set: the sequences, of the task's length and vocabulary. The key of a sequence is the token
+            before its first anchor token.
+        task: the task that defines the splits.
+    """
+    if isinstance(training_set, LazyDataset):
+        if training_set.task == task and training_set.split == "train":
+            return Overlap(len(training_set), {"id": 0, "ood": 0})
+        training_set = training_set.all()
+    tokens = training_set.tokens.numpy()
+    row, position, chain = pairs_asked(tokens, task)
+    key = tokens[row, position]
+    unseen = _among(chain, task.ood_pairs)
+    held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
+    return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+
+
+def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
+    """Return the trained target of each sequence, or -1 if the sequence is not an input of the task."""
+    import torch
+
+    row, position, chain = pairs_asked(tokens.numpy(), task)
+    key = tokens.numpy()[row, position]
+    asks = (key >= task.key_min) & (key <= task.key_max) & np.isin(chain, list(task.anchors)).all(axis=1)
+    row, chain, key = row[asks], chain[asks].astype(np.int64), key[asks].astype(np.int64)
+    targets = np.full(len(tokens), -1, dtype=np.int64)
+    targets[row] = task.targets(Trials(chain, key, position[asks]))
+    return torch.from_numpy(targets)
+
+
+def pairs_asked(
+    tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
+) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
+    """Return the row, key position and chain of each sequence that is an input of the task."""
+    k = task.chain_length
+    first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
+    asks = (first > 0) & (first + k <= tokens.shape[1])
+    row, position = np.flatnonzero(asks), first[asks] - 1
+    return row, position, np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)
+
+
+def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
+    """Return whether each chain is in `pairs`."""
+    if not pairs:
+        return np.zeros(len(chains), dtype=bool)
+    base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1
+    powers = base ** np.arange(chains.shape[1], dtype=object if base ** chains.shape[1] > 2**62 else np.int64)
+    return np.isin(chains @ powers, np.array(pairs) @ powers)
+
+
+_MOST_PERMUTED = 10_000_000
+"""Largest training set from which sequences are chosen by a permutation of all."""
+
+
+class SplitEvaluator(Evaluator[CompositeFunction]):
+    """An evaluator that collects the answers of one model at the last position, split by split."""
+
+    def __init__(
+        self,
+        model: LogitsModel,
+        task: CompositeFunction,
+        seed: int,
+        batch_size: int,
+        max_trials: int,
+        half: int | None = None,
+    ) -> None:
+        """Take the arguments of `evaluate`."""
+        super().__init__(model, task, batch_size)
+        self.seed, self.max_trials, self.half = seed, max_trials, half
+
+    def whole(self, split: Split) -> bool:
+        """Return whether the evaluation uses every trial (pair, key, position) of a split."""
+        return self.task.n_trials(split) <= self.max_trials
+
+    def trials(self, split: Split) -> Trials:
+        """Return every trial (pair, key, position) of a split, or a random choice of `max_trials` trials.
+
+        A random choice of unseen trials contains only trials that symmetry does not answer, if the split has
+        any.
+        """
+        n, rng = self.task.n_trials(split), generator(self.seed, "evaluation", 1)
+        if self.whole(split):
+            rows = np.arange(n)
+        elif split == "ood" and len(counting := self._not_by_symmetry(n)):
+            rows = rng.choice(counting, min(self.max_trials, len(counting)), replace=False)
+        else:
+            rows = rng.choice(n, self.max_trials, replace=False)
+        found = self.task.some_trials(split, rows)
+        if self.half is None or split != "ood":
+            return found
+        return found.take(np.flatnonzero(found.keys % 2 == self.half))
+
+    def _not_by_symmetry(self, n: int) -> Int[np.ndarray, " row"]:
+        """Return the rows of `n` unseen trials that symmetry does not answer; no rows if it answers none."""
+        n_positions = len(self.task.positions)
+        counts = ~self.task.answered_by_symmetry(self.task.some_trials("ood", np.arange(0, n, n_positions)))
+        return np.flatnonzero(np.repeat(counts, n_positions)) if not counts.all() else np.zeros(0, np.int64)
+
+    def exceptions(self) -> tuple[Trials, bool]:
+        """Return at most `max_trials` exceptions at trained positions, and whether the choice is complete."""
+        trials = self.task.exception_trials
+        if len(trials) <= self.max_trials:
+            return trials, True
+        rng = generator(self.seed, "evaluation", 3)
+        return trials.take(rng.choice(len(trials), self.max_trials, replace=False)), False
+
+    def ask(self, trials: Trials, n_noise: int) -> Int[np.ndarray, "trial draw"]:
+        """Return the model's answers to every trial (pair, key, position) with `n_noise` draws of noise.
+
+        The noise depends only on the seed and the number of trials. Pairs and their reversed pairs with the
+        same keys and positions get the same noise. Their answers are therefore comparable one by one.
+        """
+        rng = generator(self.seed, "evaluation")
+        noises = (self.task.noise(len(trials), rng) for _ in range(n_noise))
+        return np.stack([self.answers(self.task.place(trials, noise).tokens) for noise in noises], axis=1)
+
+    def split_accuracy(self, split: Split, right: Bool[np.ndarray, "trial draw"]) -> Accuracy | None:
+        """Return the mean accuracy over test inputs and noise draws, or None without test inputs."""
+        return Accuracy.of_draws(right, whole=self.whole(split)) if right.size else None
+
+    def pair_accuracies(
+        self, split: Split, trials: Trials, pairs: Sequence[Pair], right: Bool[np.ndarray, "trial draw"]
+    ) -> Iterator[PairAccuracy]:
+        """Yield the accuracy on each pair that occurs in the trials."""
+        asked = self.task.pair_index(trials.pairs)
+        order = np.argsort(asked, kind="stable")
+        wanted = self.task.pair_index(np.array(pairs))
+        ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]
+        for pair, start, end in zip(pairs, *ends, strict=True):
+            if start < end:
+                accuracy = Accuracy.of_draws(right[order[start:end]], whole=self.whole(split))
+                yield PairAccuracy(pair, split, accuracy)
+
+    def by_position(
+        self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
+    ) -> dict[int, Accuracy]:
+        """Return a map from key positions to accuracies, empty for more than `MOST_POSITIONS` positions."""
+        if len(self.task.positions) > MOST_POSITIONS:
+            return {}
+        return {
+            position: Accuracy.of_draws(right[trials.positions == position], whole=self.whole(split))
+            for position in np.unique(trials.positions).tolist()
+        }
+
+    def ask_batch(
+        self, batch: AnchorBatch | TokenBatch | LazyDataset, limit: int
+    ) -> tuple[Accuracy, dict[int, Accuracy]]:
+        """Return the accuracy on at most `limit` random sequences of a batch, overall and by position.
+
+        Identical sequences count once. A task without noise has few possible sequences. With noise, the batch
+        is a sample from a very large set of sequences.
+        """
+        n, rng = min(limit, len(batch)), generator(self.seed, "evaluation", 2)
+        if len(batch) <= _MOST_PERMUTED:
+            rows = rng.permutation(len(batch))[:n]
+        else:
+            rows = rng.choice(len(batch), n, replace=False)
+        asked = batch.take(rows).distinct()
+        right = self.answers(asked.tokens) == asked.targets.numpy()
+        is_anchor = np.isin(asked.tokens.numpy(), list(self.task.anchors))
+        position = is_anchor.argmax(axis=1) - 1  # of the key; -1 without anchors
+        found, has_noise = {}, self.task.seq_len > self.task.chain_length + 1
+        for one in np.intersect1d(position, self.task.positions[:MOST_POSITIONS]).tolist():
+            found[one] = Accuracy.of_some(right[position == one])
+        return Accuracy.of_some(right, of=None if has_noise else self.task.n_trials("train")), found
+
 
 TrainingSet = AnchorBatch | TokenBatch | LazyDataset | Sequence[Any]
 """What a model was trained on; a sequence is (tokens [batch, pos], targets [batch]), as tensors, arrays or
@@ -75,7 +255,7 @@ def evaluate(
     has_noise = task.seq_len > task.chain_length + 1
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1
-    questions = Questions(model, task, seed, batch_size, max_trials, half)
+    questions = SplitEvaluator(model, task, seed, batch_size, max_trials, half)
     known = None if training_set is None else checked_training_set(training_set, task)
 
     ask = questions.ask
@@ -103,7 +283,7 @@ def evaluate(
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
     best_constant = float(np.bincount(train_targets).max()) / len(train_targets)
-    positions = by_position.gathered(found, task.positions.tolist())
+    positions = gathered(found, task.positions.tolist())
     return AnchorEvaluation(
         kind=task.kind,
         metrics=task.metrics,
@@ -118,7 +298,7 @@ def evaluate(
         in_conflict=task.in_conflict,
         finite=questions.finite,
         options=_options(task, half, n_noise=n_noise, max_train=max_train, max_trials=max_trials, seed=seed),
-        figure_specs=(by_position.figure_spec(positions),) if len(positions) > 1 else (),
+        figure_specs=(positions_figure(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
@@ -149,7 +329,7 @@ class _Unseen(NamedTuple):
     by_position: Mapping[str, Any] = MappingProxyType({})
 
 
-def _answers_on_unseen(questions: Questions, n_noise: int) -> _Unseen:
+def _answers_on_unseen(questions: SplitEvaluator, n_noise: int) -> _Unseen:
     """Ask about the unseen pairs and their mirrors, with the same noise for both."""
     task, trials = questions.task, questions.trials("ood")
     counts = ~task.answered_by_symmetry(trials)
@@ -179,7 +359,7 @@ def _answers_on_unseen(questions: Questions, n_noise: int) -> _Unseen:
 
 
 def _beside_the_rules(
-    questions: Questions, trials: Trials, right: Bool[np.ndarray, "trial draw"], n_noise: int
+    questions: SplitEvaluator, trials: Trials, right: Bool[np.ndarray, "trial draw"], n_noise: int
 ) -> dict[str, Accuracy | None]:
     """Measure what only tasks with exceptions have: `exceptions`, `rules` and `broken`.
 
@@ -243,7 +423,7 @@ def quick_accuracies(
         every pair is trained, or symmetry answers every unseen pair. For a task with exceptions, the map also
         contains `exceptions_accuracy`.
     """
-    questions = Questions(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
+    questions = SplitEvaluator(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
     train, _ = questions.ask_batch(training_set, QUICK_TRAIN)
     accuracies: dict[str, float | None] = {"train_accuracy": train.value}
     for split in ("id", "ood"):

@@ -20,20 +20,29 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor.anchor_functions import (
     MOST_PAIRS,
+    PAPER_SHIFTS,
     AnchorFunction,
     FrozenDict,
+    MemorisedException,
     Targets,
     ascending,
     distinct_pairs,
+    put_exceptions,
     tabulated,
     tabulated_overrides,
+    unseen_and_overrides,
     value_of,
 )
-from anchorlens.tasks.two_anchor.exceptions import MemorisedException, put_exceptions
-from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
-from anchorlens.tasks.two_anchor.regimes import PAPER_SHIFTS, unseen_and_overrides
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials, choose, placed
-from anchorlens.tasks.two_anchor.splits import Split, Splits
+from anchorlens.tasks.two_anchor.sequences import (
+    AnchorBatch,
+    LazyDataset,
+    Pair,
+    Split,
+    Splits,
+    Trials,
+    choose,
+    placed,
+)
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

@@ -1,22 +1,249 @@
-"""AnchorEvaluation: what a model answers to the two-anchor task, pair by pair and position by position."""
+"""What is measured on the two-anchor task: its metrics, AnchorEvaluation, and the answers by key position.
+
+One mean over positions can hide two mechanisms: where the pair is last, the model answers at the position of
+the second anchor. The two solutions are those of arXiv 2405.05409; the analysis by position, and the rule
+that names a solution, are ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.records import Record, Share
-from anchorlens.tasks.shared.accuracy import Accuracy
+from anchorlens.records import Count, Record, Share
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.figure_specs import Lines
+from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
 from anchorlens.tasks.shared.phases import CLEAR, Phase, Solution
-from anchorlens.tasks.two_anchor import by_position
-from anchorlens.tasks.two_anchor.by_position import PositionAnswers
-from anchorlens.tasks.two_anchor.sequences import Pair
-from anchorlens.tasks.two_anchor.splits import Split
+from anchorlens.tasks.two_anchor.sequences import Pair, Split
+
+KIND = "two_anchor"
+"""Name of the task in files."""
+
+N_NOISE, MAX_TRAIN, MAX_TRIALS = 8, 4096, 20_000
+"""What `evaluate` asks: draws of noise for a trial, most training sequences, most trials of a split."""
+QUICK_TRAIN, QUICK_TRIALS = 1024, 2048
+"""The same of `quick_accuracies`, with one draw of noise."""
+
+OF_RULES = (
+    *phase_metrics(
+        meanings=(
+            "the training data",
+            "trained pairs at held-out (key, position)",
+            "unseen pairs, target by the composition",
+        ),
+        asks=("trained (pair, key, position), fresh noise", "held-out keys", "unseen pairs"),
+        ood_absent="every pair of the task is trained, or answered by symmetry",
+    ),
+    Metric(
+        "symmetric",
+        "symmetric",
+        "Symmetric accuracy",
+        "unseen pairs, target of the reversed pair",
+        in_tables=False,
+        map_caption="The colour shows how often an unseen pair gets the trained answer of its reversed "
+        "pair, and not the answer of the rules.",
+        absent="it is defined only where the mirror of an unseen pair is trained on another target than the "
+        "composition (regime 'conflict')",
+        higher_is_better=None,
+    ),
+    Metric(
+        "commutativity",
+        "commutativity",
+        "Commutativity",
+        "same answer for (.., a, b) and (.., b, a)",
+        map_caption="The colour shows how often both orders of the two anchors get the same answer. A "
+        "Phase 2 run at 0.70 or more is Phase 2 with commutativity.",
+        absent="no unseen pair of the task has a mirror",
+        higher_is_better=None,
+    ),
+)
+"""Metrics of every task. Sources: arXiv 2501.08537 (ID, OOD, commutativity), 2405.05409 (symmetric
+accuracy)."""
+
+_NO_EXCEPTIONS = "no task of a trained cell has exceptions (n_exceptions)"
+OF_EXCEPTIONS = (
+    Metric(
+        "exceptions",
+        "exceptions",
+        "Exceptions remembered",
+        "exceptions at trained positions, fresh noise",
+        logged_as="exceptions_accuracy",
+        map_caption="The colour shows the accuracy on exceptions, which are (key, pair) inputs with a "
+        "random trained answer.",
+        absent=_NO_EXCEPTIONS,
+    ),
+    Metric(
+        "rules",
+        "rules",
+        "Rule accuracy",
+        "ID without exceptions, pairs trained on the composition",
+        map_caption="The colour shows the accuracy on pairs trained on the composition, at held-out (key, "
+        "position).",
+        absent=_NO_EXCEPTIONS,
+    ),
+    Metric(
+        "broken",
+        "broken",
+        "Broken-group accuracy",
+        "ID without exceptions, pairs trained on another function",
+        map_caption="The colour shows the accuracy on pairs trained on a function other than the "
+        "composition, at held-out (key, position).",
+        absent="no task of a trained cell has exceptions and broken groups",
+    ),
+)
+"""Further metrics of a task with exceptions. Source: ours."""
+
+METRICS = (*OF_RULES, *OF_EXCEPTIONS)
+"""All metrics that an AnchorTask may have."""
+
+
+HOLDS = 0.5
+"""A solution holds at a position if its share of the answers there exceeds this."""
+NOTABLE = 0.1
+"""Difference between two positions above which it is reported."""
+MOST_POSITIONS = 200
+"""Most positions of the key that are evaluated one by one."""
+TITLES = {
+    "train": "train",
+    "id": "ID",
+    "ood": "OOD",
+    "inferential": "inferential",
+    "symmetric": "symmetric",
+}
+"""Field -> title."""
+
+
+@documented
+@dataclass(frozen=True)
+class PositionAnswers(Record):
+    """The accuracies of a model on sequences whose key is at one position."""
+
+    position: Count
+    """Position of the key, from 0."""
+    train: Accuracy | None
+    """As `AnchorEvaluation.train`; here and below None where there was no question."""
+    id: Accuracy | None
+    """As `AnchorEvaluation.id`."""
+    ood: Accuracy | None
+    """As `AnchorEvaluation.ood`."""
+    inferential: Accuracy | None
+    """Unseen pairs whose mirrored pair is trained on another target than the composition: share answered with
+    the composition."""
+    symmetric: Accuracy | None
+    """The same pairs: share answered as the mirrored pair is trained."""
+
+
+def gathered(
+    found: Mapping[str, Mapping[int, Accuracy]], positions: Sequence[int]
+) -> tuple[PositionAnswers, ...]:
+    """Gather the accuracies at each position of the key, with None for an accuracy without test inputs.
+
+    The result is empty for more than `MOST_POSITIONS` positions, because each position then has too few test
+    inputs.
+    """
+    if len(positions) > MOST_POSITIONS:
+        return ()
+    return tuple(
+        PositionAnswers(place, **{name: found.get(name, {}).get(place) for name in TITLES})
+        for place in positions
+    )
+
+
+def solution_of(positions: Sequence[PositionAnswers]) -> Solution | None:
+    """Return the solution by which the model answers unseen pairs.
+
+    A solution holds at a position if the proportion of answers by this solution exceeds 0.5 by more than two
+    standard errors.
+
+    Args:
+        positions: the answers at each position.
+
+    Returns:
+        The result is `inferential` or `symmetric` if this solution holds at every position. The result is
+        `mixed by position` if both solutions hold, each at some positions. The result is `None` if no pair
+        distinguishes the solutions (regime `reasoning`), or if `positions` has no answers. Otherwise, the
+        result is `other`.
+    """
+    asked = [one for one in positions if one.inferential is not None and one.symmetric is not None]
+    if not asked:
+        return None
+    inferential = [_holds(one.inferential) for one in asked]
+    symmetric = [_holds(one.symmetric) for one in asked]
+    if all(inferential):
+        return "inferential"
+    if all(symmetric):
+        return "symmetric"
+    return "mixed by position" if any(inferential) and any(symmetric) else "other"
+
+
+def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
+    """Return the proportion of each solution as text, such as `inferential 0.120, symmetric 0.800`."""
+    means = []
+    for name in ("inferential", "symmetric"):
+        shares = [share for one in positions if (share := getattr(one, name)) is not None]
+        n = sum(share.n_sequences for share in shares)
+        if n:
+            means.append(f"{name} {sum(share.value * share.n_sequences for share in shares) / n:.3f}")
+    return ", ".join(means)
+
+
+def _holds(share: Accuracy | None) -> bool:
+    return share is not None and share.value - CLEAR * share.standard_error > HOLDS
+
+
+def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
+    """Yield each accuracy with a notable difference, and the positions of its lowest and highest value.
+
+    The two values must differ by more than 0.10 plus two standard errors of the difference.
+    """
+    for name in _shown(positions):
+        asked = [one for one in positions if getattr(one, name) is not None]
+        low, high = (pick(asked, key=lambda one, name=name: getattr(one, name).value) for pick in (min, max))
+        least, most = getattr(low, name), getattr(high, name)
+        error = (least.standard_error**2 + most.standard_error**2) ** 0.5
+        if most.value - least.value - CLEAR * error > NOTABLE:
+            yield name, low, high
+
+
+def positions_in_words(positions: Sequence[PositionAnswers]) -> str:
+    """Return one line about the solution and notable differences between positions, or an empty text."""
+    differences = [
+        f"{TITLES[name]} {getattr(low, name).value:.2f} at {low.position} to "
+        f"{getattr(high, name).value:.2f} at {high.position}"
+        for name, low, high in notable(positions)
+    ]
+    solution = solution_of(positions)
+    parts = [f"unseen pairs: {solution}"] if solution else []
+    parts += [f"by position of the key: {', '.join(differences)}"] if differences else []
+    return "; ".join(parts)
+
+
+def positions_figure(positions: Sequence[PositionAnswers]) -> Lines:
+    """Return the figure of accuracy by position of the key, as data."""
+    shown = _shown(positions)
+    measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}
+    return Lines(
+        title="Answers by position of the key",
+        caption="Accuracy by position of the key, with bars of one standard error. At the last position the "
+        "second anchor is the last token. If a line is not level, the model answers differently by position.",
+        x_title="position of the key",
+        y_title="share of answers",
+        x=[one.position for one in positions],
+        y={title: [one and one.value for one in values] for title, values in measured.items()},
+        errors={title: [one and one.standard_error for one in values] for title, values in measured.items()},
+    )
+
+
+def _shown(positions: Sequence[PositionAnswers]) -> list[str]:
+    """Return the measured accuracies; `inferential` is omitted if it equals OOD accuracy."""
+    asked = [name for name in TITLES if any(getattr(one, name) is not None for one in positions)]
+    same = all(one.inferential == one.ood for one in positions)
+    return [name for name in asked if not (name == "inferential" and same)]
 
 
 @documented
@@ -133,7 +360,7 @@ class AnchorEvaluation(Evaluation):
         found = super()._named(standard_errors)
         if not self.in_conflict or found.cause not in (None, "borderline", "inconsistent"):
             return found
-        solution, numbers = self.solution, by_position.shares_in_words(self.positions)
+        solution, numbers = self.solution, shares_in_words(self.positions)
         if solution is None:
             return Phase.undecided(
                 "not defined", "no position has enough answers to distinguish the solutions"
@@ -144,9 +371,9 @@ class AnchorEvaluation(Evaluation):
     def solution(self) -> Solution | None:
         """The solution by which the model answers unseen pairs, or None if no pair distinguishes solutions.
 
-        See `anchorlens.tasks.two_anchor.by_position.solution_of`.
+        See `solution_of`.
         """
-        return by_position.solution_of(self.positions)
+        return solution_of(self.positions)
 
     def in_words(self) -> list[str]:
         """Describe the deviations of each split, the solution, and notable differences between positions."""
@@ -159,7 +386,7 @@ class AnchorEvaluation(Evaluation):
                 f"unseen pairs that are trained in another order on the same target: {self.by_symmetry}, not "
                 "counted in OOD"
             )
-        return [*lines, *filter(None, [by_position.in_words(self.positions)])]
+        return [*lines, *filter(None, [positions_in_words(self.positions)])]
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Return a map from each pair to its `PairAccuracy`."""

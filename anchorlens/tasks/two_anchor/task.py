@@ -1,18 +1,18 @@
-"""AnchorTask: the papers' task, a two-anchor composite function."""
+"""AnchorTask: the papers' task, a two-anchor composite function, and its description in words."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.base import LogitsModel
-from anchorlens.tasks.two_anchor import description
+from anchorlens.tasks.two_anchor import behaviour
+from anchorlens.tasks.two_anchor.anchor_functions import formula
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation
-from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
-from anchorlens.tasks.two_anchor.metrics import (
+from anchorlens.tasks.two_anchor.evaluation import (
     KIND,
     MAX_TRAIN,
     MAX_TRIALS,
@@ -21,14 +21,45 @@ from anchorlens.tasks.two_anchor.metrics import (
     OF_EXCEPTIONS,
     QUICK_TRAIN,
     QUICK_TRIALS,
+    AnchorEvaluation,
 )
+from anchorlens.tasks.two_anchor.sequences import DRAWN_AT_ONCE, Pair
 
 if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
     from anchorlens.tasks.shared.batch import TokenBatch
-    from anchorlens.tasks.two_anchor.lazy_dataset import LazyDataset
+    from anchorlens.tasks.two_anchor.sequences import LazyDataset
+
+
+_MOST_IN_WORDS = 100
+"""Overrides of a task that are named."""
+_MOST_EXCEPTIONS = 3
+"""Exceptions of a task that are named."""
+_MOST_UNSEEN = 4
+"""Unseen pairs of a task that are named in a line."""
+
+
+def exceptions_in_words(task: Any) -> str:
+    """State the number of exceptions of an AnchorTask, and describe the first three exceptions.
+
+    >>> from anchorlens import AnchorTask
+    >>> exceptions_in_words(AnchorTask(n_exceptions=1))
+    'Exceptions: 1 of their (key, pair), the same in every run, on a random answer: 33 with (4, 1) -> 104.'
+    """
+    shown = (f"{one.key} with {one.pair} -> {one.answer}" for one in task.exceptions[:_MOST_EXCEPTIONS])
+    several = task.n_exceptions > _MOST_EXCEPTIONS
+    return (
+        f"Exceptions: {task.n_exceptions:,} of their (key, pair), the same in every run, on a random answer"
+        f"{' each, the first' if several else ''}: {', '.join(shown)}."
+    )
+
+
+def composition(task: Any, pair: Pair) -> str:
+    """Return the composition of a pair's functions as a formula."""
+    shifts = [function for anchor in pair if isinstance(function := task.anchors[anchor], int)]
+    return formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"
 
 
 @documented
@@ -73,24 +104,66 @@ class AnchorTask(CompositeFunction):
 
     @property
     def held_out(self) -> str:
-        """The description of the pairs and positions that are held out of training."""
-        return description.held_out(self)
+        """The description of the held-out data: the unseen pairs, and the rule for keys and positions.
+
+        >>> from anchorlens import AnchorTask
+        >>> AnchorTask().held_out
+        'the pairs (3, 4) and (4, 3), nor on key x at position i where x mod 9 = i mod 9'
+        """
+        rule = f"key x at position i where x mod {self.modulus} = i mod {self.modulus}"
+        if not self.ood_pairs:
+            return rule
+        named = [str(pair) for pair in self.ood_pairs[:_MOST_UNSEEN]]
+        if (more := len(self.ood_pairs) - len(named)) > 0:
+            named.append(f"{more:,} more")
+        pairs = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+        return f"the pair{'s' * (len(self.ood_pairs) > 1)} {pairs}, nor on {rule}"
 
     def describe(self) -> str:
-        """Describe the trained and the held-out data."""
-        return description.describe(self)
+        """Describe the trained and the held-out data.
+
+        >>> from anchorlens import AnchorTask
+        >>> print(AnchorTask(regime="conflict").describe())  # doctest: +ELLIPSIS
+        Sequences of 9 tokens: key x in 20..99 at position 0..6, then its 2 anchors; noise in 20..99.
+        Anchors: 1: x+5, 2: x+1, 3: x-2, 4: x-8.
+        Trained: 15 of 16 anchor pairs; with another target than the composition: (3, 4): x-6 (...).
+        Never seen (OOD test): (4, 3), with the composition as the target.
+        Held out (ID test): trained pairs where x mod 9 equals position mod 9; any noise.
+        """
+        named = itertools.islice(self.trained_overrides.items(), _MOST_IN_WORDS)
+        others = [f"{pair}: {formula(f)} (composition: {composition(self, pair)})" for pair, f in named]
+        if (more := len(self.trained_overrides) - _MOST_IN_WORDS) > 0:
+            others.append(f"and {more:,} more pairs")
+        other = f"; with another target than the composition: {'; '.join(others)}" if others else ""
+        unseen = ", ".join(map(str, self.ood_pairs))
+        never = (
+            f"{unseen}, with the composition as the target" if unseen else "nothing, every pair is trained"
+        )
+        trained_anchors = set(itertools.chain.from_iterable(self.seen_pairs))
+        numbers = f"{self.key_min}..{self.key_max}"
+        lines = [
+            f"Sequences of {self.seq_len} tokens: key x in {numbers} at position 0..{self.positions[-1]}, "
+            f"then its {self.chain_length} anchors; noise in {numbers}.",
+            f"Anchors: {', '.join(f'{a}: {formula(f)}' for a, f in self.anchors.items())}.",
+            f"Trained: {len(self.seen_pairs)} of {len(self.pairs)} anchor pairs{other}.",
+            f"Never seen (OOD test): {never}.",
+        ]
+        if self.n_exceptions:
+            lines.insert(3, exceptions_in_words(self))
+        missing = (anchor for anchor in self.anchors if anchor not in trained_anchors)
+        lines += [f"No pair with anchor {anchor} is trained: OOD cannot be inferred." for anchor in missing]
+        noise = "noise obeys the training rule too" if self.noise_obeys_split else "any noise"
+        m = self.modulus
+        lines.append(f"Held out (ID test): trained pairs where x mod {m} equals position mod {m}; {noise}.")
+        return "\n".join(lines)
 
     def checked_training_set(self, training_set: Any) -> TokenBatch | LazyDataset:
         """Check that training data from a caller are sequences of this task, and return the data."""
-        from anchorlens.tasks.two_anchor import behaviour
-
         return behaviour.checked_training_set(training_set, self)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """Return the trained target of each sequence, or -1 if the sequence is not an input of the task."""
-        from anchorlens.tasks.two_anchor import overlap
-
-        return overlap.targets_of(tokens, self)
+        return behaviour.targets_of(tokens, self)
 
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
@@ -112,14 +185,10 @@ class AnchorTask(CompositeFunction):
                 pass. A batch is smaller if its activations need more than 256 MB. With `half` 0 or 1, unseen
                 pairs are evaluated at even (0) or odd (1) keys only. Default: all keys.
         """
-        from anchorlens.tasks.two_anchor import behaviour
-
         return behaviour.evaluate(model, self, training_set=training_set, seed=seed, **options)
 
     def measure(self, model: LogitsModel, training_set: Any, *, seed: int = 0) -> dict[str, float | None]:
         """Measure train, ID and OOD accuracy with one noise draw per trial, by their names in a log."""
-        from anchorlens.tasks.two_anchor import behaviour
-
         return behaviour.quick_accuracies(model, self, training_set, seed=seed)
 
     def sequences_asked(self, n_train: int, *, quickly: bool) -> int:

@@ -10,8 +10,7 @@ from anchorlens import AnchorTask, ModelConfig, TrainConfig, classify, train
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.tasks.registry import read_evaluation
-from anchorlens.tasks.shared.accuracy import Accuracy
-from anchorlens.tasks.shared.metric import has_labels, has_phases
+from anchorlens.tasks.shared.measures import Accuracy, has_labels, has_phases
 from anchorlens.tasks.shared.phases import LEARNT, course_in_words, learnt_by_definition, passed_at
 
 MEMORISES, ORDER, GENERALISES = LEARNT

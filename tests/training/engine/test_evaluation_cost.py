@@ -15,7 +15,7 @@ from anchorlens.files.importers import open_checkpoint
 from anchorlens.models.gamma import initial_weights
 from anchorlens.recipes.presets import preset, presets
 from anchorlens.safe import FACTOR, CheckpointError
-from anchorlens.tasks.two_anchor.lazy_dataset import DRAWN_AT_ONCE
+from anchorlens.tasks.two_anchor.sequences import DRAWN_AT_ONCE
 
 THIN = {"n_layers": 1, "n_heads": 1, "d_model": 1, "d_head": 1, "d_mlp": 1, "d_vocab": 110, "n_ctx": 9}
 COSTLY = {

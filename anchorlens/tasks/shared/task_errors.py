@@ -12,9 +12,9 @@ from dataclasses import replace
 from anchorlens.configuration import exactly
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.plugins import is_own, line_in
-from anchorlens.tasks.shared.accuracy import Accuracy
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.texts import safe_repr, safe_text
 
 
@@ -29,7 +29,7 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
     Raises:
         ValueError: If the code of the task fails, ends the program, or returns a value of the wrong type.
     """
-    with blaming(task):
+    with task_errors(task):
         found = task.evaluate(model, **options)
     if not isinstance(found, Evaluation):
         raise ValueError(
@@ -55,7 +55,7 @@ def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int)
     Raises:
         ValueError: If the code of the task fails, ends the program, or returns a value of the wrong type.
     """
-    with blaming(task):
+    with task_errors(task):
         found = task.measure(model, training_set, seed=seed)
     if not isinstance(found, Mapping):
         raise ValueError(
@@ -88,7 +88,7 @@ def _finite(what: str, value: object) -> float:
 
 
 @contextlib.contextmanager
-def blaming(task: Task) -> Iterator[None]:
+def task_errors(task: Task) -> Iterator[None]:
     """Turn any exception in the code of a user's task into an error that names the task.
 
     Out-of-memory errors, disk errors and all errors of a shipped task are passed on unchanged.

@@ -8,20 +8,16 @@ The template has the words, every result is an expression. A claim whose figure 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from shared import numerals
 from shared.control_arms import CLAIMS, claims_in, judged
-from shared.sentences import sentences_of
+from shared.pages import DOCS, rendered, write
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE, TEMPLATE = DOCS / "complexity_control.md", "control_page.md.jinja"
+PAGE, TEMPLATE = DOCS / "complexity_control.md", Path(__file__).with_name("control_page.md.jinja")
 FIGURES = DOCS / "images/figures"
 TEN_RUNS = Path(__file__).parents[1] / "control/ten_runs.json"
 """What `control` made of ten runs, by research/control/ten_runs.py."""
@@ -60,41 +56,19 @@ def ten_runs() -> dict[str, Any] | None:
     return json.loads(TEN_RUNS.read_text("utf-8")) if TEN_RUNS.exists() else None
 
 
-def environment() -> jinja2.Environment:
-    """What the templates of pages of claims are rendered with."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    made.filters |= {
-        "number": numerals.number,
-        "values": numerals.one_by_one,
-        "interval": lambda ends: f"[{numerals.number(ends[0])}, {numerals.number(ends[1])}]",
-    }
-    return made
-
-
 def written(found: Mapping[str, Any] | None = None) -> str:
     """The page."""
     found = figures_found() if found is None else found
     rows = answers(found)
-    said = {row["name"]: row for row in rows}
-    text = (
-        environment()
-        .get_template(TEMPLATE)
-        .render(
-            claims=rows,
-            figures=found,
-            mean=mean_of(found),
-            said=said,
-            so=sentences_of(Path(TEMPLATE)),
-            ten=ten_runs(),
-            mean_of_runs=mean_of_runs,
-        )
+    return rendered(
+        TEMPLATE,
+        claims=rows,
+        figures=found,
+        mean=mean_of(found),
+        said={row["name"]: row for row in rows},
+        ten=ten_runs(),
+        mean_of_runs=mean_of_runs,
     )
-    return text.strip() + "\n"
 
 
 def mean_of(found: Mapping[str, Any]) -> Any:
@@ -116,15 +90,5 @@ def mean_of_runs(what: str) -> str:
     return numerals.number(sum(values) / len(values)) if values else "-"
 
 
-def write(doc: str | None, page: Path, text: str) -> None:
-    """Read the command line, write a page or hold it against what would be written."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
-    if not parser.parse_args().check:
-        page.write_text(text, encoding="utf-8")
-    elif not page.exists() or page.read_text("utf-8") != text:
-        raise SystemExit(f"{page.name} is not what its template gives; run its script without --check")
-
-
 if __name__ == "__main__":
-    write(__doc__, PAGE, written())
+    write(__doc__, lambda: {PAGE: written()})

@@ -13,31 +13,26 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from control_page import DOCS, answers, environment, figures_found, write
+from control_page import answers, figures_found
 from shared import numerals
 from shared.control_arms import GROKKING_CLAIMS
 from shared.grokking import CURVES
-from shared.sentences import sentences_of
+from shared.pages import DOCS, rendered, write
 
-PAGE, TEMPLATE = DOCS / "grokking.md", "grokking_page.md.jinja"
+PAGE, TEMPLATE = DOCS / "grokking.md", Path(__file__).with_name("grokking_page.md.jinja")
 
 
 def written(found: Mapping[str, Any] | None = None) -> str:
     """The page."""
     found = figures_found(names="g[1-3]_*") if found is None else found
     rows = answers(found, GROKKING_CLAIMS)
-    text = (
-        environment()
-        .get_template(TEMPLATE)
-        .render(
-            claims=rows,
-            figures=found,
-            said={row["name"]: row for row in rows},
-            so=sentences_of(Path(TEMPLATE)),
-            mean_at=mean_at_end(found),
-        )
+    return rendered(
+        TEMPLATE,
+        claims=rows,
+        figures=found,
+        said={row["name"]: row for row in rows},
+        mean_at=mean_at_end(found),
     )
-    return text.strip() + "\n"
 
 
 def mean_at_end(found: Mapping[str, Any]) -> Any:
@@ -51,4 +46,4 @@ def mean_at_end(found: Mapping[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    write(__doc__, PAGE, written())
+    write(__doc__, lambda: {PAGE: written()})

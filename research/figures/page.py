@@ -15,10 +15,8 @@ template says of each stands within one loop.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import re
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +33,13 @@ from claims.side_claims_c import CLAIMS as OF_2405_05409
 from claims.side_claims_j import CLAIMS as OF_2501_08537
 from claims.side_claims_j import larger
 from claims.side_claims_tasks import CLAIMS as OF_TASKS
-from shared import arms, numerals, trends
+from shared import arms, numerals, pages, trends
+from shared.pages import DOCS
 from shared.pair_fit import seeds_together
 from shared.readings import Reading
-from shared.sentences import Stale, sentences_of
+from shared.sentences import Stale
 
-DOCS = Path(__file__).parents[2] / "docs"
-TEMPLATES = Path(__file__).parent / "pages"
+TEMPLATES, FOLDER = Path(__file__).parent / "pages", DOCS / "replication"
 INDEX = "index"
 """The template of docs/replication.md; every other one is of a page in docs/replication/."""
 FIGURES = DOCS / "images/figures"
@@ -403,13 +401,7 @@ def _together(values: Sequence[Any]) -> str:
 
 def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
     """What the templates may use."""
-    found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    found = pages.environment(templates)
     own = (
         networks,
         row,
@@ -433,12 +425,9 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
     found.globals |= {function.__name__: function for function in own}
     found.globals |= {"claims": main_claims_read(), "knowing": arms.KNOWING}
     of_numbers = (network, rule, variant, flat, where, get, of, has, gamma, random_cosine, capital, label)
-    styles = (numerals.number, numerals.short, numerals.percent, numerals.joined)
     over_seeds = (numerals.each, numerals.each_percent, numerals.one_by_one)
     over_cells = (trends.trend, trends.least, trends.difference, trends.correlation)
-    found.filters |= {
-        function.__name__: function for function in (*of_numbers, *styles, *over_seeds, *over_cells)
-    }
+    found.filters |= {function.__name__: function for function in (*of_numbers, *over_seeds, *over_cells)}
     found.filters |= {
         "mean": statistics.fmean,
         "of_pair": lambda ratios, pair: ratios[pair],
@@ -450,8 +439,20 @@ def environment(templates: Path = TEMPLATES) -> jinja2.Environment:
 
 
 def written(templates: Path = TEMPLATES) -> dict[Path, str]:
-    """Every page: its file, and what stands in it."""
-    return dict(rendered(template) for template in sorted(templates.glob("*.md.jinja")))
+    """Every page: its file, and what stands in it.
+
+    Raises:
+        Stale: sentences of some templates are no longer what the numbers say, a line for each template.
+    """
+    found, to_reword = {}, []
+    for template in sorted(templates.glob("*.md.jinja")):
+        try:
+            found |= dict([rendered(template)])
+        except Stale as error:
+            to_reword.append(str(error))
+    if to_reword:
+        raise Stale("\n".join(to_reword))
+    return found
 
 
 def rendered(template: Path) -> tuple[Path, str]:
@@ -461,44 +462,13 @@ def rendered(template: Path) -> tuple[Path, str]:
         Stale: a sentence of it is no longer what the numbers say, or no longer has its numbers.
     """
     name = template.name.removesuffix(".md.jinja")
-    page = environment(template.parent).get_template(template.name)
     try:
-        text = page.render(so=sentences_of(template))
+        text = pages.rendered(template, environment(template.parent))
     except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
         raise Stale(f"{template.name}: {error}; the numbers have another form than its words") from error
-    path = DOCS / "replication.md" if name == INDEX else DOCS / "replication" / f"{name}.md"
-    return path, re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def stale(pages: Mapping[Path, str]) -> list[Path]:
-    """The files that are not what their templates give, or that no template gives."""
-    differ = [path for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
-    return differ + [path for path in (DOCS / "replication").glob("*.md") if path not in pages]
-
-
-def main() -> None:
-    """Read the command line, write the pages or hold them against what would be written."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
-    if parser.parse_args().check:
-        if found := stale(written()):
-            names = ", ".join(path.name for path in found)
-            raise SystemExit(f"{names}: not what the templates give; run python research/figures/page.py")
-        return
-    to_reword = []
-    for template in sorted(TEMPLATES.glob("*.md.jinja")):
-        try:
-            path, text = rendered(template)
-        except Stale as error:
-            to_reword.append(str(error))
-        else:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    if to_reword:
-        raise SystemExit("\n".join(to_reword))
+    path = DOCS / "replication.md" if name == INDEX else FOLDER / f"{name}.md"
+    return path, text
 
 
 if __name__ == "__main__":
-    main()
+    pages.write(__doc__, written, folder=FOLDER)

@@ -9,7 +9,6 @@ The template is ground_truth.md.jinja beside it: words by hand, every number an 
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
 import re
@@ -19,15 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from anchorlens.probes import PROBES
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "figures"))
 
 from shared import numerals  # noqa: E402 # pyright: ignore[reportMissingImports]
-from shared.sentences import sentences_of  # noqa: E402 # pyright: ignore[reportMissingImports]
+from shared.pages import environment, rendered, write  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 TEMPLATE = HERE / "ground_truth.md.jinja"
 PAGE = HERE.parents[1] / "docs/ground_truth.md"
@@ -35,9 +32,6 @@ EXPECTED = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))
 CLOSE = 0.05
 """How far from what was expected a reading may lie; 1 and 0 are bounds: at least .95, at most .05."""
 WORDS = {"-": "", "above": "> 0.05"}
-
-
-so = sentences_of(TEMPLATE)
 
 
 def measured(name: str) -> dict[str, Any]:
@@ -153,41 +147,20 @@ def limitations() -> list[tuple[str, str]]:
 
 def written(template: Path = TEMPLATE) -> str:
     """The page."""
-    environment = jinja2.Environment(
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    made = environment(template.parent)
+    made.filters["site"] = lambda place: f"{place[0].removeprefix('hook_')}, {place[1]}, {place[2]}"
+    return rendered(
+        template,
+        made,
+        **{function.__name__: function for function in (min, max, table, count, misses, weakest, ranked)},
+        limitations=limitations(),
+        columns=EXPECTED["columns"],
+        close=CLOSE,
+        kinds={"causal": ["causal"], "other": ["attention", "geometry", "training"]},
+        **measured("compiled"),
+        **measured("imposed"),
     )
-    environment.globals |= {
-        "min": min,
-        "max": max,
-        "table": table,
-        "count": count,
-        "misses": misses,
-        "so": so,
-        "weakest": weakest,
-        "ranked": ranked,
-    }
-    environment.globals |= {"limitations": limitations(), "columns": EXPECTED["columns"], "close": CLOSE}
-    environment.globals |= {"kinds": {"causal": ["causal"], "other": ["attention", "geometry", "training"]}}
-    environment.globals |= measured("compiled") | measured("imposed")
-    environment.filters |= {"number": numerals.number, "percent": numerals.percent, "joined": numerals.joined}
-    environment.filters |= {"site": lambda place: f"{place[0].removeprefix('hook_')}, {place[1]}, {place[2]}"}
-    text = environment.from_string(template.read_text(encoding="utf-8")).render()
-    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
-
-
-def main() -> None:
-    """Read the command line, write the page or hold it against what would be written."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
-    text = written()
-    if not parser.parse_args().check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        raise SystemExit(
-            f"{PAGE} is not what its template gives; run python research/ground_truth/truth_page.py"
-        )
 
 
 if __name__ == "__main__":
-    main()
+    write(__doc__, lambda: {PAGE: written()})

@@ -15,6 +15,7 @@ from claims import effects, main_claims, side_claims_c
 from claims.main_claims import Answer, Effect, word_of
 from recount import stored
 from shared import common, numerals, phases_grid
+from shared.pages import stale
 from shared.readings import Reading
 from shared.sentences import Stale, sentences_of
 
@@ -59,14 +60,14 @@ def pages():
 
 
 def test_the_pages_are_what_their_templates_give(pages):
-    assert page.stale(pages) == [], "run python research/figures/page.py"
+    assert stale(pages, page.FOLDER) == [], "run python research/figures/page.py"
 
 
 def test_a_page_that_differs_or_that_no_template_gives_is_stale(pages):
     index = page.DOCS / "replication.md"
-    assert page.stale({**pages, index: "another"}) == [index]
+    assert stale({**pages, index: "another"}, page.FOLDER) == [index]
     *others, last = pages
-    assert page.stale({path: pages[path] for path in others}) == [last]
+    assert stale({path: pages[path] for path in others}, page.FOLDER) == [last]
 
 
 @pytest.mark.parametrize("template", sorted(page.TEMPLATES.glob("*.jinja")), ids=lambda path: path.name)

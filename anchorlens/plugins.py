@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anchorlens.safe import read_bytes
 from anchorlens.texts import safe_repr, safe_text
 
 
@@ -184,7 +183,7 @@ def _run(file: Path, name: str, what: str) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        exec(compile(read_bytes(file), file, "exec", dont_inherit=True), vars(module))  # no future of ours
+        exec(compile(file.read_bytes(), file, "exec", dont_inherit=True), vars(module))  # no future of ours
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         syntax = isinstance(error, SyntaxError) and error.filename == str(file)

@@ -168,7 +168,7 @@ def test_what_others_wrote_is_read_by_the_face_of_safe_alone():
     assert list(imports("texts")) == []
 
 
-ROOMS_THAT_READ = ("anchorlens.files", "anchorlens.show", "anchorlens.cli", "anchorlens.plugins")
+ROOMS_THAT_READ = ("anchorlens.files", "anchorlens.show", "anchorlens.cli")
 OTHERS_THAT_READ = (
     "anchorlens.extras.audit.files",
     "anchorlens.extras.benchmark.shipped",

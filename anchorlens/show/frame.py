@@ -45,7 +45,7 @@ class Script:
         return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
-def framed(
+def html_page(
     template: str | Path,
     *,
     scripts: Sequence[str | Path],
@@ -99,7 +99,7 @@ def picture_page(figure: go.Figure, result: object = None) -> str:
     layout: Any = drawn["layout"]
     title = unescape(re.sub("<[^>]*>", " ", layout.title.text))
     drawn.update_layout(title_text="")
-    return framed(
+    return html_page(
         "figure.html",
         scripts=("page.js",),
         title=title,
@@ -116,10 +116,10 @@ def _captions(result: object) -> list[str]:
 
     if not isinstance(result, ProbeResult):
         return []
-    from anchorlens.show.seen import seen
+    from anchorlens.show.describe_plot import describe_plot
 
     how = caption_of(result.probe, result)
-    return [str(seen(result)), *([how.how_to_read] if how else [])]
+    return [str(describe_plot(result)), *([how.how_to_read] if how else [])]
 
 
 def _policy(scripts: Sequence[Script]) -> str:

@@ -4,8 +4,9 @@ import plotly.graph_objects as go
 from browser import Browser, needs_chromium
 from html_page import Page
 
-from anchorlens import ModelConfig, build_model, picture_page, plots, probes
+from anchorlens import ModelConfig, build_model, plots, probes
 from anchorlens.plots.picture import plotly_text
+from anchorlens.show import picture_page
 from anchorlens.show.words import CAPTIONS
 
 HOSTILE = '</script><script>document.title="ran"</script><img src=x onerror=document.title="ran"><b>&lt;'

@@ -18,10 +18,10 @@ from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBE
 from anchorlens.probes.shared.calling import is_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.recipes.identity import places
-from anchorlens.show.frame import framed, write_page
+from anchorlens.show.describe_plot import pairs_seen
+from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.report.reading_rows import reading_rows
-from anchorlens.show.seen import pairs_seen
 from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.texts import safe_repr
@@ -108,7 +108,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     if not any(verdict.behaviour.by_pair() for verdict in verdicts):
         first, answers = [*answers[:1], *first], answers[1:]
     moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
-    return framed(
+    return html_page(
         "report.html",
         scripts=("page.js",),
         heads=any(panel.heads for figure in figures for panel in figure.panels),

@@ -20,8 +20,8 @@ from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.show.describe_plot import describe_plot
 from anchorlens.show.report.charts import trajectory
-from anchorlens.show.seen import seen
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases
@@ -166,7 +166,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
     """Make the panel of one model, without handling errors."""
     if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
-        return Panel(label, seen(result), heads=Markup(script_json(result.circuitsvis_json())))
+        return Panel(label, describe_plot(result), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
     heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
     for trace in heatmaps:  # plotly.js reports errors for a heatmap without numbers
@@ -174,7 +174,7 @@ def _panel(label: str, result: ProbeResult, title: str) -> Panel:
         if not np.isfinite(values).any():
             trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")
     picture.to_json()  # raises here if it cannot be written, so that only this model has no picture
-    return Panel(label, str(seen(result)), picture)
+    return Panel(label, str(describe_plot(result)), picture)
 
 
 def _figure(

@@ -25,7 +25,7 @@ from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.plots.picture import script_json
 from anchorlens.plots.training_curve import thinned, training_curve, training_traces
-from anchorlens.show.frame import framed, write_page
+from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.texts import safe_text
@@ -195,7 +195,7 @@ def diagram_html(
     curve = json.loads(training_curve([]).update_layout(title_text="", margin_t=20).to_json() or "")
     figures = {map: [part.figures[map.name] for part in slices] for map in maps}
     absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
-    return framed(
+    return html_page(
         TEMPLATES / "diagram.html",
         scripts=(TEMPLATES / "diagram.js",),
         styles=TEMPLATES / "diagram.css",

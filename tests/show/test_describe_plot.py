@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model, probes
-from anchorlens.show.seen import seen
+from anchorlens.show.describe_plot import describe_plot
 
 TASK = AnchorTask()
 MODEL = build_model(ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5))
@@ -25,16 +25,20 @@ def at(result, centres):
 
 def test_clusters_are_counted_in_the_picture(masked):
     corners = [(10 * k, 0) for k in range(12)]
-    assert seen(at(masked, corners)).startswith(
+    assert describe_plot(at(masked, corners)).startswith(
         "12 clusters of 12 ordered pairs: no pair shares a cluster with its reversed pair"
     )
     together = [(10 * (k // 2), 0) for k in range(12)]
-    assert seen(at(masked, together)).startswith(
+    assert describe_plot(at(masked, together)).startswith(
         "6 clusters of 12 ordered pairs: every pair shares a cluster with"
     )
     one_apart = [*together[:10], (50, 0), (60, 0)]
-    assert "7 clusters of 12 ordered pairs: 5 of 6 pairs share a cluster" in seen(at(masked, one_apart))
-    assert seen(at(masked, [(0, 0)] * 12)) == "There are no clusters: the answers of all pairs overlap."
+    assert "7 clusters of 12 ordered pairs: 5 of 6 pairs share a cluster" in describe_plot(
+        at(masked, one_apart)
+    )
+    assert (
+        describe_plot(at(masked, [(0, 0)] * 12)) == "There are no clusters: the answers of all pairs overlap."
+    )
 
 
 def flow(inferential, symmetric, gathered, stages):
@@ -45,33 +49,35 @@ def flow(inferential, symmetric, gathered, stages):
 
 def test_a_model_that_gathers_is_no_contradiction():
     stages = {"key to anchors": 1.0, "anchor 1 to last": 0.0, "anchor 2 to last": 1.0}
-    text = seen(flow(0.0, 0.0, 0.76, stages))
+    text = describe_plot(flow(0.0, 0.0, 0.76, stages))
     assert text.startswith("The gathered route: key and anchors meet at the last anchor")
     assert "The inferential score of 0.00 is low because nothing is lost without anchor 1 to last" in text
 
 
 def test_each_route_is_named_as_far_as_it_stands_out():
     stages = dict.fromkeys(("key to anchors", "anchor 1 to last", "anchor 2 to last"), 0.8)
-    assert seen(flow(0.8, 0.0, 0.1, stages)).startswith("The inferential route: the key goes to each anchor")
-    assert seen(flow(0.0, 0.65, 0.0, stages)).startswith("The symmetric route")
-    assert seen(flow(0.0, 0.02, 0.0, stages)).startswith("No single route carries the answer")
-    assert seen(flow(0.0, 0.2, 0.0, stages)).startswith("Mostly")
-    assert "attention" in seen(flow(None, None, None, stages))
+    assert describe_plot(flow(0.8, 0.0, 0.1, stages)).startswith(
+        "The inferential route: the key goes to each anchor"
+    )
+    assert describe_plot(flow(0.0, 0.65, 0.0, stages)).startswith("The symmetric route")
+    assert describe_plot(flow(0.0, 0.02, 0.0, stages)).startswith("No single route carries the answer")
+    assert describe_plot(flow(0.0, 0.2, 0.0, stages)).startswith("Mostly")
+    assert "attention" in describe_plot(flow(None, None, None, stages))
 
 
 def test_cosines_and_weights():
     values = probes.v_similarity(MODEL, TASK)
-    assert "0.63: the values at the first anchor encode g" in seen(replace(values, centred_gap=0.63))
-    assert "partly" in seen(replace(values, centred_gap=0.2))
-    assert "similar to the others (0.00 redder)" in seen(replace(values, centred_gap=-0.003))
+    assert "0.63: the values at the first anchor encode g" in describe_plot(replace(values, centred_gap=0.63))
+    assert "partly" in describe_plot(replace(values, centred_gap=0.2))
+    assert "similar to the others (0.00 redder)" in describe_plot(replace(values, centred_gap=-0.003))
     weights = probes.q_condensation(MODEL)
-    assert seen(replace(weights, n_groups=3)).endswith(": condensed.")
-    assert seen(replace(weights, n_groups=len(weights.order))).endswith("hardly condensed.")
+    assert describe_plot(replace(weights, n_groups=3)).endswith(": condensed.")
+    assert describe_plot(replace(weights, n_groups=len(weights.order))).endswith("hardly condensed.")
     embedding = probes.embedding_pca(MODEL, TASK)
-    assert "higher by 0.15: the embedding follows" in seen(replace(embedding, lag_order=0.15))
-    assert "does not follow the differences" in seen(replace(embedding, lag_order=-0.01))
+    assert "higher by 0.15: the embedding follows" in describe_plot(replace(embedding, lag_order=0.15))
+    assert "does not follow the differences" in describe_plot(replace(embedding, lag_order=-0.01))
 
 
 def test_every_other_probe_says_its_headline():
     rank = probes.stable_rank(MODEL)
-    assert seen(rank) == rank.headline()
+    assert describe_plot(rank) == rank.headline()

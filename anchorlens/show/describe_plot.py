@@ -27,12 +27,12 @@ WAYS = {
 
 
 @singledispatch
-def seen(result: ProbeResult) -> str:
+def describe_plot(result: ProbeResult) -> str:
     """Return a sentence on what the plot of a result shows about the model. Default: the headline."""
     return result.headline()
 
 
-@seen.register
+@describe_plot.register
 def _(result: MaskKeyToken) -> str:
     if result.points is None:
         return result.headline()
@@ -52,7 +52,7 @@ def _(result: MaskKeyToken) -> str:
     return f"{n}: {together} of {n_pairs} pairs share a cluster with their reversed pairs; the others do not."
 
 
-@seen.register
+@describe_plot.register
 def _(result: InformationFlow) -> str:
     known = {name: score for name in WAYS if (score := getattr(result, f"{name}_route")) is not None}
     if not known:
@@ -78,7 +78,7 @@ def _why_not_inferential(result: InformationFlow) -> str:
     )
 
 
-@seen.register
+@describe_plot.register
 def _(result: VSimilarity) -> str:
     if result.centred_gap is None:
         return result.headline()
@@ -93,7 +93,7 @@ def _(result: VSimilarity) -> str:
     )
 
 
-@seen.register
+@describe_plot.register
 def _(result: QCondensation) -> str:
     n = len(result.order)
     share = result.n_groups / n
@@ -101,7 +101,7 @@ def _(result: QCondensation) -> str:
     return f"{n} neurons in {result.n_groups} groups, mean |cosine| {result.mean_abs_cosine:.2f}: {words}."
 
 
-@seen.register
+@describe_plot.register
 def _(result: EmbeddingPCA) -> str:
     if result.lag_order is None:
         return f"{result.explained.sum():.0%} of the variance lies along the two plotted axes."

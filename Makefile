@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # the other line of TransformerLens, with the rest of the tested versions
 TL4 := .venv-tl4
 TL4_VERSION := 4.3.0
-TL4_TESTS := tests/models tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
+TL4_TESTS := tests/models tests/extras/transformer_lens_4 tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
 	tests/files/test_checkpoint.py tests/files/test_importer_formats.py tests/files/test_vocabularies.py
 
 .PHONY: demo test test-core test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean

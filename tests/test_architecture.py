@@ -22,7 +22,6 @@ ROOT = Path(anchorlens.__file__).parent
 FOLDERS = [
     "safe",
     "",
-    "models.transformer",
     "models",
     "tasks.shared",
     "tasks.two_anchor",

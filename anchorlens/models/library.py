@@ -1,11 +1,15 @@
-"""HookedTransformer and its parts, from TransformerLens 3.9, or ours for TransformerLens 4.
+"""HookedTransformer and its parts, from TransformerLens 3.9, or from a plugin for TransformerLens 4.
 
-All modules that make or check for a HookedTransformer import the class from this module.
+All modules that make or check for a HookedTransformer import the class from this module. The plugin is a
+module with the three classes, an entry point of the group `anchorlens.models`.
 """
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
+
+from anchorlens.plugins import installed
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "IProgress not found")  # bars are plain without ipywidgets
@@ -13,7 +17,11 @@ with warnings.catch_warnings():
         from transformer_lens import HookedTransformer, HookedTransformerConfig
         from transformer_lens.components.transformer_block import TransformerBlock
     except ImportError:
-        from anchorlens.models.transformer import HookedTransformer, HookedTransformerConfig
-        from anchorlens.models.transformer.block import TransformerBlock
+        plugin: Any = next(installed("anchorlens.models", "model class"), (None, ""))[0]
+        if plugin is None:
+            raise
+        HookedTransformer = plugin.HookedTransformer
+        HookedTransformerConfig = plugin.HookedTransformerConfig
+        TransformerBlock = plugin.TransformerBlock
 
 __all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]

@@ -14,9 +14,16 @@ from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
 from transformer_lens.utilities.typed_module_list import TypedModuleList
 
 from anchorlens.configuration import check_choice
-from anchorlens.models.transformer.block import TransformerBlock
-from anchorlens.models.transformer.configuration import HookedTransformerConfig, refusal
-from anchorlens.models.transformer.parts import Embed, Mask, Norm, PosEmbed, Residual, Unembed
+from anchorlens.extras.transformer_lens_4.configuration import HookedTransformerConfig, refusal
+from anchorlens.extras.transformer_lens_4.layers import (
+    Embed,
+    Mask,
+    Norm,
+    PosEmbed,
+    Residual,
+    TransformerBlock,
+    Unembed,
+)
 
 
 class LogitsAndLoss(NamedTuple):

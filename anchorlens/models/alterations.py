@@ -6,7 +6,7 @@ import contextlib
 import copy
 import random
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +16,6 @@ from torch import Tensor, nn
 PutBack: TypeAlias = Callable[[], bool]
 """A function that restores a value and returns whether the value had changed."""
 _MOST_NAMES = 3
-_MOST_DRAWN = 12_000_000
-"""The number of draws after which a generator counts as seeded."""
 _HELD = {"_parameters": "weights", "_buffers": "buffers", "_modules": "modules", "training": "training mode"}
 """The names in words of the attributes of a module."""
 _NOTHING = object()
@@ -25,13 +23,12 @@ _NOTHING = object()
 
 
 @contextlib.contextmanager
-def unaltered(name: str, *models: object) -> Iterator[None]:
+def assert_unmodified(name: str, *models: object) -> Iterator[None]:
     """Restore what the `with` block alters in models or settings, and raise an error that names the change.
 
     The function compares the weights, buffers, modules, hooks and other attributes of the models. The
-    function also compares global settings, which are the gradient mode, torch's defaults and the seeds of
-    random numbers. The function restores the gradients of weights without an error. The function also
-    restores the random state without an error, unless the block sets a seed. The function needs memory for a
+    function also compares global settings, which are the gradient mode and torch's defaults. The function
+    restores the gradients of weights and the random state without an error. The function needs memory for a
     copy of the models.
 
     Args:
@@ -42,10 +39,11 @@ def unaltered(name: str, *models: object) -> Iterator[None]:
         ValueError: If the block altered a model or a setting. The function does not catch errors that the
             block raises.
     """
-    state = [*_of_models(models), *_of_settings(), *_of_generators()]
+    state = [*_of_models(models), *_of_settings()]
     raised = True
     try:
-        yield
+        with _random_state_kept():
+            yield
         raised = False
     finally:
         changed: dict[str, list[str]] = {}
@@ -67,6 +65,20 @@ def _listed(places: list[str]) -> str:
     return f" ({shown})" if shown else ""
 
 
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """Let the block draw and seed as it likes, and restore the generators of torch, NumPy and Python."""
+    of_numpy: Any = np.random.get_state(legacy=False)
+    of_python = random.getstate()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            np.random.set_state(of_numpy)
+            random.setstate(of_python)
+
+
 def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
     """Yield the description, path and restoring function of each part of the models; each tensor once."""
     tensors: dict[int, tuple[str, str, PutBack]] = {}
@@ -79,7 +91,7 @@ def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
                 what = "hooks" if "hooks" in name else _HELD.get(name, name)
                 if what == name and (name.startswith("_") or name == "ctx"):
                     what = ""  # a forward pass may store it
-                yield what, path, _attribute(module, name, value)
+                yield what, path, partial(_attribute, module, name, value, _shallow(value))
                 for own, tensor in value.items() if isinstance(value, dict) else [(name, value)]:
                     if isinstance(tensor, Tensor) and not tensor.is_meta:
                         place = f"{path}.{own}".removeprefix(".")
@@ -87,25 +99,20 @@ def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
     yield from tensors.values()
 
 
-def _attribute(owner: object, name: str, value: object) -> PutBack:
-    content = _shallow(value)
-
-    def put_back() -> bool:
-        now = vars(owner).get(name, _NOTHING)
-        changed = not _same(_shallow(now), content)
-        if changed or now is not value:
-            if value is _NOTHING:
-                del vars(owner)[name]
-                return changed
-            vars(owner)[name] = value
-            if isinstance(value, dict | set):
-                value.clear()
-                value.update(content)
-            elif isinstance(value, list):
-                value[:] = content
-        return changed
-
-    return put_back
+def _attribute(owner: object, name: str, value: Any, content: Any) -> bool:
+    """Restore an attribute, and what a dict, set or list in it held; return whether it had changed."""
+    now = vars(owner).get(name, _NOTHING)
+    changed = not _same(now, content)
+    if value is _NOTHING:
+        vars(owner).pop(name, None)
+    elif changed or now is not value:
+        vars(owner)[name] = value
+        if isinstance(value, dict | set):
+            value.clear()
+            value.update(content)
+        elif isinstance(value, list):
+            value[:] = content
+    return changed
 
 
 def _shallow(value: object) -> Any:
@@ -121,7 +128,7 @@ def _same(now: Any, before: Any) -> bool:
     if isinstance(before, dict):
         return _same([*now, *now.values()], [*before, *before.values()])
     if isinstance(before, list | tuple):
-        return all(_same(*both) for both in zip_longest(now, before, fillvalue=_NOTHING))
+        return len(now) == len(before) and all(map(_same, now, before))
     return isinstance(before, str | int | float | set | torch.dtype | torch.device) and now == before
 
 
@@ -183,57 +190,12 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 
 
 def _of_settings() -> Iterator[tuple[str, str, PutBack]]:
-    def to(value: object, get: Callable[[], Any], set_to: Callable[[Any], object]) -> PutBack:
-        def put_back() -> bool:
-            changed = get() != value
-            if changed:
-                set_to(value)
-            return changed
-
-        return put_back
-
     for what, (get, set_to) in _SETTINGS.items():
-        yield what, "", to(get(), get, set_to)
+        yield what, "", partial(_setting, get(), get, set_to)
 
 
-def _of_generators() -> Iterator[tuple[str, str, PutBack]]:
-    seed, of_torch, of_python = torch.initial_seed(), torch.get_rng_state(), random.getstate()
-    of_numpy: Any = np.random.get_state(legacy=False)
-    of_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-
-    def torchs() -> bool:
-        seeded = torch.initial_seed() != seed
-        torch.set_rng_state(of_torch)
-        torch.cuda.set_rng_state_all(of_cuda)
-        return seeded
-
-    def numpys() -> bool:
-        now: Any = np.random.get_state(legacy=False)
-        np.random.set_state(of_numpy)
-        known = "key" in of_numpy["state"] and "key" in now["state"]  # else another kind of generator
-        return known and _seeded(*((one["state"]["key"], one["state"]["pos"]) for one in (of_numpy, now)))
-
-    def pythons() -> bool:
-        now = random.getstate()
-        random.setstate(of_python)
-        return _seeded(*((one[1][:-1], one[1][-1]) for one in (of_python, now)))
-
-    for library, put_back in (("torch", torchs), ("NumPy", numpys), ("random", pythons)):
-        yield f"the seed of {library}", "", put_back
-
-
-def _seeded(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
-    """Check that no number of draws leads from one Mersenne Twister state (key, position) to another.
-
-    >>> generator = random.Random(0)
-    >>> before, _ = generator.getstate()[1], [generator.random() for _ in range(10_000)]
-    >>> drawn, other = generator.getstate()[1], random.Random(1).getstate()[1]
-    >>> [_seeded((before[:-1], before[-1]), (after[:-1], after[-1])) for after in (drawn, other)]
-    [False, True]
-    """
-    earlier, later = np.random.MT19937(0), np.random.MT19937(0)
-    for twister, (key, position) in ((earlier, before), (later, after)):
-        content: Any = {"key": np.asarray(key, dtype=np.uint32), "pos": position}
-        twister.state = {"bit_generator": "MT19937", "state": content}
-    following = later.random_raw()
-    return not any(following in earlier.random_raw(_MOST_DRAWN // 100) for _ in range(100))
+def _setting(value: object, get: Callable[[], Any], set_to: Callable[[Any], object]) -> bool:
+    changed = get() != value
+    if changed:
+        set_to(value)
+    return changed

@@ -7,7 +7,6 @@ module with the three classes, an entry point of the group `anchorlens.models`.
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from anchorlens.plugins import installed
 
@@ -17,11 +16,11 @@ with warnings.catch_warnings():
         from transformer_lens import HookedTransformer, HookedTransformerConfig
         from transformer_lens.components.transformer_block import TransformerBlock
     except ImportError:
-        plugin: Any = next(installed("anchorlens.models", "model class"), (None, ""))[0]
-        if plugin is None:
+        found = next(installed("anchorlens.models", "model class"), None)
+        if found is None:
             raise
-        HookedTransformer = plugin.HookedTransformer
-        HookedTransformerConfig = plugin.HookedTransformerConfig
-        TransformerBlock = plugin.TransformerBlock
+        HookedTransformer = found[0].HookedTransformer
+        HookedTransformerConfig = found[0].HookedTransformerConfig
+        TransformerBlock = found[0].TransformerBlock
 
 __all__ = ["HookedTransformer", "HookedTransformerConfig", "TransformerBlock"]

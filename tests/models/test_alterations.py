@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.models.alterations import unaltered
+from anchorlens.models.alterations import assert_unmodified
 
 TINY = ModelConfig(n_layers=1, d_model=8, d_head=8, d_mlp=8)
 TOKENS = AnchorTask().sample(4, seed=0).tokens
@@ -61,9 +61,6 @@ ALTERATIONS = {
     "default device": (lambda m: torch.set_default_device("meta"), "torch's default device"),
     "determinism": (lambda m: torch.use_deterministic_algorithms(True), "torch's deterministic algorithms"),
     "errors of NumPy": (lambda m: np.seterr(all="raise"), "NumPy's handling of errors"),
-    "seed of torch": (lambda m: torch.manual_seed(12345), "the seed of torch"),
-    "seed of NumPy": (lambda m: np.random.seed(12345), "the seed of NumPy"),
-    "seed of random": (lambda m: random.seed(12345), "the seed of random"),
 }
 
 
@@ -87,7 +84,7 @@ def test_an_alteration_is_named_and_put_back(which, fails, model):
     setters = torch.set_rng_state, np.random.set_state, random.setstate
     for put_back, state in zip(setters, generators, strict=True):
         put_back(state)
-    with pytest.raises(KeyError if fails else ValueError) as caught, unaltered("mine", model):
+    with pytest.raises(KeyError if fails else ValueError) as caught, assert_unmodified("mine", model):
         alter(model)
         if fails:
             raise KeyError("its own error")
@@ -99,10 +96,11 @@ def test_an_alteration_is_named_and_put_back(which, fails, model):
 
 
 def test_measuring_drawing_and_gradients_are_no_alteration(model):
-    """Hooks in a context, an ablation that is undone, numbers drawn without a seed, a gradient."""
+    """Hooks in a context, an ablation that is undone, numbers drawn, with a seed too, a gradient."""
     model.W_E.grad = torch.ones_like(model.W_E)
     torch.manual_seed(0)
-    with unaltered("mine", model, None):
+    of_others = str(np.random.get_state()), random.getstate()
+    with assert_unmodified("mine", model, None):
         model.run_with_cache(TOKENS)
         with model.hooks([(PATTERN, lambda pattern, hook: 0 * pattern)]):
             model(TOKENS, return_type="loss").backward()
@@ -110,6 +108,10 @@ def test_measuring_drawing_and_gradients_are_no_alteration(model):
         zero(model)
         model.W_E.data.copy_(kept)
         torch.rand(3), np.random.rand(10_000), random.random()
+        torch.manual_seed(12345)
+        np.random.seed(12345)
+        random.seed(12345)
+    assert (str(np.random.get_state()), random.getstate()) == of_others
     assert torch.equal(model.W_E.grad, torch.ones_like(model.W_E)) and model.W_pos.grad is None
     drawn = torch.rand(1)
     torch.manual_seed(0)
@@ -118,5 +120,5 @@ def test_measuring_drawing_and_gradients_are_no_alteration(model):
 
 def test_weights_without_a_number_are_not_taken_for_altered(model):
     model.W_E.data[0] = torch.nan
-    with unaltered("mine", model):
+    with assert_unmodified("mine", model):
         model(TOKENS)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
 from anchorlens.files.importers.source import PAPERS_TASK
-from anchorlens.models.alterations import unaltered
+from anchorlens.models.alterations import assert_unmodified
 from anchorlens.models.running import lock_of
 from anchorlens.plugins import is_own, not_ending
 
@@ -276,6 +276,6 @@ def call(
     arguments = {name: value for name, value in by_name.items() if name in parameters}
     watched = contextlib.nullcontext()
     if is_own(function):
-        watched = unaltered(probe.__name__, given.model, options.get("initial"))
+        watched = assert_unmodified(probe.__name__, given.model, options.get("initial"))
     with lock_of(given.model), watched, not_ending(probe.__name__):
         return function(*([] if "model" in arguments else [given.model]), **arguments, **options)

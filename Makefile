@@ -10,7 +10,9 @@ TL4_VERSION := 4.3.0
 TL4_TESTS := tests/models tests/extras/transformer_lens_4 tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
 	tests/files/test_checkpoint.py tests/files/test_importer_formats.py tests/files/test_vocabularies.py
 
-.PHONY: demo test test-core test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
+FAST := 'not slow and not system'
+
+.PHONY: demo test test-system test-core test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
 
 setup: $(READY)
 
@@ -24,15 +26,20 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/anchorlens demo
 
-# three workers on two cores, since some tests wait; each and its children compute with one thread
+# three workers on two cores, since some tests wait; each and its children compute with one thread;
+# with SHAPES=--shapes the shapes of tensors are checked against the signatures
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHAPES) -m $(FAST) --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# the whole installation: the wheel, the package without each product, a full disk, no word of its own, the referee
+test-system: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m 'system and not slow' --numprocesses 2 --dist loadfile
 
 # the core alone: a copy of the repository without the products of extras/ and their entry points
 test-core: $(READY)
 	$(BIN)/python tests/core_alone.py .core
 	cd .core && OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/.core:$(CURDIR)/.core/site $(CURDIR)/$(BIN)/python -m pytest \
-		tests -m 'not slow' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+		tests -m $(FAST) --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # on TransformerLens 4; all of the verdict's tests would take seven minutes more
 test-tl4: $(TL4)/.ready
@@ -65,7 +72,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-check: lint test test-tl4 test-research test-standin test-tutorials docs
+check: SHAPES := --shapes
+check: lint test test-system test-tl4 test-research test-standin test-tutorials docs
 
 docs: $(READY)
 	$(BIN)/python -m sphinx --builder html --nitpicky --fail-on-warning --keep-going docs docs/_build/html

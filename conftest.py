@@ -1,13 +1,15 @@
-"""Settings of every test run: one thread, and tensor shapes checked against the signatures.
+"""Settings of every test run: one thread, the long files first, and at the end the ten that took longest.
 
-The shapes are checked by jaxtyping with beartype, in every module that names shapes (tests/shape_checks.py).
-Tests marked `gpu` run where there is a CUDA GPU, and with
-`--standin` on a stand-in for one (tests/standin_cuda.py).
+With `--shapes`, which `make check` gives, jaxtyping and beartype check the shapes of tensors against the
+signatures, in every module that names shapes (tests/shape_checks.py). Tests marked `gpu` run where there is a
+CUDA GPU, and with `--standin` on a stand-in for one (tests/standin_cuda.py).
 """
 
 import gc
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in child processes too
@@ -15,6 +17,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in c
 import pytest  # noqa: E402
 
 ROOT = Path(__file__).parent
+LONGEST_FIRST = ("tests/extras/sweep/test_engines.py",)
+"""Files that would be waited for at the end of a run, were they begun late; the longest first."""
 
 
 def annotated_modules() -> list[str]:
@@ -34,7 +38,8 @@ def annotated_modules() -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--standin`, which `make test-standin` gives."""
+    """`--shapes`, which `make check` gives, and `--standin`, which `make test-standin` gives."""
+    parser.addoption("--shapes", action="store_true", help="check the shapes of tensors in the signatures")
     parser.addoption("--standin", action="store_true", help="have a stand-in for CUDA in this process")
 
 
@@ -46,7 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if reason := standin_cuda.why_not():
             pytest.exit(f"nothing is tested: {reason}", returncode=0)
         standin_cuda.install()
-    if config.getoption("dist", "no") != "no":
+    config.pluginmanager.register(Slowest())
+    if not config.getoption("shapes") or config.getoption("dist", "no") != "no":
         return
     modules = annotated_modules()
     import jaxtyping
@@ -66,9 +72,43 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip("no CUDA GPU here; make test-standin has a stand-in")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; the others stay in their order."""
+    rank = {ROOT / name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through the millions of objects of the libraries each time."""
     gc.freeze()
+
+
+class Slowest:
+    """What the tests of each file took, in seconds of processor, those of child processes included."""
+
+    def __init__(self):
+        self.before = sum(os.times()[:4])
+        self.files: defaultdict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None]:
+        """Note in the report of each set-up, call and tear-down what it took."""
+        report = yield
+        now = sum(os.times()[:4])
+        report.processor, self.before = now - self.before, now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add it up in the process that reports."""
+        self.files[report.nodeid.split("::")[0]] += report.processor
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the ten files that took longest."""
+        slowest = sorted(self.files, key=lambda name: -self.files[name])[:10]
+        terminalreporter.section(f"slowest files, of {sum(self.files.values()):.0f} s of processor")
+        for name in slowest:
+            terminalreporter.write_line(f"{self.files[name]:6.1f} s  {name}")
 
 
 @pytest.fixture(scope="session", autouse=True)

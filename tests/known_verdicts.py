@@ -1,5 +1,6 @@
 """Verdicts made by hand around behaviour that was measured, for what shows verdicts."""
 
+import functools
 import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
@@ -39,6 +40,12 @@ def by_probes(phase=3, label=LABELS[3]):
     return ByProbes(named, probabilities, EVIDENCE)
 
 
+@functools.cache
+def behaviour_of(config):
+    """What an untrained model of a config answers; it is the same each time."""
+    return evaluate(build_model(config, seed=1), TASK, training_set=TASK.sample(64, seed=0), n_noise=2)
+
+
 def subject(config, name, *, with_checkpoint=True, **fields):
     """An untrained model of a config, with the checkpoint it would be saved as."""
     model = build_model(config, seed=1)
@@ -48,9 +55,9 @@ def subject(config, name, *, with_checkpoint=True, **fields):
     return Subject(name, model=model, task=TASK, **fields)
 
 
-def verdict(of, **fields):
-    """The verdicts on a subject; what it answers is measured, the rest is made up."""
-    behaviour = evaluate(of.model, of.task, training_set=of.task.sample(64, seed=0), n_noise=2)
+def verdict(of, config, **fields):
+    """The verdicts on a subject of a config; what it answers is measured, the rest is made up."""
+    behaviour = behaviour_of(config)
     known = {
         "phase": behaviour.phase,
         "by_probes": by_probes(),
@@ -68,11 +75,12 @@ def whole_verdict(name="runs/a/ckpt.pt"):
     """One with everything there is: checkpoint, log, trajectory, warnings."""
     config = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
     given = subject(config, name, path=f"/data/{name}", sha256="0" * 64, kind="anchorlens", log=LOG)
-    return verdict(given, trajectory=TRAJECTORY, warnings=("The model is small.",))
+    return verdict(given, config, trajectory=TRAJECTORY, warnings=("The model is small.",))
 
 
 def bare_verdict(name="a model"):
     """One with as little as there can be: one layer, no checkpoint, no log, no readings."""
-    given = subject(ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=32), name, with_checkpoint=False)
+    config = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=32)
+    given = subject(config, name, with_checkpoint=False)
     none = ByProbes(Phase.undecided("not finite", "no reading could be taken"), None, ())
-    return verdict(given, by_probes=none, by_decoding=Posterior(none.phase, None))
+    return verdict(given, config, by_probes=none, by_decoding=Posterior(none.phase, None))

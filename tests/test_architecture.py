@@ -253,6 +253,14 @@ def test_every_tensor_says_where_it_is_made():
     assert not silent, "say device= there"
 
 
+@pytest.fixture
+def shapes_checked(pytestconfig):
+    """What needs the check of shapes."""
+    if not pytestconfig.getoption("shapes"):
+        pytest.skip("shapes are checked with --shapes, as in make check")
+
+
+@pytest.mark.usefixtures("shapes_checked")
 def test_shapes_are_checked_in_every_module_that_names_them(pytestconfig):
     settings = pytestconfig.pluginmanager.get_plugin(str(ROOT.parent / "conftest.py"))
     named = {name for name, path in MODULES.items() if "jaxtyping" in path.read_text()}
@@ -264,6 +272,7 @@ def test_shapes_are_checked_in_every_module_that_names_them(pytestconfig):
         settings.annotated_modules()
 
 
+@pytest.mark.usefixtures("shapes_checked")
 def test_a_wrong_shape_is_an_error():
     from anchorlens.probes.shared.edge_effects import causal_edges, margin
     from anchorlens.probes.shared.linalg import cosines_between

@@ -9,6 +9,8 @@ from pathlib import Path
 import on_a_full_disk
 import pytest
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):

@@ -9,7 +9,7 @@ import pytest
 
 from anchorlens.plugins import entry_points
 
-pytestmark = pytest.mark.needs()  # it is about the whole package
+pytestmark = [pytest.mark.needs(), pytest.mark.system]  # it is about the whole package
 
 SCRIPT = Path(__file__).parent / "without_a_product.py"
 

@@ -12,7 +12,7 @@ from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
 from anchorlens.models.config import VARIANTS
 
-pytestmark = pytest.mark.needs()  # it is about the whole package
+pytestmark = [pytest.mark.needs(), pytest.mark.system]  # it is about the whole package
 
 TINY = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 16, "key_max": 40, "n_samples": 600, "steps": 2}
 EVERYTHING = """

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.needs()  # it is about the whole package
+pytestmark = [pytest.mark.needs(), pytest.mark.system]  # it is about the whole package
 
 REFEREE = Path(__file__).parent / "referee"
 NAMES = ("machine", "verdicts", "weights", "sweep", "help_texts")

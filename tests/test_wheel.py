@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from core_alone import copy_core
 
-pytestmark = pytest.mark.needs()  # it is about the whole package
+pytestmark = [pytest.mark.needs(), pytest.mark.system]  # it is about the whole package
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = {

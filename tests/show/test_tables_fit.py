@@ -65,6 +65,20 @@ def cells_of(n_gammas):
     )
 
 
+PRINTERS = (
+    "print_audit",
+    "print_behaviour",
+    "print_benchmark",
+    "print_control",
+    "print_plan",
+    "print_plan_of_control",
+    "print_sweep",
+    "print_sweep of cells",
+    "print_verdict",
+    "print_verdicts",
+)
+
+
 @functools.cache
 def printers():
     """What prints tables -> a call of it with a result made by hand."""
@@ -132,7 +146,11 @@ def plain(item):
     return item if isinstance(item, str) else item.text
 
 
-@pytest.fixture(params=sorted(printers()))
+def test_every_printer_is_tried():
+    assert sorted(printers()) == list(PRINTERS)
+
+
+@pytest.fixture(params=PRINTERS)
 def printed(request, capsys, monkeypatch):
     """A function: width -> what is printed there, and its tables."""
     tables, shown = [], Terminal.print

@@ -21,8 +21,9 @@ def without_nan(content):
     return json.loads(json.dumps(content).replace("NaN", '"no number"'))
 
 
-@pytest.mark.parametrize("verdict", [whole_verdict(), bare_verdict()], ids=["whole", "bare"])
-def test_it_comes_back_as_it_was(verdict):
+@pytest.mark.parametrize("made", [whole_verdict, bare_verdict])
+def test_it_comes_back_as_it_was(made):
+    verdict = made()
     stored = read_back(verdict)
     assert without_nan(stored.to_dict()) == without_nan(verdict.to_dict())
     assert stored.phase == verdict.phase and stored.by_probes.phase == verdict.by_probes.phase

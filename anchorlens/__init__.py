@@ -14,14 +14,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = "0.1.0"
 
 
-def _light_views() -> None:
-    """Import what shows configurations and tasks, which needs no torch."""
-    from anchorlens.show.notebook import configuration  # noqa: F401
-
-
 def _training_views() -> None:
     """Import what shows a training while it goes on, and its result."""
-    from anchorlens.show.notebook import progress, training  # noqa: F401
+    from anchorlens.show.notebook import training  # noqa: F401
 
 
 def _all_views() -> None:
@@ -38,4 +33,4 @@ def _installed_views() -> None:
     list(installed("anchorlens.views", "view"))
 
 
-rooms += [_light_views, _training_views, _all_views, _installed_views]
+rooms += [_training_views, _all_views, _installed_views]

@@ -20,7 +20,6 @@ from types import MappingProxyType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_origin
 
 from anchorlens.texts import safe_repr
-from anchorlens.views import html
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,8 +116,6 @@ class Config:
         """
         check_names(cls.__name__, values, list(field_types(cls)))
         return cls(**values)
-
-    _repr_html_ = html
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

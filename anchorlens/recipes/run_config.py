@@ -13,7 +13,6 @@ from anchorlens.recipes.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.tasks.registry import read_stored_task, read_task, tasks
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
-from anchorlens.views import html
 
 PARTS = ("task", "model", "train")
 """The parts of a run, by the names of their tables in JSON and TOML."""
@@ -142,8 +141,6 @@ class RunConfig(NamedTuple):
         model, train = self.model_config, self.train_config
         gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
         return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
-
-    _repr_html_ = html
 
 
 def say_notes(runs: Iterable[RunConfig], *, stacklevel: int) -> None:

@@ -12,7 +12,7 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.information_flow import InformationFlow
 from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
 from anchorlens.probes.two_anchor.v_similarity import VSimilarity
-from anchorlens.show.formats import number
+from anchorlens.show.words import number
 from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
 
 CLEAR, FAINT = 0.3, 0.1

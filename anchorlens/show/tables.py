@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from anchorlens.show.formats import number, short
-from anchorlens.show.words import AGREEMENT
+from anchorlens.show.words import AGREEMENT, number, short
 from anchorlens.tasks.shared.figure_specs import SampleTable
 
 if TYPE_CHECKING:

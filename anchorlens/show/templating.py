@@ -14,8 +14,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorlens.show import evidence, tables, words
-from anchorlens.show.formats import heading, number, parts, plain, safe_lines, short, ticks
-from anchorlens.show.words import TEMPLATES
+from anchorlens.show.words import TEMPLATES, heading, number, parts, plain, safe_lines, short, ticks
 from anchorlens.tasks.shared import phases
 
 VERDICT_SHEETS = ("view.css", "parts.css")

@@ -23,8 +23,8 @@ from anchorlens.probes import (
 )
 from anchorlens.show import write_report
 from anchorlens.show.evidence import range_bar
+from anchorlens.show.report.page import reading_rows
 from anchorlens.show.report.panels import CARD
-from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
 from anchorlens.show.words import CAPTIONS, beside, caption_of

@@ -158,7 +158,7 @@ class TestEveryWay:
         config = json.loads((tmp_path / "run" / "config.json").read_text())
         assert config["task"] == {"kind": task.kind, "n_words": 8}
         assert [trace.name for trace in result.plot().data] == ["train", "ID", "OOD", "copied", "loss"]
-        assert "copied" in result._repr_html_() and "Say one of 8 tokens" in task._repr_html_()
+        assert "copied" in result._repr_html_()
 
     def test_a_killed_run_goes_on_to_the_same_bits(self, task, tmp_path):
         whole = train(*run_of(task), out=tmp_path / "whole", progress=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, TableCell, dotted
+from anchorlens.show.words import number
 from anchorlens.texts import safe_text
 
 NOT_ENDED = "-"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorlens.extras.gamma_init.gamma_init import GammaTable
-from anchorlens.show.formats import short
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
+from anchorlens.show.words import short
 from anchorlens.views import html
 
 TEMPLATE = Path(__file__).parent / "templates/gamma_table.html"

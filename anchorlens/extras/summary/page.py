@@ -12,10 +12,9 @@ from anchorlens.extras.summary.panels import PANELS, SMALL, answers
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write, check_summary
 from anchorlens.probes import probe_named
-from anchorlens.show.formats import number
 from anchorlens.show.report.page import check_verdicts, inputs, outline
 from anchorlens.show.report.panels import refusal
-from anchorlens.show.words import AGREEMENT
+from anchorlens.show.words import AGREEMENT, number
 from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import summary

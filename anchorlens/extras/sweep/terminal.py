@@ -10,9 +10,9 @@ from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
 from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.recipes.run_config import RunConfig
-from anchorlens.show.formats import number
 from anchorlens.show.tables import Table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
+from anchorlens.show.words import number
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import duration
 

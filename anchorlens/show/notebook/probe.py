@@ -8,9 +8,9 @@ from anchorlens.configuration import field_docs
 from anchorlens.probes.along import Along
 from anchorlens.probes.compare import Comparison
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.formats import number, short, ticks
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
+from anchorlens.show.words import number, short, ticks
 from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20

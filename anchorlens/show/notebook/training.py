@@ -1,4 +1,4 @@
-"""Notebook views of a checkpoint and of a training result."""
+"""Notebook views of a checkpoint, an evaluation, and a training while it runs and after it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import numpy as np
 from anchorlens.configuration import settings
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.plots.training_curve import LOSS, measured, metric_styles, thinned
-from anchorlens.show.formats import number
 from anchorlens.show.templating import view
+from anchorlens.show.words import number
 from anchorlens.tasks.registry import logged_metrics
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.texts import safe_text
+from anchorlens.training.progress import Progress
 from anchorlens.training.result import TrainResult
 from anchorlens.views import html
 
@@ -67,6 +69,27 @@ def train_result_html(result: TrainResult) -> str:
         steps=[line["step"] for line in log],
         size=(WIDTH, HEIGHT),
         out=None if result.out is None else str(result.out),
+    )
+
+
+@html.register
+def evaluation_html(behaviour: Evaluation) -> str:
+    """Return the behavioural phase and all measurements as HTML."""
+    return view("behaviour.html", behaviour=behaviour)
+
+
+@html.register
+def progress_html(progress: Progress) -> str:
+    """Return the progress as a few kilobytes of HTML and SVG, without a script."""
+    log = progress.log
+    return view(
+        "progress.html",
+        words=repr(progress),
+        done=progress.done,
+        total=progress.total,
+        curve=small_curve(log),
+        ends=(log[0]["step"], log[-1]["step"]) if log else (0, 0),
+        size=(WIDTH, HEIGHT),
     )
 
 

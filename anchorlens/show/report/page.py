@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from anchorlens.configuration import Setting, settings
 from anchorlens.files.writing import PAGES, check_can_write
@@ -21,17 +21,20 @@ from anchorlens.recipes.identity import places
 from anchorlens.show.describe_plot import pairs_seen
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
-from anchorlens.show.report.reading_rows import reading_rows
 from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.texts import safe_repr
-from anchorlens.verdict.verdict import Subject, Verdict
+from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.verdict import Evidence, Subject, Verdict
 from anchorlens.views import report
 
 MOST_IN_MAP = 40
 """The largest number of anchors whose pairs the report draws as a map."""
 MODEL_FACTS = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "act_fn", "normalization_type", "n_ctx")
 """The fields of `cfg` that describe a model without a checkpoint."""
+
+MOST_MOVED = 6
+"""The largest number of readings in the first list of `reading_rows`."""
 
 
 def write_report(
@@ -200,3 +203,40 @@ def _side_by_side(of_models: Sequence[dict[str, list[Setting]]]) -> dict[str, li
         names = dict.fromkeys(itertools.chain(*by_name))
         rows[part] = [[known.get(name) for known in by_name] for name in names]
     return rows
+
+
+class ReadingRow(NamedTuple):
+    """One reading of several models."""
+
+    reading: str
+    """The name of the reading, `probe.field`."""
+    meaning: str
+    """The meaning of the reading, in a few words."""
+    evidence: Sequence[Evidence | None]
+    """The evidence of each model, or None if the model does not have the reading."""
+
+
+def reading_rows(of_models: Sequence[Sequence[Evidence]]) -> tuple[list[ReadingRow], list[ReadingRow]]:
+    """Sort the readings of several models by their contributions to the verdicts.
+
+    Args:
+        of_models: the readings of each model, the strongest evidence first.
+
+    Returns:
+        Two lists of readings. The first list contains at most `MOST_MOVED` readings that vote for a label. In
+        this list, the first reading of every model comes before any second reading. The second list contains
+        all other readings, in the order of the probes.
+    """
+    by_name = [{one.reading: one for one in evidence} for evidence in of_models]
+    votes = [[one.reading for one in evidence if one.vote is not None] for evidence in of_models]
+    in_turn = [name for turn in itertools.zip_longest(*votes) for name in turn if name is not None]
+    moved = list(dict.fromkeys(in_turn))[:MOST_MOVED]
+    order = {reading.name: k for k, reading in enumerate(READINGS)}
+    others = [name for name in dict.fromkeys(itertools.chain(*by_name)) if name not in moved]
+    others.sort(key=lambda name: order.get(name, len(order)))
+
+    def row(name: str) -> ReadingRow:
+        evidence = [known.get(name) for known in by_name]
+        return ReadingRow(name, next(one.meaning for one in evidence if one is not None), evidence)
+
+    return list(map(row, moved)), list(map(row, others))

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from anchorlens.show.formats import parts, safe_lines
 from anchorlens.show.tables import Table, text_of
+from anchorlens.show.words import parts, safe_lines
 
 
 class Terminal(Console):

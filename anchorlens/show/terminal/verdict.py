@@ -6,10 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from anchorlens.show.evidence import not_measured_in_words, odds_decreases, odds_increases, ranges_in_words
-from anchorlens.show.formats import number
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
-from anchorlens.show.words import UNCALIBRATED, what_is_named
+from anchorlens.show.words import UNCALIBRATED, number, what_is_named
 from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SHORT, Phase
 from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict

@@ -12,7 +12,6 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.batch import token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.measures import Metric
-from anchorlens.views import html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,8 +217,6 @@ class TaskConfig(Config):
             ValueError: If a field is unknown or a value is invalid.
         """
         return super().from_dict({name: value for name, value in values.items() if name != "kind"})
-
-    _repr_html_ = html
 
 
 Task = TaskConfig

@@ -12,7 +12,6 @@ import numpy as np
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.texts import safe_repr
-from anchorlens.views import html
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -62,8 +61,6 @@ class AnchorBatch(TokenBatch):
         """Return the sequences with the indices `rows`, in this order."""
         return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
 
-    _repr_html_ = html
-
 
 def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
     """Write the key and the anchors of `trials` into a copy of the noise tokens."""
@@ -72,28 +69,6 @@ def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarra
     for place, anchors in enumerate(trials.pairs.T, start=1):
         tokens[row, trials.positions + place] = anchors
     return tokens
-
-
-_AROUND = 8
-"""Tokens that are shown before the key and after the anchors."""
-
-
-def marked(tokens: Sequence[int], key_position: int, n_anchors: int) -> list[tuple[Any, str]]:
-    """List the tokens of a sequence as (token, role), where the role is `key`, `anchor` or `noise`.
-
-    The list omits tokens that are more than 8 positions before the key or after the last anchor.
-
-    >>> marked([50, 23, 1, 2, 60], key_position=1, n_anchors=2)
-    [(50, 'noise'), (23, 'key'), (1, 'anchor'), (2, 'anchor'), (60, 'noise')]
-    """
-    end = key_position + 1 + n_anchors
-    first, last = max(0, key_position - _AROUND), min(len(tokens), end + _AROUND)
-    shown: list[tuple[Any, str]] = [
-        (tokens[i], "key" if i == key_position else "anchor" if key_position < i < end else "noise")
-        for i in range(first, last)
-    ]
-    before, after = [("…", "noise")] * (first > 0), [("…", "noise")] * (last < len(tokens))
-    return [*before, *shown, *after]
 
 
 def choose(

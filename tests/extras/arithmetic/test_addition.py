@@ -270,11 +270,6 @@ def test_it_travels_as_data():
     assert dataclasses.replace(task, mode="digits") != task and hash(task) == hash(read_task(task.to_dict()))
 
 
-def test_a_notebook_shows_it():
-    html = AdditionTask()._repr_html_()
-    assert "AdditionTask" in html and "441" in html
-
-
 def test_its_pictures_are_drawn_with_what_they_mark():
     task = AdditionTask()
     grid, curve = map(figure_of, task.evaluate(Answerer(task, lambda a, b: a < 50)).figure_specs)

@@ -262,7 +262,7 @@ def test_it_travels_as_data():
 def test_it_says_what_it_is_in_words():
     text = TASK.describe()
     assert "18,702 commands, a tenth of the examples `turn left`" in text and "1,208 commands" in text
-    assert "at random" in ScanTask(split="simple").describe() and "1,208" in TASK._repr_html_()
+    assert "at random" in ScanTask(split="simple").describe()
 
 
 def test_tokens_that_no_word_has_are_written_as_numbers():

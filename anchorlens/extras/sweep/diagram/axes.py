@@ -11,7 +11,7 @@ from anchorlens.extras.sweep.cells import Cell, axes_of, value_key
 from anchorlens.extras.sweep.grids import ALIASES
 from anchorlens.plots.side_by_side import distinct
 from anchorlens.recipes.run_config import sorted_by_part
-from anchorlens.show.formats import plain, short
+from anchorlens.show.words import plain, short
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
 """The default axes, x and y, are the first two of these fields that vary."""

@@ -17,64 +17,31 @@ _WEIGHTS = "torch.save(model.state_dict(), path)"
 _TENSORS = "save its arrays as tensors: torch.save({name: torch.as_tensor(array)}, path)"
 
 _OTHER_JSON = (
-    (
-        rb'\{.*?"weight_map"',
-        "the index of weights in several files; save them in one: "
-        "model.save_pretrained(folder, max_shard_size='1000GB')",
-    ),
+    (rb'\{.*?"weight_map"', "the index of weights in several files; save them in one: "
+     "model.save_pretrained(folder, max_shard_size='1000GB')"),
     (rb'\{.*?"added_tokens', "a tokenizer, not a model; give the model's own file"),
-    (
-        rb'\{.*?"(log_history|best_model_checkpoint)"',
-        "the log of a Hugging Face Trainer; give the model's own file, such as model.safetensors",
-    ),
-)
+    (rb'\{.*?"(log_history|best_model_checkpoint)"',
+     "the log of a Hugging Face Trainer; give the model's own file, such as model.safetensors"),
+)  # fmt: skip
 _BY_START = (
     (rb".{5}\0\0\0\{", "a .safetensors file of tensors"),
     (rb"version https://git-lfs", "a pointer of Git LFS; fetch the file itself with `git lfs pull`"),
-    (
-        rb"(?i)\s*(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b",
-        "a web page (HTML); download the file itself",
-    ),
-    (rb"\s*<\?xml", "an XML text, such as the error of a download; download the file itself"),
+    (rb"(?i)\s*(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b",
+     "a web page (HTML); download the file itself"),
     (rb"\x1f\x8b", "a file compressed with gzip; unpack it with `gunzip`, a .tar.gz with `tar -xzf`"),
-    (rb"\xfd7zXZ\0", "a file compressed with xz; unpack it with `unxz`, a .tar.xz with `tar -xJf`"),
-    (rb"BZh[1-9]", "a file compressed with bzip2; unpack it with `bunzip2`, a .tar.bz2 with `tar -xjf`"),
-    (rb"\x28\xb5\x2f\xfd", "a file compressed with zstd; unpack it with `unzstd`"),
-    (rb"\x04\x22\x4d\x18", "a file compressed with lz4; unpack it with `unlz4`"),
-    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it with `7z x`"),
-    (rb"Rar!", "a RAR archive; unpack it with `unrar x`"),
-    (rb".{257}ustar", "a tar archive; unpack it with `tar -xf`"),
-    (rb"PK\x05\x06", "a zip without content; download the file itself"),
     (rb"PK\x03\x04", "a zip, such as torch.save and numpy.savez write; `unzip` it if it is a download"),
     (rb"\x93NUMPY", f"a NumPy array without a name (.npy); {_TENSORS}"),
-    (rb"\x89HDF\r\n", f"an HDF5 file (Keras, h5py); {_TENSORS}"),
-    (rb"GGUF", "a GGUF file of llama.cpp; give the PyTorch or safetensors weights that it was made from"),
-    (rb"PAR1", "a Parquet table; save it as CSV"),
-    (
-        rb"\x08[\x00-\x14][\x12\x22\x3a]",
-        f"an ONNX model or another protobuf; save PyTorch's weights: {_WEIGHTS}",
-    ),
-    (
-        rb".{0,64}\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19\.",
-        "torch.save's format before PyTorch 1.6, which is a program, and nothing ran; save it again: "
-        "torch.save(torch.load(path, weights_only=True), path)",
-    ),
-    (
-        rb"\x80[\x01-\x05]|\([ild]p",
-        f"a bare pickle, which is a program, and nothing ran; save the weights alone: {_WEIGHTS}",
-    ),
+    (rb".{0,64}\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19\.",
+     "torch.save's format before PyTorch 1.6, which is a program, and nothing ran; save it again: "
+     "torch.save(torch.load(path, weights_only=True), path)"),
+    (rb"\x80[\x01-\x05]|\([ild]p",
+     f"a bare pickle, which is a program, and nothing ran; save the weights alone: {_WEIGHTS}"),
     *_OTHER_JSON,
     (rb'\{\s*["}]', "a JSON text"),
     (rb"\[\s*(\{|\[\s*[-\d])", "a JSON list, which names no fields"),
-    (
-        rb"(_wandb|wandb_version):",
-        "a configuration of W&B in YAML; save it as JSON: json.dump(dict(run.config), file)",
-    ),
-    (
-        rb"%YAML|---\s|(?!Unnamed: 0\b)[\w.-]+:[ \r\n]",  # not pandas' name of an index
-        "a YAML text; save it as JSON: json.dump(yaml.safe_load(yaml_file), json_file)",
-    ),
-)
+    (rb"(#[^\n]*\n|\s)*+(%YAML|---\s|(?!Unnamed: 0\b)[\w.-]+:[ \r\n])",  # not pandas' name of an index
+     "a YAML text; save it as JSON: json.dump(yaml.safe_load(yaml_file), json_file)"),
+)  # fmt: skip
 """The first bytes of a file, its format, and what to do; the first row that matches counts. `_OTHER_JSON` are
 JSON files in the folder of a model that do not describe the model."""
 
@@ -82,17 +49,12 @@ _ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and describe 
 _IN_A_PICKLE = (
     (r"numpy\.(_?core\.(multiarray|numeric)\.(_reconstruct|scalar|_frombuffer)|ndarray|dtype)",
      f"a NumPy array of other things than real numbers; make a tensor of it (torch.as_tensor), or {_ALONE}"),
-    (r"torch\._utils\._rebuild_qtensor", "a quantised tensor; save floats: tensor.dequantize()"),
     (r"torch\._utils\._rebuild_tensor_v3",
      "a tensor of an unsupported number type, such as float8 or uint16; save it as tensor.float()"),
     (r"torch\.Complex\w*Storage", "a tensor of complex numbers; save real ones: tensor.real.float()"),
     (r"torch\._utils\._rebuild_sparse\w*", "a sparse tensor; save it as tensor.to_dense()"),
-    (r"torch\._utils\._rebuild_meta\w*", "a tensor on the device meta, without numbers; save real weights"),
-    (r"torch\._utils\._rebuild_device\w*", "a tensor of another device; save it as tensor.cpu()"),
-    (r"torch\._utils\._rebuild_(parameter_with_state|wrapper\w*)|torch\._tensor\._rebuild_from_type_v2",
+    (r"torch\._utils\._rebuild_(?!parameter$)\w+|torch\._tensor\._rebuild_from_type_v2",
      "a tensor with attributes or a class of its own; save plain ones: tensor.detach().clone()"),
-    (r"torch\.distributed\.(_?tensor|_shard)(\.\w+)*\.[A-Z]\w*",
-     "a tensor that is spread over several devices; gather the full state dict before saving it"),
     (r"transformers\.training_args\.\w+",
      "the arguments of a Hugging Face Trainer (training_args.bin), no weights; give model.safetensors"),
     (r"_codecs\.encode|(__builtin__|builtins)\.(set|frozenset|complex|slice|x?range)"
@@ -114,13 +76,7 @@ def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
     """
     rows = _OTHER_JSON if beside_a_model else _BY_START
     start = start.removeprefix(b"\xef\xbb\xbf")
-    lines = start.splitlines(keepends=True)
-    first = next((k for k, line in enumerate(lines) if line.strip() and not line.startswith(b"#")), 0)
-    for text in (start, b"".join(lines[first:])):  # comments may stand above YAML
-        for pattern, kind in rows:
-            if re.match(pattern, text, re.DOTALL):
-                return kind
-    return None
+    return next((kind for pattern, kind in rows if re.match(pattern, start, re.DOTALL)), None)
 
 
 def instead(wanted: str, start: bytes) -> str:
@@ -150,16 +106,11 @@ def zip_kind(names: Collection[str]) -> str | None:
     last = {name.rpartition("/")[2] for name in names}
     if "constants.pkl" in last:
         return f"a TorchScript archive, which is a program; save the weights alone: {_WEIGHTS}"
-    if "archive_format" in last:
-        return f"a program that torch.export saved; save the weights alone: {_WEIGHTS}"
     if "data.pkl" in last:
         return None
     found = ", ".join(safe_repr(name)[:60] for name in sorted(names)[:3]) or "nothing"
-    way = (
-        _TENSORS
-        if any(name.endswith((".npy", ".h5")) for name in last)
-        else "unzip it, and give the file in it"
-    )
+    is_numpy = any(name.endswith(".npy") for name in last)
+    way = _TENSORS if is_numpy else "unzip it, and give the file in it"
     return f"a zip, but torch.save did not write it: it has no data.pkl, but {found}; {way}"
 
 

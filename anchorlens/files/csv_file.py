@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -25,8 +26,11 @@ _SEPARATORS = "\t;,"
 """The possible separators of values; the first one that occurs in the first line is used."""
 _INDEX = ("", "unnamed: 0")
 """The names of an index column, which pandas writes by default."""
-_BLOCK = 2**20
-"""The number of bytes that are read at once, and the largest number of characters in a line."""
+_LONGEST = 2**20
+"""The largest number of characters in a line."""
+_AT_ONCE = 2**17
+"""The number of values that are read as int64 before they are narrowed."""
+_DIGITS = 18
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -55,8 +59,9 @@ class CsvFile:
         Raises:
             ValueError: If the file is empty or not text, or its header has an index or the same name twice.
         """
-        self._data = decoded(data).encode() if data.startswith(UTF_16) else data.removeprefix(b"\xef\xbb\xbf")
-        self._separator = ""
+        text = decoded(data)
+        self._data = text.encode() if data.startswith(UTF_16) else data.removeprefix(codecs.BOM_UTF8)
+        self._separator = _separator(next((line for line in self._lines() if line.strip()), ""))
         first = next(self._records(), None)
         if first is None:
             raise ValueError("the file must have rows of numbers, got an empty file. Give another file")
@@ -89,97 +94,73 @@ class CsvFile:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
                 column.
         """
-        rows = self._rows_of_integers()
-        if rows is None:
-            rows = self._rows_of_values()
-        if not len(rows):
+        blocks, values, n = [], array("q"), len(self.fields)
+        for line, fields in self._records():
+            if line > self.first_line or not self.names:
+                values.extend(self._integers(line, fields))
+            if len(values) > _AT_ONCE:
+                blocks.append(narrowed(np.array(values).reshape(-1, n)))
+                del values[:]
+        if values:
+            blocks.append(narrowed(np.array(values).reshape(-1, n)))
+        if not blocks:
             raise ValueError("the file must have a row below its header, got none. Add the rows")
-        return rows
+        return np.concatenate(blocks)
 
     def line(self, row: int) -> int:
         """Return the number of the line that holds a row."""
         return next(n for k, (n, _) in enumerate(self._records()) if k == row + bool(self.names))
 
-    def _rows_of_integers(self) -> np.ndarray | None:
-        """Read the rows fast; None if a value is unusual, which `_rows_of_values` then reads or names."""
-        try:
-            import pyarrow.csv
-        except ImportError:
-            return None
-        kinds = {f"f{i}": pyarrow.int64() for i in range(len(self.fields))}
-        skipped = self.first_line - (not self.names)
-        read = pyarrow.csv.ReadOptions(
-            use_threads=False, block_size=_BLOCK, skip_rows=skipped, autogenerate_column_names=True
-        )
-        parse = pyarrow.csv.ParseOptions(delimiter=self._separator)
-        convert = pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[])
-        try:  # in blocks: for all rows at once pyarrow takes ten times the memory
-            with pyarrow.csv.open_csv(io.BytesIO(self._data), read, parse, convert) as reader:
-                if len(reader.schema) != len(self.fields):
-                    return None
-                blocks = [narrowed(np.column_stack(block.columns)) for block in reader if block.num_rows]
-        except (pyarrow.ArrowException, UnicodeError):
-            return None
-        return np.concatenate(blocks) if blocks else None
+    def _integers(self, line: int, fields: list[str]) -> list[int]:
+        if len(fields) != len(self.fields):
+            what = "the header" if self.names else "the first line"
+            advice = (
+                ". If the first value is an index, write the file with to_csv(..., index=False)"
+                if len(fields) == len(self.fields) + 1
+                else ". Correct the row"
+            )
+            raise ValueError(
+                f"line {line}: the row must have {len(self.fields)} values, as {what} has, got "
+                f"{len(fields):,}{advice}"
+            )
+        digits = "".join(fields)
+        if digits.isascii() and digits.isdecimal() and all(fields) and len(max(fields, key=len)) <= _DIGITS:
+            return list(map(int, fields))
+        values = []
+        for column, field in enumerate(fields):
+            if (value := _integer(field)) is None:
+                name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
+                got = f"{safe_repr(field[:40]) if field else 'an empty cell'}. Correct or remove the row"
+                raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
+            values.append(value)
+        return values
 
-    def _rows_of_values(self) -> np.ndarray:
-        """Read the rows value by value."""
-        values, n = array("q"), len(self.fields)
-        for line, fields in self._records():
-            if line == self.first_line and self.names:
-                continue
-            if len(fields) != n:
-                what = "the header" if self.names else "the first line"
-                advice = (
-                    ". If the first value is an index, write the file with to_csv(..., index=False)"
-                    if len(fields) == n + 1
-                    else ". Correct the row"
-                )
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines; a quoted value lies in one line."""
+        for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
+            if len(text) > _LONGEST:
                 raise ValueError(
-                    f"line {line}: the row must have {n} values, as {what} has, got {len(fields):,}{advice}"
+                    f"line {line}: the row must have at most {_LONGEST:,} characters, got {len(text):,}. "
+                    "Shorten the row"
                 )
-            if all(map(_INTEGER.fullmatch, fields)):
-                values.extend(map(int, fields))
-                continue
-            for column, field in enumerate(fields):
-                if (value := _integer(field)) is None:
-                    name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
-                    got = f"{safe_repr(field[:40]) if field else 'an empty cell'}. Correct or remove the row"
-                    raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
-                values.append(value)
-        rows = np.frombuffer(values, dtype=np.int64).reshape(-1, n)
-        return narrowed(rows) if len(rows) else rows
+            if text.count('"') % 2:
+                raise ValueError(
+                    f"line {line}: a quoted value must end in its line, got no closing quotation mark. Add "
+                    "the quotation mark"
+                )
+            yield text
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number and the values of each line that is not blank; a value lies in one line."""
-        line = 0
+        """Yield the number and the values of each line that is not blank."""
+        reader = csv.reader(self._lines(), delimiter=self._separator, skipinitialspace=True, strict=True)
         try:
-            for line, text in enumerate(io.TextIOWrapper(io.BytesIO(self._data), encoding="utf-8"), start=1):
-                if len(text) > _BLOCK:
-                    raise ValueError(
-                        f"line {line}: the row must have at most {_BLOCK:,} characters, got {len(text):,}. "
-                        "Shorten the row"
-                    )
-                if not text.strip():
-                    continue
-                if text.count('"') % 2:
-                    raise ValueError(
-                        f"line {line}: a quoted value must end in its line, got no closing quotation mark. "
-                        "Add the quotation mark"
-                    )
-                self._separator = self._separator or _separator(text)
-                options = {"delimiter": self._separator, "skipinitialspace": True, "strict": True}
-                fields = [field.strip() for field in next(csv.reader([text], **options), ())]
+            for values in reader:
+                fields = [field.strip() for field in values]
                 if any(fields):
-                    yield line, fields
+                    yield reader.line_num, fields
         except csv.Error as error:
             raise ValueError(
-                f"line {line}: the row must be valid CSV, got an error: {error}. Correct the row"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"the file must be UTF-8 text, got byte {error.object[error.start]:#04x}. Save the file as "
-                "UTF-8"
+                f"line {reader.line_num}: the row must be valid CSV, got an error: {error}. Correct the row"
             ) from None
 
 

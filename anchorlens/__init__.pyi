@@ -22,11 +22,11 @@ from .models.config import ModelConfig as ModelConfig
 from .models.hooked import build_model as build_model
 from .models.library import HookedTransformer as HookedTransformer
 from .models.library import HookedTransformerConfig as HookedTransformerConfig
+from .recipes.presets import WidthTransfer as WidthTransfer
 from .recipes.presets import preset as preset
+from .recipes.presets import transfer as transfer
 from .recipes.run_config import RunConfig as RunConfig
 from .recipes.train_config import TrainConfig as TrainConfig
-from .recipes.transfer import WidthTransfer as WidthTransfer
-from .recipes.transfer import transfer as transfer
 from .safe import CheckpointError as CheckpointError
 from .tasks.registry import register_task as register_task
 from .tasks.shared.evaluation import Evaluation as Evaluation

@@ -175,7 +175,7 @@ OTHERS_THAT_READ = (
     "anchorlens.engine.evaluation_cost",  # refuses a file's model that costs too much
     "anchorlens.probes.along",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
-    "anchorlens.recipes.start",
+    "anchorlens.recipes.train_config",
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",
     "anchorlens.extras.sweep.cell_json",

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens import safe
 from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
-from anchorlens.recipes.identity import places
 from anchorlens.recipes.presets import preset_parts
-from anchorlens.recipes.start import checkpoint_in, read_start
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.recipes.run_config import places
+from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_repr, safe_text
 

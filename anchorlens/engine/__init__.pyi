@@ -1,3 +1,3 @@
-from .architectures import architecture as architecture
-from .choice import engine_of as engine_of
+from .engines import engine_of as engine_of
+from .layout import architecture as architecture
 from .numerics import numeric_settings as numeric_settings

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.engine.architectures import architecture
 from anchorlens.engine.interventions import BeforeSteps, Constraints, Penalties
+from anchorlens.engine.layout import architecture
 from anchorlens.engine.optimizers import MOMENTS, StackedOptimizer
 from anchorlens.recipes.schedule import epoch_order, learning_rate
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from anchorlens.engine.architectures import architecture
+from anchorlens.engine.layout import architecture
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.running import BATCH_BYTES, sequence_bytes

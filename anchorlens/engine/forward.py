@@ -9,6 +9,7 @@ rows after the end of a sequence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.engine.attention import attention
-from anchorlens.engine.flat_layout import Parameters
 from anchorlens.engine.linear import linear
 from anchorlens.models.config import ModelConfig
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
     Residual = Float[Tensor, "member row d_model"]
+
+Parameters = Mapping[str, Tensor]
+"""Parameter name -> tensor [member, ...]."""
 
 _EPS = 1e-5
 """HookedTransformer's LayerNorm epsilon."""

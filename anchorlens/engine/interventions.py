@@ -1,4 +1,4 @@
-"""Apply a recipe's interventions during training (`runs/interventions.py`) to the weights of a stack."""
+"""Apply a recipe's interventions during training (`recipes/interventions.py`) to the weights of a stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import suggestion
-from anchorlens.engine.architectures import architecture
+from anchorlens.engine.forward import Parameters
+from anchorlens.engine.layout import FlatLayout, architecture
 from anchorlens.randomness import generator
 from anchorlens.recipes.interventions import (
     ALL,
@@ -29,7 +30,6 @@ from anchorlens.texts import safe_repr
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-    from anchorlens.engine.flat_layout import FlatLayout, Parameters
     from anchorlens.recipes.run_config import RunConfig
 
 

@@ -11,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from anchorlens.engine.interventions import part_of_parameters
+from anchorlens.engine.layout import FlatLayout
 from anchorlens.models.config import PARTS
 from anchorlens.recipes.schedule import learning_rate, weight_decay
 from anchorlens.recipes.train_config import DECAYS
@@ -18,7 +19,6 @@ from anchorlens.recipes.train_config import DECAYS
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-    from anchorlens.engine.flat_layout import FlatLayout
     from anchorlens.recipes.train_config import TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")

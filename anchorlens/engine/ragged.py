@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.engine.attention import attention
-from anchorlens.engine.flat_layout import Parameters
-from anchorlens.engine.forward import Forward, table_rows
+from anchorlens.engine.forward import Forward, Parameters, table_rows
 from anchorlens.models.config import ModelConfig
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from anchorlens.configuration import (
 from anchorlens.engine import architecture
 from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
-from anchorlens.recipes.start import checkpoint_in, read_start
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task

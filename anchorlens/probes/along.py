@@ -24,8 +24,7 @@ from anchorlens.models.running import device_of
 from anchorlens.plots.along import Point, along_figure
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.recipes.identity import execution_fields
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, execution_fields
 from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text

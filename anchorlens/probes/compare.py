@@ -21,8 +21,7 @@ from anchorlens.plots.side_by_side import distinct, side_by_side
 from anchorlens.probes.registry import apply, probe_named
 from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.recipes.identity import identity
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import html

@@ -1,7 +1,13 @@
-"""RunConfig: everything that decides a run, and which of its parts a field belongs to."""
+"""RunConfig: everything that decides a run, which of its parts a field belongs to, and the identity of a run.
+
+Two runs are the same if all fields that decide their weights are the same.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +30,6 @@ _ORDER = "Give task, model_config and train_config in this order"
 _HINTS = {
     "RunConfig": ". Unpack the run: train(*preset(...))",
     "ModelConfig": f". {_ORDER}",
-    "UNetConfig": f". {_ORDER}",
     "TrainConfig": f". {_ORDER}",
     "str": ". For a run that has a name, write train(*preset(name))",
 }
@@ -214,3 +219,65 @@ def part_classes(kinds: Sequence[type[Task]] | None = None) -> list[tuple[str, t
 def field_owners(name: str) -> list[tuple[str, type]]:
     """Return the pairs of `part_classes` whose class has a field of this name."""
     return [(part, cls) for part, cls in part_classes() if name in field_types(cls)]
+
+
+EXECUTION = ("device", "threads", "n_checkpoints", "state_every_seconds", "log_every", "eval_every")
+"""Fields of TrainConfig that say where a run is executed and what it records."""
+
+
+def execution_fields(train: TrainConfig) -> frozenset[str]:
+    """Return the names of the fields that do not affect what a run computes.
+
+    The result contains the fields in `EXECUTION` and the path of the starting checkpoint. If a run may stop
+    early, `eval_every` affects the last step and is not returned. If `stop_at_loss` is set, `log_every` is
+    not returned either. The device and the number of threads are returned, because they change only the last
+    digits of the results.
+    """
+    decisive = set() if train.early_stop_evaluations is None else {"eval_every"}
+    if train.stop_at_loss is not None:
+        decisive = {"log_every", "eval_every"}
+    return (frozenset(EXECUTION) - decisive) | places(train)
+
+
+def recipe(run: RunConfig) -> dict[str, Mapping[str, Any]]:
+    """Return the fields that affect a run's weights, as JSON data grouped by task, model and train.
+
+    The function omits unset fields, so that new fields in the package do not change the identity of old runs.
+    """
+    left_out = {"task": places(run.task), "train": execution_fields(run.train_config)}
+    return {
+        part: {
+            name: value
+            for name, value in fields.items()
+            if value is not None and name not in left_out.get(part, ())
+        }
+        for part, fields in run.to_dict().items()
+    }
+
+
+def places(config: object) -> frozenset[str]:
+    """Return the names of the fields of a task or recipe that hold paths and do not affect results."""
+    fields: Mapping[str, dataclasses.Field[Any]] = getattr(config, "__dataclass_fields__", {})
+    return frozenset(name for name, field in fields.items() if not field.compare)
+
+
+def identity(run: RunConfig) -> str:
+    """Return the SHA-256 of a run's recipe, as 64 hexadecimal digits.
+
+    Equal recipes have the same SHA-256 on every machine, even if one recipe contains 1 and another recipe
+    contains 1.0.
+    """
+    return hashlib.sha256(same_value(recipe(run)).encode()).hexdigest()
+
+
+def same_value(value: object) -> str:
+    """Return a text that is the same for equal values of a field, for example 1 and 1.0."""
+    return json.dumps(_canonical(value), sort_keys=True)
+
+
+def _canonical(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,11 +1,13 @@
-"""TrainConfig: data, optimiser, schedule and bookkeeping of one run."""
+"""TrainConfig: data, optimiser, schedule and bookkeeping of one run, and its starting checkpoint."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from anchorlens.configuration import Config, documented, number
@@ -18,14 +20,14 @@ from anchorlens.recipes.interventions import (
     read_changes,
     read_schedule,
 )
-from anchorlens.recipes.start import checkpoint_in, sha256_of
+from anchorlens.safe import CheckpointError, Contents, check_inside, read_tensors
 from anchorlens.texts import safe_repr
 
 DURATIONS = (("steps", "epochs"), ("warmup_steps", "warmup_epochs"))
 """Pairs of fields for the same duration in two units; only one of each pair can be given."""
 
 SCHEDULED = ("lr", "weight_decay")
-"""Fields that are a number, or a number that changes in windows (`runs/interventions.py`)."""
+"""Fields that are a number, or a number that changes in windows (`recipes/interventions.py`)."""
 DECAYS = tuple(f"weight_decay_{part}" for part in PARTS)
 """Fields for the weight decay of one part of the weights."""
 
@@ -257,3 +259,49 @@ class TrainConfig(Config):
         if epochs is not None:
             return epochs * self.steps_per_epoch
         return default if steps is None else steps
+
+
+def checkpoint_in(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a checkpoint file, or of the file `ckpt.pt` in the folder of a run.
+
+    Raises:
+        ValueError: If a link leads out of the folder.
+    """
+    if not os.path.isdir(path):
+        return Path(path)
+    check_inside(path, Path(path, "ckpt.pt"))
+    return Path(path, "ckpt.pt")
+
+
+def read_start(path: Path) -> Contents:
+    """Return the contents and the SHA-256 of the checkpoint that a run starts from.
+
+    Raises:
+        ValueError: If the file does not exist, or is not a checkpoint.
+    """
+    try:
+        return read_tensors(path)
+    except CheckpointError as error:
+        raise ValueError(
+            f"start must be a checkpoint or the folder of a run that has ended, got an error: {error}"
+        ) from None
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint, as 64 hexadecimal digits.
+
+    The function reads a file again only if the file has changed.
+
+    Raises:
+        ValueError: If the file does not exist, or is not a checkpoint.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return read_start(path).sha256  # says why
+    return _sha256(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=256)
+def _sha256(path: Path, changed: int, size: int) -> str:
+    return read_start(path).sha256

@@ -13,8 +13,7 @@ import torch
 from anchorlens.engine import engine_of
 from anchorlens.engine.base import Engine, Update, stack_key
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.recipes.identity import EXECUTION
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import EXECUTION, RunConfig
 from anchorlens.recipes.schedule import LOSS_LINES, has_converged, loss_reached, trajectory_steps
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.measures import Metric

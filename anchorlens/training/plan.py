@@ -26,12 +26,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from anchorlens.configuration import documented
 from anchorlens.engine import engine_of, numeric_settings
 from anchorlens.engine.base import Engine
+from anchorlens.engine.engines import Stack
 from anchorlens.engine.forward import logits_at_end
 from anchorlens.engine.interventions import check_interventions
-from anchorlens.engine.kernels import products_to_count
+from anchorlens.engine.layout import Transformer
+from anchorlens.engine.linear import products_to_count
 from anchorlens.engine.optimizers import MOMENTS
-from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator

@@ -31,8 +31,7 @@ from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.writing import atomic_write, naming
-from anchorlens.recipes.identity import execution_fields, identity, places
-from anchorlens.recipes.run_config import PARTS, RunConfig
+from anchorlens.recipes.run_config import PARTS, RunConfig, execution_fields, identity, places
 from anchorlens.safe import (
     MOST_DIGITS,
     CheckpointError,

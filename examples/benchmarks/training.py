@@ -37,8 +37,8 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional
 
-from anchorlens.engine.architectures import architecture
-from anchorlens.engine.choice import engine_of
+from anchorlens.engine.engines import engine_of
+from anchorlens.engine.layout import architecture
 from anchorlens.engine.linear import linear
 from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.checkpoint import training_set

@@ -10,7 +10,7 @@ from comparing import check_same, tiny
 from foreign_checkpoints import write_bare, write_hugging_face, write_released
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, classify, train
-from anchorlens.engine.architectures import architecture
+from anchorlens.engine.layout import architecture
 from anchorlens.extras.audit import audit
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.files.importers.opened import open_checkpoint

@@ -12,7 +12,7 @@ from comparing import ALL, FIRST_OF_A_KIND, check_same, cogs_files, tiny
 from anchorlens import load_checkpoint, train, train_many
 from anchorlens.engine import base as engine
 from anchorlens.engine.base import Engine
-from anchorlens.engine.choice import engine_of
+from anchorlens.engine.engines import engine_of
 from anchorlens.engine.numerics import numeric_settings
 from anchorlens.extras.cogs import files
 from anchorlens.files.checkpoint import training_set

@@ -16,7 +16,7 @@ from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.gamma import init_table, initial_weights, parameter_shapes, part_of_matrices
 from anchorlens.models.hooked import build_model
 from anchorlens.models.hooks import routing, without_expert
-from anchorlens.recipes.identity import identity, recipe
+from anchorlens.recipes.run_config import identity, recipe
 
 SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=24, d_head=8, d_mlp=40, num_experts=3, gamma=0.5)
 TOKENS = AnchorTask().sample(16).tokens

@@ -16,7 +16,7 @@ from anchorlens import (
     build_model,
     load_checkpoint,
 )
-from anchorlens.engine.transformer import Transformer
+from anchorlens.engine.layout import Transformer
 from anchorlens.probes import COSTLY, REPORT_PROBES, SHIPPED, survival
 from anchorlens.probes.shared import restoration
 from anchorlens.probes.shared.restoration import groups_to_leave_out

@@ -10,7 +10,7 @@ import torch
 
 from anchorlens import classify, load_checkpoint, register_task, train
 from anchorlens.configuration import documented, number
-from anchorlens.engine.own_loss import FunctionalEngine
+from anchorlens.engine.engines import FunctionalEngine
 from anchorlens.extras.sweep import grid, open_sweep, sweep
 from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.extras.sweep.terminal import print_sweep

@@ -12,8 +12,7 @@ from anchorlens import preset
 from anchorlens.extras.audit import mappings_of
 from anchorlens.extras.audit.corruption import corrupted
 from anchorlens.extras.sweep.cells import Cell, axes_of, metrics_of
-from anchorlens.recipes.identity import identity, recipe
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, identity, recipe
 from anchorlens.tasks.registry import logged_metrics, read_evaluation
 from anchorlens.tasks.two_anchor.behaviour import evaluate
 from anchorlens.tasks.two_anchor.task import AnchorTask

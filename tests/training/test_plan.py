@@ -164,7 +164,7 @@ def test_dry_run_prints_and_trains_nothing(tmp_path):
 
 @pytest.mark.gpu
 def test_memory_on_a_gpu_is_about_what_was_counted():
-    from anchorlens.engine.stack import Stack
+    from anchorlens.engine.engines import Stack
     from anchorlens.files.checkpoint import training_set
 
     run = preset("quick", batch_size=512, device="cuda")

@@ -9,12 +9,11 @@ import torch
 from anchorlens_command import call
 
 from anchorlens import load_checkpoint, train
-from anchorlens.engine.stack import Stack
+from anchorlens.engine.engines import Stack
 from anchorlens.extras.sweep import sweep
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
-from anchorlens.recipes.identity import identity
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -178,7 +178,7 @@ def worker_of(pid):
 
 def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
     """Members that were saved at different steps go on and meet the run that was never interrupted."""
-    from anchorlens.engine.stack import Stack
+    from anchorlens.engine.engines import Stack
     from anchorlens.files.checkpoint import training_set
     from anchorlens.training.run import train_together
 

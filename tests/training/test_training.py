@@ -17,8 +17,8 @@ import torch
 from torch.utils import deterministic as torch_deterministic
 
 import anchorlens
+from anchorlens.engine.engines import Stack
 from anchorlens.engine.numerics import numeric_settings
-from anchorlens.engine.stack import Stack
 from anchorlens.files import container
 from anchorlens.files.checkpoint import load_checkpoint, training_set
 from anchorlens.models.config import ModelConfig

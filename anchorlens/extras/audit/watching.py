@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from anchorlens.engine import numeric_settings
-from anchorlens.engine.stack import Stack
+from anchorlens.engine.engines import Stack
 from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator

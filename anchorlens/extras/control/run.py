@@ -19,8 +19,7 @@ from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
-from anchorlens.recipes.identity import identity
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import has_labels
 from anchorlens.texts import safe_repr, safe_text

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anchorlens.configuration import documented
 from anchorlens.extras.sweep.cell_json import CellContent
 from anchorlens.files.tables import table_of_rows
-from anchorlens.recipes.identity import execution_fields, identity, same_value
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict

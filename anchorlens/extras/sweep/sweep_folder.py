@@ -34,8 +34,7 @@ from anchorlens.extras.sweep.cell_json import (
 from anchorlens.extras.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
-from anchorlens.recipes.identity import same_value
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes.run_config import RunConfig, same_value
 from anchorlens.safe import (
     MOST_BYTES,
     MOST_VALUES,

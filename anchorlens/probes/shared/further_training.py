@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.optim.adamw import adamw
 
 from anchorlens.engine.forward import logits_at_end, table_rows
-from anchorlens.engine.transformer import Transformer
+from anchorlens.engine.layout import Transformer
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state

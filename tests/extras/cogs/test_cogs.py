@@ -24,7 +24,7 @@ from anchorlens.extras.cogs.files import FILES, Content, published_files
 from anchorlens.extras.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.randomness import generator
-from anchorlens.recipes.identity import identity
+from anchorlens.recipes.run_config import identity
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.words import EOS, SEP
 

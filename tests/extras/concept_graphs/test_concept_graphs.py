@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from anchorlens import classify, load_checkpoint, preset, train
 from anchorlens.cli import app
-from anchorlens.engine.own_loss import FunctionalEngine
+from anchorlens.engine.engines import FunctionalEngine
 from anchorlens.extras.concept_graphs import task as task_module
 from anchorlens.extras.concept_graphs.diffusion import Schedule
 from anchorlens.extras.concept_graphs.images import (

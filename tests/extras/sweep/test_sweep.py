@@ -196,7 +196,7 @@ class TestWhichRunACellIs:
 def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, monkeypatch):
     """Looks into the folder, identities and events for each cell of 5 and of 50."""
     from anchorlens.extras.sweep import run as driver
-    from anchorlens.recipes import identity
+    from anchorlens.recipes import run_config
 
     counted = dict.fromkeys(("looks", "identities", "events"), 0)
 
@@ -230,7 +230,7 @@ def test_what_a_cell_costs_the_driver_does_not_grow_with_their_number(tmp_path, 
     monkeypatch.setattr(SweepFolder, "read", lambda self, cells, **options: list(cells))
     counting(SweepFolder, "cell", "looks")
     counting(SweepFolder, "failure", "looks")
-    counting(identity, "recipe", "identities")
+    counting(run_config, "recipe", "identities")
     each = {}
     for n in (5, 50):
         counted.update(dict.fromkeys(counted, 0))

@@ -2,7 +2,7 @@
 
 import torch
 
-from anchorlens.engine.stack import Stack
+from anchorlens.engine.engines import Stack
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.run_config import RunConfig

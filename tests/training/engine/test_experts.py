@@ -9,12 +9,12 @@ from torch.nn import functional
 
 from anchorlens import preset
 from anchorlens.engine import ragged
+from anchorlens.engine.engines import Stack
 from anchorlens.engine.forward import logits_at_end, table_rows
 from anchorlens.engine.interventions import check_interventions, matrices, part_of_parameters
+from anchorlens.engine.layout import Transformer
 from anchorlens.engine.optimizers import as_matrix
 from anchorlens.engine.ragged import RaggedBatch, logits_where_scored
-from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS
 from anchorlens.models.gamma import initial_weights

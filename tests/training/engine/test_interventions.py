@@ -8,8 +8,8 @@ from small_stacks import RECIPE, SMALL, TASK, stack
 
 from anchorlens import preset, train_many
 from anchorlens.engine.interventions import check_interventions, complexity, nearest_of_rank
+from anchorlens.engine.layout import Transformer
 from anchorlens.engine.optimizers import StackedOptimizer
-from anchorlens.engine.transformer import Transformer
 from anchorlens.models.config import PARTS
 from anchorlens.models.gamma import init_table
 from anchorlens.recipes.run_config import RunConfig

@@ -5,7 +5,7 @@ import platform
 import pytest
 import torch
 
-from anchorlens.engine import kernels as module
+from anchorlens.engine import linear as module
 from anchorlens.engine.linear import linear
 
 

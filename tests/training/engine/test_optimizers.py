@@ -8,8 +8,8 @@ from small_stacks import RECIPE, SMALL, check_goes_on_from_its_state, stack
 
 from anchorlens import preset
 from anchorlens.engine.interventions import check_interventions
+from anchorlens.engine.layout import Transformer
 from anchorlens.engine.optimizers import StackedOptimizer, as_matrix, as_weight, orthogonal
-from anchorlens.engine.transformer import Transformer
 from anchorlens.models.gamma import part_of_matrices
 
 TAKEN = torch.ones(1, dtype=torch.bool)

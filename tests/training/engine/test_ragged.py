@@ -5,10 +5,10 @@ import torch
 
 from anchorlens import preset
 from anchorlens.engine import ragged
+from anchorlens.engine.engines import Stack
 from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.layout import Transformer
 from anchorlens.engine.ragged import RaggedBatch, logits_where_scored
-from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer import Transformer
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.gamma import initial_weights
@@ -96,7 +96,7 @@ def test_a_stack_trains_each_member_as_it_is_trained_alone_and_as_with_padding(m
 
     ragged, together = weights([0, 1])
     alone = [weights([k])[1][0] for k in (0, 1)]
-    monkeypatch.setattr("anchorlens.engine.stack.is_ragged", lambda lengths, width: False)
+    monkeypatch.setattr("anchorlens.engine.engines.is_ragged", lambda lengths, width: False)
     padded, whole = weights([0, 1])
     assert ragged and not padded
     for one, own, other in zip(together, alone, whole, strict=True):

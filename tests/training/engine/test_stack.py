@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from anchorlens.engine import attention as attention_module
 from anchorlens.engine.attention import attention
+from anchorlens.engine.engines import Stack
 from anchorlens.engine.forward import logits_at_end, table_rows
+from anchorlens.engine.layout import Transformer
 from anchorlens.engine.linear import linear
-from anchorlens.engine.stack import Stack
-from anchorlens.engine.transformer import Transformer
 from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS, ModelConfig
@@ -479,7 +479,7 @@ missing = ("transformer_lens jaxtyping typer rich filelock safetensors tqdm skle
 sys.modules.update(dict.fromkeys(missing))  # None: as if they were not installed
 import torch
 from anchorlens.recipes.presets import preset
-from anchorlens.engine.stack import Stack
+from anchorlens.engine.engines import Stack
 runs = [preset("quick", gamma=g, n_samples=512, d_model=16, d_head=8, d_mlp=16, steps=3) for g in (0.3, 0.7)]
 data = runs[0].task.sample(512, split="train", seed=0)
 stack = Stack(runs, [data, data], torch.device("cpu"))

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from anchorlens.engine.flat_layout import FlatLayout, Parameters
+from anchorlens.engine.forward import Parameters
+from anchorlens.engine.layout import FlatLayout
 from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.extras.concept_graphs.unet.network import UNet
 from anchorlens.models.gamma import initial_generator

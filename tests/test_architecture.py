@@ -32,7 +32,6 @@ FOLDERS = [
     "files.importers",
     "plots",
     "training",
-    "training.logging",
     "training.checkpoints",
     "probes.shared",
     "probes.any_model",
@@ -179,6 +178,7 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",
     "anchorlens.extras.sweep.cell_json",
+    "anchorlens.extras.sweep.cells",  # logs that cannot be read
     "anchorlens.extras.sweep.engines",
     "anchorlens.extras.sweep.grids",  # axes as JSON text
     "anchorlens.extras.sweep.sweep_folder",

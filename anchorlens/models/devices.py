@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anchorlens.texts import safe_repr
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 
 DEVICES = "auto, cpu, cuda, cuda:N or mps"
 """The names of devices, in words."""
-EVENTS = Path("/proc/vmstat")
-"""The file where Linux counts the processes that it killed for lack of memory."""
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -61,12 +58,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
-
-
-def killed_for_memory(events: Path = EVENTS) -> int:
-    """Return how many processes Linux has killed for lack of memory, or 0 if the count is unknown."""
-    try:
-        lines = events.read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -1,10 +1,18 @@
-"""Group runs into jobs that are trained together, and distribute the jobs over processes."""
+"""Group runs into jobs that are trained together, and distribute the jobs over processes.
+
+A training process appends its progress to a file, which the process that started it reads as it grows. An
+error of `on_log` stops all jobs. With `on_log`, a job therefore waits after each line for an answer: a file
+`.go` next to its own file, or the file `stop`.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
+import os
 import queue
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -16,7 +24,9 @@ from anchorlens.training.child_processes import process_pool
 from anchorlens.training.loop import loop_key
 from anchorlens.training.plan import processes, trained_together
 from anchorlens.training.progress import Lines, Show, progress_bar
-from anchorlens.training.reports import LOOK_SECONDS, Reports, training_there
+
+LOOK_SECONDS, WAIT_SECONDS = 0.005, 0.001
+"""Seconds between two looks at the files, and between two looks for an answer."""
 
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
@@ -127,7 +137,7 @@ def train_in_jobs(
 
         if n_processes == 1:
             for job in jobs:
-                show_job = functools.partial(course.tell, job)
+                show_job = functools.partial(course.report, job)
                 results.update(zip(job, train(*arguments(job), show=show_job), strict=True))
                 course.end(job)
             return [results[place] for place in range(len(runs))]
@@ -137,18 +147,18 @@ def train_in_jobs(
             tempfile.TemporaryDirectory(prefix="anchorlens-") as folder,
             process_pool(n_processes, advice) as executor,
         ):
-            reports = Reports(Path(folder))
+            reports = _Reports(Path(folder))
 
             def submit(job: list[int]) -> Future[Any]:
                 there = (train, reports.path(job), job, report is not None)
-                futures.append(executor.submit(training_there, *there, *arguments(job)))
+                futures.append(executor.submit(_train_there, *there, *arguments(job)))
                 return futures[-1]
 
-            def take_in() -> None:
+            def poll() -> None:
                 nonlocal error
                 try:
                     if error is None:
-                        reports.take_in(course.tell)
+                        reports.poll(course.report)
                 except Exception as raised:
                     error = raised
                     reports.stop()
@@ -162,7 +172,7 @@ def train_in_jobs(
                     course.end(job)
                 return ()
 
-            submit_all(jobs, submit, collect, meanwhile=take_in)
+            submit_all(jobs, submit, collect, meanwhile=poll)
         if error is not None:
             raise error
     return [results[place] for place in range(len(runs))]
@@ -172,19 +182,19 @@ class _JobProgress:
     """The progress of all jobs: takes in their reports, shows their sum, and passes on their log lines."""
 
     def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
-        self.runs, self.show, self.report = runs, show, report
+        self.runs, self.show, self.pass_on = runs, show, report
         self._steps: dict[int, int] = {}
         self._skipped = self._n_ended = 0
 
-    def tell(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
-        """Update the progress of a job. An error of `report` is passed on."""
+    def report(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
+        """Update the progress of a job, and pass on its log lines. An error of the receiver is raised."""
         if job[0] not in self._steps:
             self._skipped += steps  # steps made before a run was resumed
         self._steps[job[0]] = steps
         self._show(text if len(self.runs) == 1 else "", lines if len(self.runs) == 1 else ())
-        if self.report is not None:
+        if self.pass_on is not None:
             for place, line in lines:
-                self.report(job[place], line)
+                self.pass_on(job[place], line)
 
     def end(self, job: list[int]) -> None:
         """Update the progress after a job has ended."""
@@ -199,3 +209,67 @@ class _JobProgress:
         if len(self.runs) > 1:
             text = f"{self._n_ended} of {len(self.runs)} models"
         self.show(sum(self._steps.values()), text, lines, self._skipped)
+
+
+class TrainingStopped(RuntimeError):  # noqa: N818 - no fault of the process that raises it
+    """The parent process has stopped all jobs."""
+
+
+class _Reports:
+    """The folder in which training processes report their progress to the parent process."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin with no reports; the folder is empty."""
+        self._folder = folder
+        self._n_read: dict[str, int] = {}
+
+    def path(self, job: list[int]) -> Path:
+        """Return the path of a job's file."""
+        return self._folder / f"{job[0]}.jsonl"
+
+    def poll(self, report: Callable[[list[int], int, str, Lines], object]) -> None:
+        """Call `report` with the job, updates, text and log lines of each new report, and answer it."""
+        for entry in list(os.scandir(self._folder)):
+            before = self._n_read.get(entry.name, 0)
+            if not entry.name.endswith(".jsonl") or entry.stat().st_size == before:
+                continue
+            with open(entry.path, "rb") as file:
+                file.seek(before)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        self._n_read[entry.name] = self._n_read.get(entry.name, 0) + len(line)
+                        report(*json.loads(line))
+                        Path(entry.path).with_suffix(".go").touch()
+
+    def stop(self) -> None:
+        """Stop every job at its next report."""
+        (self._folder / "stop").touch()
+
+
+def _train_there(
+    train: Callable[..., Iterable[Any]], path: Path, job: list[int], answered: bool, *arguments: Any
+) -> Iterable[Any]:
+    """Train in this process, and report the progress in a file.
+
+    Args:
+        train: the function that trains the runs. Its arguments are `arguments` and `show`.
+        path: the path of the job's file.
+        job: the indices of the runs in the job.
+        answered: whether to report log lines too, and to wait until the parent process has read each report.
+        *arguments: the arguments of `train`.
+
+    Raises:
+        TrainingStopped: If the parent process has stopped all jobs.
+    """
+    go, stop = path.with_suffix(".go"), path.with_name("stop")
+    with path.open("w", encoding="utf-8") as file:
+
+        def show(steps: int, text: str, lines: Lines = ()) -> None:
+            print(json.dumps([job, steps, "", lines if answered else ()]), file=file, flush=True)
+            while answered and not (go.exists() or stop.exists()):
+                time.sleep(WAIT_SECONDS)
+            if stop.exists():
+                raise TrainingStopped("all jobs were stopped")
+            go.unlink(missing_ok=True)
+
+        return train(*arguments, show=show)

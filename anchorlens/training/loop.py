@@ -24,7 +24,7 @@ from anchorlens.training.run_folder import RunFolder, evaluations
 
 _SHARED = (*EXECUTION, "early_stop_evaluations", "stop_at_loss")
 
-Tell = Callable[[str, Lines], None]
+Report = Callable[[str, Lines], None]
 """Called with a short text, and the new log lines with the indices of their runs."""
 
 
@@ -90,10 +90,10 @@ class Loop:
             stack.restore(step, states)
         return stack
 
-    def run(self, tell: Tell) -> None:
+    def run(self, report: Report) -> None:
         """Train until every run has a result.
 
-        If `tell` raises an error, the method saves the states of all runs before it passes on the error.
+        If `report` raises an error, the method saves the states of all runs before it passes on the error.
         """
         trajectory = set(trajectory_steps(self.train))
         if self.stack.step == 0 and 0 in trajectory:
@@ -103,14 +103,14 @@ class Loop:
             if self._converged(member):
                 self._end(k, member, "stopped early")
         while any(True for _ in self._running()):
-            self._advance(trajectory, tell)
+            self._advance(trajectory, report)
             self._shrink()
 
     def _running(self) -> Iterator[tuple[int, Member]]:
         """Return the members that have not ended, with their indices in the stack."""
         return ((k, member) for k, member in enumerate(self.members) if member.result is None)
 
-    def _advance(self, trajectory: set[int], tell: Tell) -> None:
+    def _advance(self, trajectory: set[int], report: Report) -> None:
         """Make the updates up to the next step at which something is due, and do what is due."""
         train, before, began = self.train, self.stack.step, time.monotonic()
         step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_stops(before)])
@@ -143,7 +143,7 @@ class Loop:
             if last or self._converged(member):
                 self._end(k, member, "finished" if last else "stopped early")
         try:
-            tell(text, lines)
+            report(text, lines)
         except BaseException:
             self._save_states()
             raise

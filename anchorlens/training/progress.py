@@ -191,28 +191,28 @@ def _in_lines(
     """
     ended, n_lines = threading.Event(), 0
 
-    def tell() -> None:
+    def report() -> None:
         if ask is not None:
             progress.update(ask(), "")
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it, or it is closed
             sys.stderr.write(f"{safe_text(repr(progress), None)}\n")
             sys.stderr.flush()
 
-    def tell_regularly() -> None:
+    def report_regularly() -> None:
         nonlocal n_lines
         while not ended.wait(seconds):
-            tell()
+            report()
             n_lines += 1
 
-    teller = threading.Thread(target=tell_regularly, daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report_regularly, daemon=True)
+    reporter.start()
     try:
         yield _do_nothing
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
     if n_lines:
-        tell()
+        report()
 
 
 def duration(seconds: float) -> str:

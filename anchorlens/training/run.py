@@ -26,7 +26,7 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.progress import Lines, progress_bar
+from anchorlens.training.progress import Lines
 from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
@@ -98,16 +98,8 @@ def train(
     runs = check_runs([run], starts=False)
     report = None if on_log is None else _reporter(on_log, runs, [out], names_run=False)
     _check_starts(runs, [out], resume)
-    with progress_bar(run.train_config.total_steps, enabled=progress) as show:
-
-        def tell(done: int, text: str, lines: Lines) -> None:
-            show(done, text, lines)
-            if report is not None:
-                for place, line in lines:
-                    report(place, line)
-
-        (result,) = train_together(runs, [out], tell, resume=resume)
-        show(run.train_config.total_steps, "")
+    together = functools.partial(train_together, resume=resume)
+    (result,) = train_in_jobs(together, runs, [out], workers=1, progress=progress, report=report)
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -270,13 +262,13 @@ def train_together(
         held.enter_context(numeric_settings(device, train.threads, tf32=train.matmul == "tf32"))
         members = list(_members(runs, folders, device))
 
-        def tell(text: str, lines: Lines) -> None:
+        def report(text: str, lines: Lines) -> None:
             show(sum(member.step for member in members), text, lines)
 
         if any(member.result is None for member in members):
-            tell("", ())
+            report("", ())
         for step in sorted({member.step for member in members if member.result is None}):
-            Loop([m for m in members if m.result is None and m.step == step], device).run(tell)
+            Loop([m for m in members if m.result is None and m.step == step], device).run(report)
         return [member.result for member in members if member.result is not None]
 
 
@@ -310,7 +302,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=6,
+                stacklevel=7,
             )
     member.log = folder.open_log(member.step)
 

@@ -189,7 +189,7 @@ class RunFolder:
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
                 f"the complete original is in {old}",
-                stacklevel=7,
+                stacklevel=8,
             )
         kept = [line for line in lines if line["step"] <= step]
         self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
@@ -293,14 +293,6 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
                 raise ValueError(f"the log must have at most {_MOST_LINES:,} lines, got more. Shorten it")
             lines.append(line)
     return lines, False
-
-
-def readable_log(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a log, or an empty list if the log cannot be read."""
-    try:
-        return read_log(path)
-    except CheckpointError:
-        return []
 
 
 def last_step(path: Path) -> int:

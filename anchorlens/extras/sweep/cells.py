@@ -15,6 +15,7 @@ from anchorlens.configuration import documented
 from anchorlens.extras.sweep.cell_json import CellContent
 from anchorlens.files.tables import table_of_rows
 from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.verdict.verdict import Verdict
@@ -176,9 +177,12 @@ class Cell:
         """
         if self.path is None:
             return []
-        from anchorlens.training.run_folder import readable_log  # late, since it imports torch, which is slow
+        from anchorlens.training.run_folder import read_log  # late, since it imports torch, which is slow
 
-        return readable_log(self.path / "log.jsonl")
+        try:
+            return read_log(self.path / "log.jsonl")
+        except CheckpointError:
+            return []
 
 
 def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:

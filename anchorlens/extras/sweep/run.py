@@ -8,13 +8,13 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from pathlib import Path
 
 from anchorlens.configuration import checked_arguments
 from anchorlens.extras.sweep.cells import SweepResult
 from anchorlens.extras.sweep.engines import EngineError, SweepEngine
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
-from anchorlens.models.devices import killed_for_memory
 from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.training.jobs import grouped, submit_all
 from anchorlens.training.plan import check_runs, check_start, trained_together
@@ -23,6 +23,8 @@ from anchorlens.training.run_folder import last_step
 
 BREAKS = 3
 """The number of breaks of an engine in a row, without a finished cell, that end a sweep with an error."""
+EVENTS = Path("/proc/vmstat")
+"""The file where Linux counts the processes that it killed for lack of memory."""
 PAUSE_SECONDS = 1.0
 """The pause in seconds before a broken engine is opened again."""
 
@@ -183,3 +185,12 @@ class _Driver:
 
     def _report(self) -> None:
         self.show(self.steps_by_now(), f"{self.n_ended} of {len(self.cells)} runs")
+
+
+def killed_for_memory(events: Path = EVENTS) -> int:
+    """Return how many processes Linux has killed for lack of memory, or 0 if the count is unknown."""
+    try:
+        lines = events.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

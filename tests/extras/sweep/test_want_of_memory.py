@@ -12,8 +12,9 @@ from sweeping import ROOT, tiny
 
 from anchorlens.extras.sweep import run as driver
 from anchorlens.extras.sweep.engines import SweepEngine
+from anchorlens.extras.sweep.run import killed_for_memory
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
-from anchorlens.models.devices import is_out_of_memory, killed_for_memory
+from anchorlens.models.devices import is_out_of_memory
 
 IN_LITTLE_MEMORY = """
 import json, resource, sys

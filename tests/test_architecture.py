@@ -171,7 +171,6 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.audit.files",
     "anchorlens.extras.benchmark.shipped",
     "anchorlens.extras.control.tries",
-    "anchorlens.engine.evaluation_cost",  # refuses a file's model that costs too much
     "anchorlens.probes.along",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
     "anchorlens.recipes.train_config",

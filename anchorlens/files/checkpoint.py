@@ -22,7 +22,6 @@ from anchorlens.configuration import (
     documented,
 )
 from anchorlens.engine import architecture
-from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files import container
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
 from anchorlens.safe import CheckpointError, read_tensors, reading
@@ -30,6 +29,7 @@ from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.data_checks import Overlap
 from anchorlens.tasks.shared.evaluation import Evaluation
+from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.tasks.shared.task_errors import evaluated, task_errors
 from anchorlens.texts import LONGEST, safe_repr, safe_text
 from anchorlens.views import html
@@ -340,7 +340,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
     Args:
         path: a file that `save_checkpoint` wrote, or the folder of a run. The function reads the last
             checkpoint of the run.
-        any_cost: whether to read the file even if the model needs far more memory or time than the size of
+        any_cost: whether to read the file even if the model needs far more memory than the size of
             the file suggests. Use this option only for files that you trust.
 
     Returns:
@@ -386,7 +386,7 @@ def from_contents(
         raise CheckpointError(path, f"its weights must fit its configuration, got a mismatch: {problem}")
     if not any_cost:
         with reading(path):
-            check_cost(config, task, train, weights.values())
+            check_memory(config, task, train.n_samples if train else 0, weights.values())
     return checkpoint
 
 

@@ -8,7 +8,7 @@ Only this folder does the following two jobs:
   the format of another file.
 
 A refused file raises `CheckpointError` (`reading` converts other errors to it); `limits` refuses
-files that are too large or too costly.
+files that are too large.
 """
 
 import lazy_loader

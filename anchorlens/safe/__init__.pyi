@@ -13,9 +13,6 @@ from .data import read_toml as read_toml
 from .kinds import START as START
 from .kinds import instead as instead
 from .kinds import kind_of as kind_of
-from .limits import FACTOR as FACTOR
-from .limits import check_affordable as check_affordable
-from .limits import cost_factor as cost_factor
 from .refusals import CheckpointError as CheckpointError
 from .refusals import reading as reading
 from .tensors import HEADER as HEADER

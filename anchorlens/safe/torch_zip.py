@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.safe.kinds import zip_kind
-from anchorlens.safe.limits import check_affordable, check_at_most, cost_factor
+from anchorlens.safe.limits import check_at_most
 from anchorlens.safe.objects import NAMES, RECORDS, Objects
 from anchorlens.safe.pickles import Name, read_pickle
 from anchorlens.texts import first_line, safe_repr
@@ -142,7 +142,7 @@ class _Reader:
         self.archive, self.entries = archive, entries
         self.storages: dict[str, _Storage] = {}
         n_bytes = 2 * sum(entry.file_size for entry in entries.values()) + _FREE_COPIES
-        self.claimed, self.allowed = 0, max(cost_factor(), 1.0) * n_bytes
+        self.claimed, self.allowed = 0, n_bytes
         """The bytes that separate copies of the tensors take, and may take."""
 
     def content(self) -> Any:
@@ -174,11 +174,11 @@ class _Reader:
             dict.fromkeys(RECORDS, objects.record),
             objects.build,
         )
-        words = (
-            f"its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and in a file of "
-            f"its size they may take {self.allowed / 1e9:,.1f} GB"
-        )
-        check_affordable(self.claimed, self.allowed, words)
+        if self.claimed > self.allowed:
+            raise ValueError(
+                f"too costly: its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and "
+                f"in a file of its size they may take {self.allowed / 1e9:,.1f} GB. Save copies"
+            )
         return content
 
     def _count(self, value: object) -> None:

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from anchorlens import AnchorTask, CheckpointError
 from anchorlens.cli import app
-from anchorlens.extras.sweep import open_sweep, sweep
+from anchorlens.extras.sweep import open_sweep, sweep, sweep_folder
 from anchorlens.extras.sweep.sweep_folder import LARGEST_CELL, SweepFolder
-from anchorlens.safe import FACTOR
 
 N_CELLS = 60
 MOST_MEGABYTES = 300
@@ -109,17 +108,14 @@ def test_too_large_a_cell_says_so(tmp_path):
 
 def test_all_together_are_bounded_and_nothing_is_read(tmp_path, monkeypatch):
     runs = hard_linked(tmp_path, content(250_000, junk_of_text), 30)
-    monkeypatch.setenv(FACTOR, "0.01")
-    with pytest.raises(
-        CheckpointError,
-        match=rf"have 7 MiB together, and 5 are read. If you trust the input, set {FACTOR}=0.1 in",
-    ):
+    monkeypatch.setattr(sweep_folder, "MOST_TOGETHER", 5 * 2**20)
+    with pytest.raises(CheckpointError, match="have 7 MiB together, and 5 are read"):
         open_sweep(tmp_path)
     for command in ("status", "diagram"):
         done = CliRunner().invoke(app, [command, str(tmp_path)])
         assert done.exit_code == 3 and done.stderr.count("\n") == 1 and "too costly" in done.stderr
     assert sweep(runs, tmp_path, engine="serial").counts == {"finished": 30}  # they are one's own
-    monkeypatch.setenv(FACTOR, "1")
+    monkeypatch.undo()
     assert open_sweep(tmp_path).counts == {"finished": 30}
 
 

@@ -100,11 +100,6 @@ class ConceptGraphsTask(TaskConfig):
         """The number of values in an example: the pixel values and the conditions."""
         return N_CHANNELS * self.image_side**2 + images.N_CONDITIONS
 
-    @property
-    def passes(self) -> int:
-        """The number of forward passes for drawing one sample, with one pass for each diffusion step."""
-        return self.n_diffusion_steps
-
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule of noise over the steps of diffusion."""

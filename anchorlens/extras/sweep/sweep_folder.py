@@ -39,9 +39,7 @@ from anchorlens.safe import (
     MOST_BYTES,
     MOST_VALUES,
     CheckpointError,
-    check_affordable,
     check_inside,
-    cost_factor,
     read_bytes,
     read_json,
     reading,
@@ -57,8 +55,8 @@ _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
 """The largest size of cell.json in bytes, and the additional bytes for each number in the task's table or
 sequence, since cell.json lists accuracies by pair and keeps some images."""
-MOST_TOGETHER = 512 * 2**20
-"""The largest total size of the cells' files of a folder, in bytes, for some 15,000 cells."""
+MOST_TOGETHER = 2 * 2**30
+"""The largest total size of the cells' files of a folder, in bytes, for some 60,000 cells."""
 _MOST_TARGETS = 10_000_000
 """The largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
 bytes."""
@@ -201,13 +199,11 @@ class SweepFolder:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
                 size = self.size(path)
                 n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
-        most = cost_factor() * MOST_TOGETHER
-        with reading(self.out):
-            check_affordable(
-                n_bytes,
-                most,
-                f"the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and {most / 2**20:,.0f} "
-                "are read",
+        if n_bytes > MOST_TOGETHER:
+            raise CheckpointError(
+                self.out,
+                f"too costly: the files of its cells have {n_bytes / 2**20:,.0f} MiB together, and "
+                f"{MOST_TOGETHER / 2**20:,.0f} are read. The command sweep reads any size",
             )
 
     def size(self, path: Path) -> int:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.engine.evaluation_cost import MOST_LAYERS, check_cost
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.source import (
     Imported,
@@ -39,11 +38,13 @@ from anchorlens.recipes.run_config import RunConfig, merged
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
 KIND = "HookedTransformer state dict"
 
+_MOST_LAYERS = 1000
 _BUFFERS = (".attn.mask", ".attn.IGNORE")
 _ASSUMED: dict[str, Any] = {
     "act_fn": "gelu",
@@ -208,7 +209,7 @@ def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
     d_vocab, d_model = shape("embed.W_E", 2)
     layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
-    check_number("n_layers", len(layers), maximum=MOST_LAYERS)
+    check_number("n_layers", len(layers), maximum=_MOST_LAYERS)
     sizes = {"n_layers": len(layers), "d_model": d_model, "d_vocab": d_vocab}
     sizes["d_vocab_out"] = shape("unembed.W_U", 2)[1]
     if layers:
@@ -346,7 +347,7 @@ def _check_affordable(fields: Mapping[str, Any], task: Task, tensors: Mapping[st
         check_number("rotary_dim", fields["rotary_dim"], minimum=0, maximum=fields["d_head"], integer=True)
     sizes = {name: fields[name] for name in ("d_model", "d_head", "d_vocab", "n_ctx")}
     sizes |= {name: fields.get(name) or 1 for name in ("n_layers", "n_heads", "d_mlp")}
-    check_cost(ModelConfig(**sizes), task, None, tensors.values())
+    check_memory(ModelConfig(**sizes), task, 0, tensors.values())
 
 
 def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.engine.evaluation_cost import check_cost
 from anchorlens.files.checkpoint import Checkpoint, check_whole
 from anchorlens.files.importers.settings import Settings
 from anchorlens.files.importers.vocabulary import in_order_of
@@ -20,6 +19,7 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.models.hooked import model_with
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
@@ -212,7 +212,7 @@ def imported(
     if task is None:
         task, noted = papers_task(min(config.d_vocab, config.n_answers), config.n_ctx)
         if task is None and vocabulary is None:
-            check_cost(config, AnchorTask(), None, given)
+            check_memory(config, AnchorTask(), 0, given)
             return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")
         task, notes = task or AnchorTask(), (*notes, *noted)
     if vocabulary is not None:
@@ -221,5 +221,6 @@ def imported(
         config = dataclasses.replace(config, d_vocab=len(weights["embed.W_E"]))
     checkpoint = Checkpoint(config, task, weights, **fields)
     check_whole(checkpoint)
-    check_cost(config, task, checkpoint.train_config, given)
+    train = checkpoint.train_config
+    check_memory(config, task, train.n_samples if train else 0, given)
     return Imported(checkpoint, notes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -97,6 +97,10 @@ _A_FEW_MORE = 8
 """The number of tokens by which a greedy answer may be longer than the longest sequence."""
 _GIVE_BACK_EVERY = 8
 """The number of batches after which freed memory is returned to the system; the C library reuses little."""
+FREE_BYTES = 10**9
+"""The memory that the model of any file may take, in bytes."""
+_LAYER_BYTES = 200_000
+"""The memory of the Python objects of one block."""
 
 
 class Evaluator(Generic[AnyTask]):
@@ -297,3 +301,36 @@ def check_capacity(model: LogitsModel, task: Task) -> None:
                 f"{name} of the model must be at least {need} for this task, got {have}. Check that the "
                 "model belongs to this task."
             )
+
+
+def check_memory(config: Any, task: Task, n_trained: int, weights: Iterable[Tensor]) -> None:
+    """Refuse a file whose model would take far more memory than the weights in the file suggest.
+
+    A file of a few kilobytes may describe a context, a sequence or a training set of any size.
+
+    Args:
+        config: the configuration of the model, a `ModelConfig` or an object with `input_bytes`.
+        task: the task on which the model is evaluated.
+        n_trained: the number of training sequences that are drawn again.
+        weights: the tensors of the file.
+
+    Raises:
+        ValueError: If the model and its evaluation would take more than 1 GB and 8 bytes for each byte of the
+            weights. The estimate is correct to a factor of two or three.
+    """
+    from anchorlens.models.config import ModelConfig
+    from anchorlens.models.running import BATCH_BYTES, sequence_bytes
+
+    stored = sum(weight.nbytes for weight in weights)
+    needed, allowed = 4 * stored + task.bytes_to_ask(n_trained), FREE_BYTES + 8 * stored
+    if isinstance(config, ModelConfig):
+        layer = _LAYER_BYTES * (1 + (config.num_experts or 0) / 2) + config.n_ctx**2  # with its causal mask
+        one = sequence_bytes(config, task.seq_len)
+        needed += config.n_layers * layer + 4 * config.n_ctx**2 + max(one, min(BATCH_BYTES, 1024 * one))
+    else:
+        needed += max(BATCH_BYTES, config.input_bytes)
+    if needed > allowed:
+        raise ValueError(
+            f"too costly: measuring it would take about {needed / 1e9:,.1f} GB of memory, and a file of its "
+            f"size may take {allowed / 1e9:,.1f}. If you trust it, give the model itself in Python"
+        )

@@ -13,7 +13,7 @@ from anchorlens.extras.sweep.cells import cell_id
 from anchorlens.extras.sweep.engines import SweepEngine
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.extras.sweep.work import work
-from anchorlens.safe import FACTOR
+from anchorlens.tasks.shared import evaluator
 from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
 
@@ -150,7 +150,7 @@ class TestTheSameCallAgain:
         unfinished = folder.unfinished(cell_id(run))
         train(*_on_one_thread(run), out=unfinished)
         weights = (unfinished / "ckpt.pt").read_bytes()
-        monkeypatch.setenv(FACTOR, "1e-9")
+        monkeypatch.setattr(evaluator, "FREE_BYTES", -(10**10))
         with pytest.raises(CheckpointError, match="too costly"):
             load_checkpoint(unfinished / "ckpt.pt")
         work(folder.runs_with_ids([run]), folder.out)

@@ -99,14 +99,6 @@ class UNetConfig(Config):
         return 4 * 8 * self.n_feat * self.input_side**2
 
     @property
-    def input_operations(self) -> float:
-        """The approximate number of operations in one image's forward pass.
-
-        For n_feat 256 and images of 64 x 64 pixels, we counted 5.7e10 operations.
-        """
-        return 220.0 * (self.n_feat * self.input_side) ** 2
-
-    @property
     def activations(self) -> int:
         """The approximate number of activations per value of an image in an update."""
         return 20 * self.n_feat

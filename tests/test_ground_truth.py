@@ -13,7 +13,7 @@ import anchorlens
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, probes
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import SHIPPED, apply, needs_task
-from anchorlens.probes.shared.calling import ON_TOKENS
+from anchorlens.probes.shared.calling import spec_of
 
 ROOT = Path(__file__).parents[1]
 KEY, FIRST, SECOND, LAST = 2, 3, 4, 8
@@ -162,7 +162,7 @@ class TestAnotherTask:
         [
             each
             for each in SHIPPED
-            if each.task_kind is None and (needs_task(each) or each.__name__ in ON_TOKENS)
+            if spec_of(each).task_kind is None and (needs_task(each) or spec_of(each).on_tokens)
         ],
         ids=lambda each: each.__name__,
     )

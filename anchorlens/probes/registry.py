@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
-from anchorlens.probes.shared.calling import call, is_for, needs_training_set
+from anchorlens.probes.shared.calling import call, is_for, needs_training_set, spec_of
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
@@ -56,52 +55,25 @@ _CORE: tuple[Callable[..., ProbeResult], ...] = (
 )
 """The probes of the core, in order."""
 
-if TYPE_CHECKING:
-    PROBES: tuple[Callable[..., ProbeResult], ...]
-    """The probes for every model of a two-anchor task, in order. For example, `for probe in PROBES:
-    probe("ckpt.pt")` measures a checkpoint with every probe."""
-    OF_MIXTURES: tuple[Callable[..., ProbeResult], ...]
-    """The probes for mixtures of experts only. A report shows these probes if a model is a mixture."""
-    SHIPPED: tuple[Callable[..., ProbeResult], ...]
-    """All shipped probes."""
-    COSTLY: tuple[Callable[..., ProbeResult], ...]
-    """The probes that train models. Each of these probes takes about half a minute, and every other probe
-    takes seconds."""
-    REPORT_PROBES: tuple[Callable[..., ProbeResult], ...]
-    """The probes that a report shows by default, which are all probes that do not train models."""
-
-LISTS = ("PROBES", "OF_MIXTURES", "SHIPPED", "COSTLY", "REPORT_PROBES")
-"""The names of the lists of shipped probes, which `__getattr__` creates at their first use."""
-
-
-@functools.cache
-def _lists() -> dict[str, tuple[Callable[..., ProbeResult], ...]]:
-    """Return the lists of shipped probes by name.
-
-    Core probes precede the probes of our own products.
-    """
-    of_products = (probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens"))
-    shipped = (*_CORE, *of_products)
-    of_mixtures = tuple(probe for probe in shipped if getattr(probe, "of_mixtures", False))
-    costly = tuple(probe for probe in shipped if getattr(probe, "costly", False))
-    return {
-        "PROBES": tuple(
-            probe
-            for probe in shipped
-            if probe not in of_mixtures and is_for(probe, ()) and not needs_training_set(probe)
-        ),
-        "OF_MIXTURES": of_mixtures,
-        "SHIPPED": shipped,
-        "COSTLY": costly,
-        "REPORT_PROBES": tuple(probe for probe in shipped if probe not in costly),
-    }
-
-
-def __getattr__(name: str) -> tuple[Callable[..., ProbeResult], ...]:
-    """Return a list of shipped probes, which is built late because products import this package."""
-    if name not in LISTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _lists()[name]
+SHIPPED: tuple[Callable[..., ProbeResult], ...] = (
+    *_CORE,
+    *(probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens")),
+)
+"""All shipped probes. Core probes precede the probes of our own products."""
+OF_MIXTURES = tuple(probe for probe in SHIPPED if spec_of(probe).of_mixtures)
+"""The probes for mixtures of experts only. A report shows these probes if a model is a mixture."""
+COSTLY = tuple(probe for probe in SHIPPED if spec_of(probe).costly)
+"""The probes that train models. Each of these probes takes about half a minute, and every other probe takes
+seconds."""
+REPORT_PROBES = tuple(probe for probe in SHIPPED if probe not in COSTLY)
+"""The probes that a report shows by default, which are all probes that do not train models."""
+PROBES = tuple(
+    probe
+    for probe in SHIPPED
+    if probe not in OF_MIXTURES and is_for(probe, ()) and not needs_training_set(probe)
+)
+"""The probes for every model of a two-anchor task, in order. For example, `for probe in PROBES:
+probe("ckpt.pt")` measures a checkpoint with every probe."""
 
 
 def probe_named(
@@ -116,7 +88,7 @@ def probe_named(
     Raises:
         ValueError: If the probe is unknown. The message lists the names of all probes.
     """
-    by_name = {probe.__name__: probe for probe in (_lists()["SHIPPED"] if probes is None else probes)}
+    by_name = {probe.__name__: probe for probe in (SHIPPED if probes is None else probes)}
     if name not in by_name and Path(name).exists():
         raise ValueError(
             f"probe must be the name of a probe, got the path {safe_repr(name)}. On the command line, give "

@@ -11,7 +11,7 @@ from known_models import own_answers
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
-from anchorlens.probes.shared.calling import needs_training_set
+from anchorlens.probes.shared.calling import needs_training_set, spec_of
 from anchorlens.tasks.registry import read_task
 
 OPTIONS = {
@@ -38,8 +38,8 @@ def pair():
 def test_every_probe_stands_side_by_side(probe, pair):
     if probe in OF_MIXTURES:
         pair = [checkpoint(0.3, num_experts=2), checkpoint(0.8, num_experts=3)]
-    if probe.task_kind is not None:
-        task = read_task({"kind": probe.task_kind})
+    if spec_of(probe).task_kind is not None:
+        task = read_task({"kind": spec_of(probe).task_kind})
         pair = [checkpoint(0.3, task), checkpoint(0.8, task, n_heads=2)]
     options = dict(OPTIONS.get(probe.__name__, {}))
     if needs_training_set(probe):  # of equal weights, since one training set is for both

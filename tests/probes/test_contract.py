@@ -29,7 +29,7 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
-from anchorlens.probes.shared.calling import needs_training_set
+from anchorlens.probes.shared.calling import needs_training_set, spec_of
 from anchorlens.tasks.registry import read_task
 
 TASK = AnchorTask()
@@ -48,7 +48,7 @@ FEW = {
 
 def task_of(probe):
     """A task that the probe measures."""
-    return TASK if probe.task_kind is None else read_task({"kind": probe.task_kind})
+    return TASK if spec_of(probe).task_kind is None else read_task({"kind": spec_of(probe).task_kind})
 
 
 def run(probe, model, initial=None, task=None):
@@ -183,14 +183,14 @@ class TestEveryProbe:
         with pytest.raises(ValueError) as error:
             apply(probe, model, None, initial=initial)
         message = str(error.value)
-        kind = probe.task_kind or "two-anchor"
+        kind = spec_of(probe).task_kind or "two-anchor"
         assert message.startswith(f"{probe.__name__} must get the {kind} task of the model, got none")
         assert (
             message.endswith("or use a probe of weights alone, for example stable_rank")
             and "\n" not in message
         )
         refusal = f"the kind of the task must be {kind} for {probe.__name__}, got addition"
-        if probe.task_kind is None:
+        if spec_of(probe).task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"
         with pytest.raises(ValueError, match=refusal):
             probe(model, AdditionTask())
@@ -200,8 +200,8 @@ class TestEveryProbe:
         task = AnchorTask(
             anchors={3: lambda x: (x + 7) % 60 + 20, 5: 2}, chain_length=3, seq_len=6, key_min=20, key_max=70
         )
-        if probe.task_kind is not None:
-            task = read_task({"kind": probe.task_kind, "modulus": 11})
+        if spec_of(probe).task_kind is not None:
+            task = read_task({"kind": spec_of(probe).task_kind, "modulus": 11})
         model = build_model(small(probe, d_vocab=task.d_vocab))
         result = run(probe, model, task=task)
         assert result.plot().to_json() and json.dumps(result.to_dict(), allow_nan=False)

@@ -42,9 +42,9 @@ from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, Rea
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.models.gamma import initial_weights
 from anchorlens.plots.training_curve import LOSS, metric_styles
-from anchorlens.probes.along import Along
+from anchorlens.probes.along_runs import Along
 from anchorlens.probes.any_model.holdout import UPDATES, Holdout
-from anchorlens.probes.compare import Comparison
+from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve

@@ -83,7 +83,7 @@ class ExpertUse(ProbeResult):
         )
 
 
-@takes_any
+@takes_any(of_mixtures=True)
 def expert_use(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 512, seed: int = 0
 ) -> ExpertUse:
@@ -148,9 +148,6 @@ def expert_use(
         n_sequences=n_sequences,
         seed=seed,
     )
-
-
-expert_use.of_mixtures = True
 
 
 def _shares(model: HookedTransformer, batch: AnchorBatch) -> Float[np.ndarray, "layer expert"]:

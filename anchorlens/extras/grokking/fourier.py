@@ -153,7 +153,7 @@ class Fourier(ProbeResult):
         )
 
 
-@takes_any
+@takes_any(task_kind="modular")
 def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fourier:
     """Measure the fraction of the variance of a model's logits that five frequencies explain.
 
@@ -231,9 +231,6 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
         right_logits=by_sum(right),
         seed=seed,
     )
-
-
-fourier.task_kind = "modular"
 
 
 def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> Fourier:

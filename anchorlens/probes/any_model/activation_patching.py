@@ -109,7 +109,7 @@ class ActivationPatching(ProbeResult):
         )
 
 
-@takes_any
+@takes_any(on_tokens=True)
 def activation_patching(
     model: HookedTransformer,
     task: AnchorTask | None = None,

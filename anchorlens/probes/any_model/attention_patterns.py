@@ -82,7 +82,7 @@ class AttentionPatterns(ProbeResult):
         return drawn_by("CircuitsVis", call, alone=alone)
 
 
-@takes_any
+@takes_any(on_tokens=True)
 def attention_patterns(
     model: HookedTransformer, task: AnchorTask | None = None, tokens: object = None
 ) -> AttentionPatterns:

@@ -120,7 +120,7 @@ def rule_lags(task: AnchorTask) -> tuple[int, ...]:
     return tuple(sorted({abs(a - b) for a, b in combinations(shifts, 2)} - {0}))
 
 
-@takes_any
+@takes_any()
 def embedding_pca(
     model: HookedTransformer, task: AnchorTask | None = None, *, tokens: Sequence[int] | None = None
 ) -> EmbeddingPCA:

@@ -126,7 +126,7 @@ class Holdout(ProbeResult):
         )
 
 
-@takes_any
+@takes_any(costly=True)
 def holdout(
     model: HookedTransformer,
     task: Task | None = None,
@@ -245,9 +245,6 @@ def holdout(
         n_sequences=n_sequences,
         seed=seed,
     )
-
-
-holdout.costly = True
 
 
 def _training_data(

@@ -76,7 +76,7 @@ def condensation(
     return cosines, greedy_groups(cosines, threshold), mean, parallel
 
 
-@takes_any
+@takes_any()
 def q_condensation(model: HookedTransformer, *, layer: int = 0, threshold: float = 0.4) -> QCondensation:
     """Measure how far the neurons of W_Q have condensed into few directions.
 

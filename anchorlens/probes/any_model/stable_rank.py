@@ -67,7 +67,7 @@ class StableRank(ProbeResult):
         return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
 
 
-@takes_any
+@takes_any()
 def stable_rank(model: HookedTransformer) -> StableRank:
     """Measure the stable rank ||W||_F^2 / ||W||_2^2 of every weight matrix.
 

@@ -75,7 +75,7 @@ class TrainingRegime(ProbeResult):
         return movement(names, self.relative_changes, self.relative_change, kernels)
 
 
-@takes_any
+@takes_any()
 def training_regime(
     model: HookedTransformer,
     task: AnchorTask | None = None,

@@ -7,9 +7,9 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anchorlens.configuration import check_names
 from anchorlens.files.importers.inputs import Input, ModelInput, resolve
@@ -20,82 +20,69 @@ from anchorlens.plugins import is_own, not_ending
 
 if TYPE_CHECKING:
     from anchorlens.files.importers.settings import ModelConfiguration
-    from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
 
-P = ParamSpec("P")
 R = TypeVar("R")
-AnyTask = TypeVar("AnyTask", bound="Task")
-R_co = TypeVar("R_co", covariant=True)
-
-ON_TOKENS = ("attention_patterns", "activation_patching")
-"""The probes that accept tokens for any HookedTransformer. These probes need a task only without tokens."""
 
 
-class Probe(Protocol[P, R_co]):
-    """The call signature of a probe, with a model, a checkpoint or a path, and with a task."""
+@dataclass(frozen=True)
+class ProbeSpec:
+    """What a probe needs, and which models and tasks it measures."""
 
-    __name__: str
-    costly: bool
+    function: Callable[..., Any]
+    """The function of a model in memory."""
+    costly: bool = False
     """Whether the probe trains models, which takes about half a minute."""
-    of_mixtures: bool
+    of_mixtures: bool = False
     """Whether the probe measures mixtures of experts only."""
-    task_kind: str | None
+    on_tokens: bool = False
+    """Whether the probe accepts tokens for any HookedTransformer, and needs a task only without tokens."""
+    task_kind: str | None = None
     """The kind of the only task that the probe measures, such as `modular`. `None` stands for two-anchor
     tasks or for tasks of any kind."""
 
-    @overload
-    def __call__(
-        self, model: ModelInput, task: Task | None = None, *args: P.args, **kwargs: P.kwargs
-    ) -> R_co: ...
-    @overload
-    def __call__(
-        self,
-        model: ModelInput,
-        task: Task | None = None,
-        *,
-        config: ModelConfiguration | None,
-        **kwargs: object,
-    ) -> R_co: ...
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Measure the model.
-
-        The option `config` is the configuration of a model whose file is a bare state dict.
-        """
-        ...
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the function by name."""
+        return inspect.signature(self.function).parameters
 
 
-@overload
-def takes_any(function: Callable[Concatenate[HookedTransformer, AnyTask, P], R]) -> Probe[P, R]: ...
-@overload
-def takes_any(function: Callable[Concatenate[HookedTransformer, P], R]) -> Probe[P, R]: ...
-def takes_any(function: Callable[..., Any]) -> Any:
+def spec_of(probe: Callable[..., Any]) -> ProbeSpec:
+    """Return the spec of a probe.
+
+    Your own function may have the attribute `task_kind`.
+    """
+    return getattr(probe, "spec", None) or ProbeSpec(probe, task_kind=getattr(probe, "task_kind", None))
+
+
+def takes_any(**marks: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a probe accept a checkpoint, a result of `train` or a path as its model (`ModelInput`).
 
     The default task is the task of the checkpoint. A probe that uses only weights ignores the task. The
     option `config` is the configuration of a model whose file is a bare state dict (see `open_checkpoint`).
     If a problem with the model does not prevent the measurement, the probe warns. The error for an unknown
     option suggests a similar option.
+
+    Args:
+        marks: the fields of the probe's `ProbeSpec`.
     """
 
-    @functools.wraps(function)
-    def probe(model: ModelInput, task: Task | None = None, *args: Any, **options: Any) -> Any:
-        return call(probe, model, task, *args, **options)
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def probe(model: ModelInput, task: Task | None = None, *args: Any, **options: Any) -> Any:
+            return call(probe, model, task, *args, **options)
 
-    signature = inspect.signature(function)
-    changed = {"model": {"annotation": "ModelInput"}, "task": {"default": None}}
-    parameters = [one.replace(**changed.get(name, {})) for name, one in signature.parameters.items()]
-    parameters.append(
-        inspect.Parameter(
-            "config",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation="ModelConfiguration | None",
+        signature = inspect.signature(function)
+        changed = {"model": {"annotation": "ModelInput"}, "task": {"default": None}}
+        parameters = [one.replace(**changed.get(name, {})) for name, one in signature.parameters.items()]
+        config = inspect.Parameter(
+            "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="ModelConfiguration | None"
         )
-    )
-    marks = {"costly": False, "of_mixtures": False, "task_kind": None}
-    vars(probe).update(marks, function=function, __signature__=signature.replace(parameters=parameters))
-    return probe
+        signature = signature.replace(parameters=[*parameters, config])
+        vars(probe).update(spec=ProbeSpec(function, **marks), __signature__=signature)
+        return probe
+
+    return decorated
 
 
 def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
@@ -114,19 +101,16 @@ def needs_task(probe: Callable[..., Any], options: Iterable[str] = ()) -> bool:
     >>> needs_task(probes.attention_patterns), needs_task(probes.attention_patterns, ["tokens"])
     (True, False)
     """
-    if probe.__name__ in ON_TOKENS:
+    spec = spec_of(probe)
+    if spec.on_tokens:
         return "tokens" not in options
-    task = _parameters(probe).get("task")
+    task = spec.parameters.get("task")
     return task is not None and task.default is task.empty
-
-
-def _task_kind(probe: Callable[..., Any]) -> str | None:
-    return getattr(probe, "task_kind", None)
 
 
 def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
     """Return whether a probe supports tasks of any kind, or of a kind in `task_kinds`."""
-    return _task_kind(probe) in (None, *task_kinds)
+    return spec_of(probe).task_kind in (None, *task_kinds)
 
 
 def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
@@ -135,7 +119,8 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
     Raises:
         ValueError: If the task is missing or of another kind.
     """
-    kind = _task_kind(probe)
+    spec = spec_of(probe)
+    kind = spec.task_kind
     if kind is not None and task is not None and task.kind != kind:
         raise ValueError(
             f"the kind of the task must be {kind} for {probe.__name__}, got {task.kind}. Use a probe of any "
@@ -143,7 +128,7 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
         )
     if task is None:
         instead = "Give an AnchorTask" if kind is None else "Give the task"
-        instead += ", or tokens" if probe.__name__ in ON_TOKENS else ""
+        instead += ", or tokens" if spec.on_tokens else ""
         raise ValueError(
             f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got none. {instead}, "
             "or use a probe of weights alone, for example stable_rank"
@@ -160,7 +145,7 @@ def needs_initial(probe: Callable[..., Any]) -> bool:
     >>> [probe.__name__ for probe in probes.PROBES if needs_initial(probe)]
     ['training_regime']
     """
-    return "initial" in _parameters(probe)
+    return "initial" in spec_of(probe).parameters
 
 
 def needs_training_set(probe: Callable[..., Any]) -> bool:
@@ -173,11 +158,7 @@ def needs_training_set(probe: Callable[..., Any]) -> bool:
     >>> [probe.__name__ for probe in probes.PROBES if needs_training_set(probe)]
     []
     """
-    return "training_set" in _parameters(probe)
-
-
-def _parameters(probe: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(getattr(probe, "function", probe)).parameters)
+    return "training_set" in spec_of(probe).parameters
 
 
 def given_for(
@@ -201,10 +182,10 @@ def given_for(
         ValueError: If the task is invalid or differs from the task of the checkpoint.
         CheckpointError: If a file cannot be read.
     """
-    reads_task, asks = "task" in _parameters(probe), needs_task(probe, options)
+    reads_task, asks = "task" in spec_of(probe).parameters, needs_task(probe, options)
     runs_it = reads_task and (asks or task is not None or "tokens" in options or needs_training_set(probe))
     given = resolve(model, task if reads_task else None, runs_it=runs_it, **how)
-    if (asks and _task_kind(probe) is None) or PAPERS_TASK not in given.notes:
+    if (asks and spec_of(probe).task_kind is None) or PAPERS_TASK not in given.notes:
         return given
     notes = tuple(note for note in given.notes if note != PAPERS_TASK)
     return replace(given, task=None, notes=notes)  # the task is assumed only for a probe that needs one
@@ -237,7 +218,7 @@ def call(
         ValueError: If the task is missing.
         ValueError: If the initial model is missing. `call` does not catch errors of the function.
     """
-    function, parameters = getattr(probe, "function", probe), _parameters(probe)
+    function, parameters = spec_of(probe).function, spec_of(probe).parameters
     by_place = [
         name
         for name, one in parameters.items()

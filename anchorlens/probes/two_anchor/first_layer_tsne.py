@@ -65,7 +65,7 @@ class FirstLayerTSNE(ProbeResult):
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
-@takes_any
+@takes_any()
 def first_layer_tsne(
     model: HookedTransformer,
     task: AnchorTask,

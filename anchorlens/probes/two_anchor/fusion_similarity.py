@@ -132,7 +132,7 @@ def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[i
     return tuple((first, second) for first, second in sorted(both))
 
 
-@takes_any
+@takes_any()
 def fusion_similarity(
     model: HookedTransformer,
     task: AnchorTask,

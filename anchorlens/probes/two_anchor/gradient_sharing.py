@@ -73,7 +73,7 @@ class GradientSharing(ProbeResult):
         return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
 
 
-@takes_any
+@takes_any()
 def gradient_sharing(
     model: HookedTransformer, task: AnchorTask, *, n_sequences: int = 32, seed: int = 0
 ) -> GradientSharing:

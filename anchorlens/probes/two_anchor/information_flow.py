@@ -142,7 +142,7 @@ class InformationFlow(ProbeResult):
         return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
 
-@takes_any
+@takes_any()
 def information_flow(
     model: HookedTransformer,
     task: AnchorTask,

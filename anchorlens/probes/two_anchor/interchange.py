@@ -91,7 +91,7 @@ class Interchange(ProbeResult):
         )
 
 
-@takes_any
+@takes_any()
 def interchange(
     model: HookedTransformer,
     task: AnchorTask,

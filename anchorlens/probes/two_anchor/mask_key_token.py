@@ -90,7 +90,7 @@ class MaskKeyToken(ProbeResult):
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
 
 
-@takes_any
+@takes_any()
 def mask_key_token(
     model: HookedTransformer,
     task: AnchorTask,

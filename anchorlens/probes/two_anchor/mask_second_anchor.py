@@ -136,7 +136,7 @@ def inputs_of_equal_result(
     return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
 
 
-@takes_any
+@takes_any()
 def mask_second_anchor(
     model: HookedTransformer,
     task: AnchorTask,

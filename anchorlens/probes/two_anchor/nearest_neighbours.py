@@ -135,7 +135,7 @@ class _Inputs:
         return self.results[result][:, None] == other.results[result][None]
 
 
-@takes_any
+@takes_any()
 def nearest_neighbours(
     model: HookedTransformer,
     task: AnchorTask,

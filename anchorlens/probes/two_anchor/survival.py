@@ -95,7 +95,7 @@ class Survival(ProbeResult):
         return accuracy_bars("Accuracy of relearnt and left-out pairs", [*copies], bars, "anchors left out")
 
 
-@takes_any
+@takes_any(costly=True)
 def survival(
     model: HookedTransformer,
     task: AnchorTask,
@@ -195,6 +195,3 @@ def survival(
         n_sequences=n_sequences,
         seed=seed,
     )
-
-
-survival.costly = True

@@ -77,7 +77,7 @@ class VSimilarity(ProbeResult):
         )
 
 
-@takes_any
+@takes_any()
 def v_similarity(
     model: HookedTransformer,
     task: AnchorTask,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from anchorlens.configuration import field_docs
-from anchorlens.probes.along import Along
-from anchorlens.probes.compare import Comparison
+from anchorlens.probes.along_runs import Along
+from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view

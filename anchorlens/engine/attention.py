@@ -94,7 +94,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         rows, by_head, pattern = ctx.saved_tensors
-        grad, (k, v), grad_kv = _by_head(grads[0]), by_head, torch.empty_like(by_head)
+        grad = _by_head(grads[0])
+        k, v = by_head
+        grad_kv = torch.empty_like(by_head)
         grad_pattern = torch.bmm(grad, v.mT)
         grad_pattern -= (grad_pattern * pattern).sum(dim=-1, keepdim=True)
         grad_scores = grad_pattern.mul_(pattern).mul_(ctx.scale)

@@ -145,7 +145,8 @@ class Engine(ABC):
 
     def _make_cursors(self) -> None:
         """Make the tensors from which an update reads its step and batch, and to which it writes results."""
-        n_members, batch, per_epoch = len(self), self._train.batch_size, self._train.steps_per_epoch
+        n_members = len(self)
+        batch, per_epoch = self._train.batch_size, self._train.steps_per_epoch
         device, dtype = self.device, self._rows.dtype
         self._epoch = -1
         taken_on = device if self.captures else torch.device("cpu")  # where batches are taken
@@ -255,7 +256,8 @@ class Engine(ABC):
 
     def _report(self) -> list[Update]:
         """Return the last update of each member; only this method waits for the device."""
-        losses, norms, failed = self._losses.tolist(), self._norms.tolist(), self._failed_at.tolist()
+        losses, norms = self._losses.tolist(), self._norms.tolist()
+        failed = self._failed_at.tolist()
         lrs = [learning_rate(run.train_config, max(0, self.step - 1)) for run in self.runs]
         return [
             Update(loss, lr, norm, None if step < 0 else step)

@@ -111,7 +111,8 @@ class Forward:
         self, parameters: Parameters, config: ModelConfig, n_pos: int, n_last: int, bf16: bool
     ) -> None:
         """Take the arguments of `logits_at_end`."""
-        self.parameters, self.config, self.bf16 = parameters, config, bf16
+        self.parameters, self.config = parameters, config
+        self.bf16 = bf16
         self.n_pos, self.n_last = n_pos, n_last
 
     def logits(self, table_rows: Int[Tensor, "member row"], vocabulary: Tensor) -> Tensor:
@@ -163,7 +164,8 @@ class Forward:
 
     def _attend(self, q: Tensor, kv: Tensor, *, at_end: bool) -> Tensor:
         """Return the output z of all heads, [member, row, d_z]; `at_end` selects the last positions."""
-        n_members, heads, d_head = len(q), self.config.n_heads, self.config.d_head
+        n_members = len(q)
+        heads, d_head = self.config.n_heads, self.config.d_head
         kv = kv.view(-1, self.n_pos, 2, heads, d_head)
         mixed = attention(q.view(len(kv), -1, heads, d_head), kv)
         return mixed.reshape(n_members, -1, heads * d_head)

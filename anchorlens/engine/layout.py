@@ -152,7 +152,8 @@ class Transformer(FlatLayout):
 
     def _merged_experts(self, mlp: str) -> dict[str, tuple[int, ...]]:
         """Return the shapes of a mixture's router and experts as the forward pass reads them."""
-        n, d_model, d_mlp = self.config.num_experts or 0, self.config.d_model, self.config.d_mlp
+        n = self.config.num_experts or 0
+        d_model, d_mlp = self.config.d_model, self.config.d_mlp
         return {
             f"{mlp}.W_router": (d_model, n),
             f"{mlp}.W_experts_in": (d_model, 2 * n * d_mlp),

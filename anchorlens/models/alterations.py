@@ -133,7 +133,8 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _tensor(tensor: Tensor) -> PutBack:
-    storage, values, requires_grad = tensor.data, tensor.detach().clone(), tensor.requires_grad
+    storage, values = tensor.data, tensor.detach().clone()
+    requires_grad = tensor.requires_grad
     gradient = tensor.grad if tensor.is_leaf else None
     gradient_values = None if gradient is None else gradient.clone()
 

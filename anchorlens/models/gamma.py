@@ -171,7 +171,7 @@ def is_frozen(config: ModelConfig, name: str) -> bool:
 
     In the equations of arXiv 2405.05409, `postnorm` has biases only in LayerNorms and the unembedding.
     """
-    return config.variant == "postnorm" and _is_bias(name) and not name.startswith("unembed.")
+    return config.variant == "postnorm" and is_bias(name) and not name.startswith("unembed.")
 
 
 def initial_weights(
@@ -207,15 +207,8 @@ def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
             yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
 
 
-def is_bias_or_norm(name: str) -> bool:
-    """Check whether a parameter is a bias, or a weight of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
-    owner, own = name.rpartition(".")[::2]
-    module = owner.rpartition(".")[2]
-    is_norm = module.startswith("ln") or module.endswith("_norm")
-    return _is_bias(name) or (own in ("w", "b") and is_norm)
-
-
-def _is_bias(name: str) -> bool:
+def is_bias(name: str) -> bool:
+    """Check whether a parameter is a bias."""
     return name.rpartition(".")[2].lstrip("_").startswith("b_")
 
 

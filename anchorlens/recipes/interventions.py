@@ -272,7 +272,8 @@ def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
         parts = _ONCE.fullmatch(item)
         if parts is None:
             raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
-        matrices, value, step = parts[1], float(parts[2]), int(parts[3])
+        matrices = parts[1]
+        value, step = float(parts[2]), int(parts[3])
         check_number(f"the value of {name} {item}", value, **bounds)
         check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
         found.append(SingleChange(matrices, value, step))

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
@@ -127,29 +126,7 @@ def process_pool(n_processes: int, advice: str = "") -> Iterator[Executor]:
                 f"because memory ran out. Use fewer workers{advice}"
             ) from error
         finally:
-            _replace_killed_tracker()
             pool.shutdown(kill_workers=True)
-
-
-def _replace_killed_tracker() -> None:
-    """Restart loky's resource tracker, which removes semaphores, with no stderr, if it was killed.
-
-    A restarted tracker would print a traceback for each unknown semaphore, although it removes the semaphore.
-    """
-    from loky.backend import resource_tracker
-
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
-        try:
-            kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        except OSError:  # it is closed: nothing is printed
-            return
-        stack.callback(os.close, kept)
-        stack.callback(os.close, null)
-        os.dup2(null, 2)  # which it inherits
-        stack.callback(os.dup2, kept, 2)
-        resource_tracker.ensure_running()
 
 
 def end_with_parent(parent: int) -> None:

@@ -182,7 +182,8 @@ class _JobProgress:
     """The progress of all jobs: takes in their reports, shows their sum, and passes on their log lines."""
 
     def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:
-        self.runs, self.show, self.pass_on = runs, show, report
+        self.runs = runs
+        self.show, self.pass_on = show, report
         self._steps: dict[int, int] = {}
         self._skipped = self._n_ended = 0
 

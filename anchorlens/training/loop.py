@@ -112,7 +112,8 @@ class Loop:
 
     def _advance(self, trajectory: set[int], report: Report) -> None:
         """Make the updates up to the next step at which something is due, and do what is due."""
-        train, before, began = self.train, self.stack.step, time.monotonic()
+        train, before = self.train, self.stack.step
+        began = time.monotonic()
         step = min([train.total_steps, *(s for s in trajectory if s > before), *self._next_stops(before)])
         began_from = self.stack.snapshot()
         updates = self.stack.advance(step)

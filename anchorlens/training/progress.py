@@ -42,7 +42,8 @@ class Progress:
 
     def __init__(self, total: int, what: str, unit: str) -> None:
         """Begin with nothing done."""
-        self.total, self.what, self.unit = total, what, unit
+        self.total = total
+        self.what, self.unit = what, unit
         self.done, self.text = 0, ""
         self.log: list[Mapping[str, Any]] = []
         self.has_ended = False

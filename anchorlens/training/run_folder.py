@@ -48,7 +48,8 @@ STATE_FORMAT = "anchorlens training state"
 STATE_VERSION = 1
 ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
-_LARGEST_LOG, _LONGEST_LINE, _MOST_LINES = 256 * 2**20, 2**16, 500_000
+_LARGEST_LOG = 256 * 2**20
+_LONGEST_LINE, _MOST_LINES = 2**16, 500_000
 _TOO_LARGE = 10**MOST_DIGITS
 _MOST_SECONDS = 10**9
 """Longest time that a log can tell: 30 years."""

@@ -180,24 +180,3 @@ def test_python_that_passes_on_no_environment(flag, tmp_path):
     """
     said = python(flag, "-c", textwrap.dedent(code), cwd=tmp_path).stdout
     assert ("Use python -E -P" in said) == (flag == "-E") and ("entered" in said) == (flag == "-I")
-
-
-TRACKER_IS_KILLED = """
-import os, psutil, sys, time
-from anchorlens.training.child_processes import process_pool
-
-if __name__ == "__main__":
-    with process_pool(2) as pool:
-        assert set(pool.map(pow, range(4), [2] * 4)) == {0, 1, 4, 9}
-        (tracker,) = [p for p in psutil.Process().children() if "loky.backend.resource_t" in str(p.cmdline())]
-        tracker.kill()
-        tracker.wait()
-        assert list(pool.map(pow, range(4), [2] * 4)) == [0, 1, 4, 9]
-    print("done")
-"""
-
-
-def test_a_killed_resource_tracker_changes_nothing_and_prints_nothing(tmp_path):
-    (tmp_path / "script.py").write_text(TRACKER_IS_KILLED)
-    done = python(tmp_path / "script.py", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("done\n", "")

@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.expert_use.picture import expert_figure
-from anchorlens.models.hooks import check_mixture, last_logits, routing, without_expert
+from anchorlens.extras.expert_use.routing import check_mixture, routing, without_expert
+from anchorlens.models.hooks import last_logits
 from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from anchorlens.configuration import check_number, suggestion
 from anchorlens.extras.gamma_init.fused import is_known, layout_of, values_in
 from anchorlens.models.config import Part
-from anchorlens.models.gamma import expert_of, is_bias_or_norm, matrices, without_a_draw, writes_to_residual
+from anchorlens.models.gamma import expert_of, is_bias, matrices, without_a_draw, writes_to_residual
 from anchorlens.models.wrappers import unwrapped
 from anchorlens.texts import safe_repr
 
@@ -261,7 +261,7 @@ def _role(
         fan_in = torch.Size(shape[axis] for axis in axes).numel()
         writes = writes_to_residual(name)
         return Matrix(names, parameter, fan_in, part, expert_of(name), writes)
-    if hooked and is_bias_or_norm(name):
+    if hooked and _is_bias_or_norm(name):
         return without_a_draw(name)
     path = name.removesuffix(own).rstrip(".")
     linear = isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_conv1d(module)
@@ -398,3 +398,11 @@ def _split(matrix: Matrix, modules: Mapping[str, nn.Module]) -> Iterator[Matrix]
     queries_and_keys, values = values_in(matrix.parameter, axis, fused)
     yield replace(matrix, part="qk", within=queries_and_keys)
     yield replace(matrix, part="vo", within=values)
+
+
+def _is_bias_or_norm(name: str) -> bool:
+    """Check whether a parameter is a bias, or a weight of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
+    owner, own = name.rpartition(".")[::2]
+    module = owner.rpartition(".")[2]
+    is_norm = module.startswith("ln") or module.endswith("_norm")
+    return is_bias(name) or (own in ("w", "b") and is_norm)

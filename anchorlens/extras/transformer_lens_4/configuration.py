@@ -19,19 +19,13 @@ OTHER_BLOCKS = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gpt
 """The values of `original_architecture` that make TransformerLens 3.9 build other blocks."""
 
 NOT_READ = (
-    *(
-        "from_checkpoint",
-        "checkpoint_index",
-        "checkpoint_label_type",
-        "checkpoint_value",
-        "trust_remote_code",
-    ),
-    *("tokenizer_prepends_bos", "quantization_method", "window_size", "attn_types", "train_seq_length"),
+    *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "attn_types"),
+    *("tokenizer_prepends_bos", "quantization_method", "window_size", "trust_remote_code", "yarn_factor"),
     *("rotary_base_local", "relative_attention_max_distance", "relative_attention_num_buckets"),
-    *("decoder_start_token_id", "tie_word_embeddings", "NTK_by_parts_low_freq_factor"),
-    *("NTK_by_parts_high_freq_factor", "NTK_by_parts_factor", "NTK_original_ctx_len", "yarn_factor"),
+    *("decoder_start_token_id", "tie_word_embeddings", "NTK_by_parts_low_freq_factor", "train_seq_length"),
+    *("NTK_by_parts_high_freq_factor", "NTK_by_parts_factor", "NTK_original_ctx_len", "yarn_truncate"),
     *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
-    *("yarn_truncate", "yarn_global_attn_only"),
+    "yarn_global_attn_only",
 )
 """The fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
 

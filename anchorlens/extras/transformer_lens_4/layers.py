@@ -439,7 +439,8 @@ class TransformerBlock(nn.Module):
         """Compute the residual stream after the block, without a key-value cache."""
         resid_pre = self.hook_resid_pre(resid_pre)
         queries, keys, values = self._attention_inputs(resid_pre)
-        queries, keys, values = self.ln1(queries), self.ln1(keys), self.ln1(values)
+        queries = self.ln1(queries)
+        keys, values = self.ln1(keys), self.ln1(values)
         if shortformer_pos_embed is not None:
             positions = shortformer_pos_embed
             if queries.dim() == 4:

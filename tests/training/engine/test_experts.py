@@ -19,7 +19,7 @@ from anchorlens.files.checkpoint import training_set
 from anchorlens.models.config import VARIANTS
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
-from anchorlens.models.hooks import routing
+from anchorlens.models.hooks import read
 from anchorlens.recipes.run_config import RunConfig
 
 MIXTURE = replace(SMALL, num_experts=3, gamma=0.3)
@@ -53,7 +53,12 @@ def test_loss_and_gradients_are_hooked_transformers(variant, experts_per_token, 
     assert losses[0].item() == pytest.approx(losses[1].item(), rel=tolerance)
     for loss in losses:
         loss.backward()
-    used = {int(e) for m, b in zip(models, batches, strict=True) for e in routing(m, b.tokens)[1].argmax(1)}
+    place = (1, "mlp.hook_expert_weights")
+    routed = (
+        read(m, b.tokens, [place])[place].unflatten(0, b.tokens.shape)[:, -1]
+        for m, b in zip(models, batches, strict=True)
+    )
+    used = {int(expert) for weights in routed for expert in weights.argmax(1)}
     assert len(used) > 1  # more than one expert is in the comparison
     grads = layout.views(torch.cat([leaf.grad.flatten(1) for leaf in leaves.values()], dim=1))
     for k, model in enumerate(models):

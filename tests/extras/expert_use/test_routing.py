@@ -1,0 +1,56 @@
+"""What a router of a mixture gives each expert, and the model without one of them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from known_models import user_built
+
+from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.extras.expert_use.routing import routing, without_expert
+
+SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=24, d_head=8, d_mlp=40, num_experts=3, gamma=0.5)
+TOKENS = AnchorTask().sample(16).tokens
+
+
+class TestRouting:
+    @pytest.mark.parametrize("experts_per_token", [1, 2])
+    def test_weights_of_the_chosen_sum_to_one(self, experts_per_token):
+        model = build_model(replace(SMALL, experts_per_token=experts_per_token, gamma=0.3))
+        for weights in routing(model, TOKENS).values():
+            assert weights.shape == (16, 3) and torch.allclose(weights.sum(1), torch.ones(16))
+            assert ((weights > 0).sum(1) == experts_per_token).all()
+
+    @pytest.mark.parametrize("experts_per_token", [1, 2])
+    def test_without_an_expert_it_is_the_model_that_never_had_it(self, experts_per_token):
+        """A model with two experts less is built of the same weights."""
+        config = replace(SMALL, num_experts=4, experts_per_token=experts_per_token, gamma=0.3)
+        model, fewer = build_model(config), build_model(replace(config, num_experts=3))
+        state, left = model.state_dict(), [0, 1, 3]
+        for name in fewer.state_dict():
+            if ".experts." in name:
+                place = int(name.split(".experts.")[1].split(".")[0])
+                state[name] = model.state_dict()[
+                    name.replace(f".experts.{place}.", f".experts.{left[place]}.")
+                ]
+            elif name.endswith(".mlp.W_gate.weight"):
+                state[name] = model.state_dict()[name][left]
+        fewer.load_state_dict({name: state[name] for name in fewer.state_dict()})
+        before = model(TOKENS)
+        with without_expert(model, 0, 2), without_expert(model, 1, 2):
+            assert torch.allclose(model(TOKENS), fewer(TOKENS), atol=1e-5)
+        assert torch.equal(model(TOKENS), before) and not torch.allclose(before, fewer(TOKENS), atol=1e-3)
+
+    @pytest.mark.parametrize(
+        ("layer", "expert", "message"),
+        [(2, 0, "layer must be an integer >= 0 and <= 1, got 2"), (0, 3, "expert must be .* <= 2, got 3")],
+    )
+    def test_one_that_is_not_there_is_refused(self, layer, expert, message):
+        with pytest.raises(ValueError, match=message), without_expert(build_model(SMALL), layer, expert):
+            pass
+
+    def test_a_dense_model_is_refused(self):
+        with pytest.raises(
+            ValueError, match=r"must be a mixture of experts \(num_experts\), got a model with"
+        ):
+            routing(user_built(), TOKENS)

@@ -4,7 +4,7 @@
     python research/calibrate.py --in-doubt
 
 A minute or two: `research/zoo.py` trained and measured the models. In `reasoning` the fit goes by the second
-zoo; in `conflict`, and for the early verdict, by the first. Without --held-out nothing of the held-out groups
+zoo; in `conflict` by the first. Without --held-out nothing of the held-out groups
 is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
 calibration of the package, the tables of docs/calibration.md and the picture of docs/trust.md. --in-doubt
 prints what the rule on costly probes costs on the runs that are fit on, each without its task.
@@ -31,22 +31,18 @@ from calibration import held_out, page, tables
 from calibration.curve import selective_curve
 from calibration.doubt import said_in_doubt
 from calibration.fit import (
-    BY_DECODING,
     BY_PROBES,
-    OF_EARLY,
     OF_REGIME,
     fit,
     left_out,
-    of_early,
     of_trained,
     survival_at,
 )
 from calibration.held_out import Said
-from calibration.runs import FIRST, FITTED, GROUPS, MOMENTS, PAPERS, SECOND, SECOND_FITTED
+from calibration.runs import FITTED, GROUPS, SECOND
 from zoo import SECOND_TABLE, TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
-FIRST_TABLE = TABLE.with_name("first_zoo.parquet")
 DOCS = Path(__file__).parents[1] / "docs"
 UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
@@ -61,9 +57,8 @@ OF_EVERY_RUN = {
     "exceptions": ["none"],
 }
 """What the table does not hold, as all models of the zoo have it (`gpt2`: gelu; `postnorm`: relu)."""
-WAYS = {"by_probes": BY_PROBES, "by_decoding": BY_DECODING}
-LeftOut = dict[tuple[str, str], list[Said]]
-"""Regime and way -> what is said of each run that is fit on, by a fit without its task."""
+LeftOut = dict[str, list[Said]]
+"""Regime -> what is said of each run that is fit on, by a fit without its task."""
 
 
 def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
@@ -78,19 +73,12 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
     said: LeftOut = {}
     for regime, questions in OF_REGIME.items():
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
-        regimes[regime] = {"range": range_of(mine)}
-        for name, readings in WAYS.items():
-            evidence = of_trained(mine, readings)
-            fits = fit(mine, evidence, questions)
-            probabilities = left_out(mine, evidence, questions)
-            if (
-                name == "by_decoding" and regime == "reasoning"
-            ):  # whether it generalises is asked as by the probes
-                fits["questions"]["generalises"] = regimes[regime]["by_probes"]["questions"]["generalises"]
-                probabilities = left_out(mine, evidence, questions, of_trained(mine, BY_PROBES))
-            least = least_probability(held_out.said_of(mine, probabilities, {regime: 0.0}))
-            regimes[regime][name] = {"least_probability": least, **fits}
-            said[regime, name] = held_out.said_of(mine, probabilities, {regime: least})
+        evidence = of_trained(mine, BY_PROBES)
+        probabilities = left_out(mine, evidence, questions)
+        least = least_probability(held_out.said_of(mine, probabilities, {regime: 0.0}))
+        by_probes = {"least_probability": least, **fit(mine, evidence, questions)}
+        regimes[regime] = {"range": range_of(mine), "by_probes": by_probes}
+        said[regime] = held_out.said_of(mine, probabilities, {regime: least})
     calibrated = {
         "format_version": FORMAT_VERSION,
         "provenance": {
@@ -99,7 +87,6 @@ def content(zoo: Any) -> tuple[dict[str, Any], LeftOut]:
             "versions": library_versions(),
         },
         "regimes": regimes,
-        **early(fitted),
     }
     return calibrated, said
 
@@ -109,18 +96,6 @@ def range_of(rows: Any) -> dict[str, Any]:
     known = {"variant": sorted(rows["variant"].unique().tolist())}
     known |= {name: [int(rows[name].min()), int(rows[name].max())] for name in NUMBERS}
     return {"known": {**known, "chain_length": [2, 2], **OF_EVERY_RUN}}
-
-
-def early(fitted: Any) -> dict[str, Any]:
-    """The early verdict of each moment, of the papers' task in `reasoning`, and its range."""
-    mine = fitted[fitted["group"].isin([PAPERS, FIRST]) & (fitted["moment"] < 1)]
-    mine = mine[mine["regime"] == "reasoning"]
-    found = {}
-    for moment in (one for one in MOMENTS if one < 1):
-        rows = mine[mine["moment"] == moment].reset_index(drop=True)
-        rows["task"] = rows["seed"] % 6  # of one task, every sixth seed is left out at a time
-        found[str(moment)] = {**fit(rows, of_early(rows), OF_EARLY), "ranges": {}}  # which nothing shows
-    return {"early": found, "early_range": range_of(mine)}
 
 
 def least_probability(said: Sequence[Said]) -> float:
@@ -134,10 +109,10 @@ def both_zoos(first: Any, second: Any) -> Any:
 
     Of the second zoo the groups that it is fit on, and those held out that it brings.
     """
-    first = first[(first["regime"] == "conflict") | (first["moment"] < 1)]
-    second = second[(second["regime"] == "reasoning") & second["group"].isin([*SECOND_FITTED, *SECOND])]
+    first = first[first["regime"] == "conflict"]
+    second = second[(second["regime"] == "reasoning") & second["group"].isin([*FITTED, *SECOND])]
     second = second.assign(**{"survival.survival": survival_at(second)})
-    return pd.concat([first[first["group"].isin([*GROUPS, FIRST])], second], ignore_index=True)
+    return pd.concat([first[first["group"].isin(GROUPS)], second], ignore_index=True)
 
 
 def main() -> None:
@@ -150,8 +125,7 @@ def main() -> None:
         "--in-doubt", action="store_true", help="the rule on costly probes, on what is fit on"
     )
     given = parser.parse_args()
-    first = pd.concat([pd.read_parquet(TABLE), pd.read_parquet(FIRST_TABLE)], ignore_index=True)
-    zoo = both_zoos(first, pd.read_parquet(SECOND_TABLE))
+    zoo = both_zoos(pd.read_parquet(TABLE), pd.read_parquet(SECOND_TABLE))
     if not given.held_out:
         zoo = zoo[zoo["group"].isin(FITTED)]
     elif any((zoo["group"] == name).sum() < group.n for name, group in SECOND.items() if name not in FITTED):
@@ -181,7 +155,7 @@ def in_doubt(zoo: Any, calibrated: dict[str, Any], left: LeftOut) -> Table:
         least = calibrated["regimes"][regime]["by_probes"]["least_probability"]
         doubt, taken = said_in_doubt(rows, BY_PROBES, questions, least)
         each = ", ".join(f"{name} {n}" for name, n in taken.items())
-        for title, said, probes in (("all", left[regime, "by_probes"], "all"), ("in doubt", doubt, each)):
+        for title, said, probes in (("all", left[regime], "all"), ("in doubt", doubt, each)):
             named = str(sum(one.is_named for one in said))
             area = tables.composes_area(said) if regime == "reasoning" else "-"
             right = (held_out.share_right(said), held_out.share(said))
@@ -196,46 +170,31 @@ def said_and_tables(
     model = Calibration.from_dict(calibrated)
     ends = zoo[zoo["moment"] == 1].reset_index(drop=True)
     fitted = ends[ends["group"].isin(FITTED)].reset_index(drop=True)
-    said: dict[tuple[str, str], list[Said]] = {}
+    said: dict[str, list[Said]] = {}
     for regime in OF_REGIME:
         mine = ends[ends["regime"] == regime].reset_index(drop=True)
         spread = held_out.distances(mine, model.regimes[regime].range)
-        for way in WAYS:
-            by = {regime: getattr(model.regimes[regime], way)}
-            said[regime, way] = held_out.verdicts(mine, by, spread)
-    shown = {
-        "by the probes": said["reasoning", "by_probes"],
-        "by decoding": said["reasoning", "by_decoding"],
-    }
-    of_all = {name: [one for one in some if held_out.is_held_out(one.group)] for name, some in shown.items()}
-    if not any(of_all.values()):  # not opened: of the fit's own runs, each without its task
-        of_all = dict(zip(shown, (left["reasoning", way] for way in WAYS), strict=True))
+        said[regime] = held_out.verdicts(mine, {regime: model.regimes[regime].by_probes}, spread)
+    held = [one for one in said["reasoning"] if held_out.is_held_out(one.group)]
+    of_all = {"by the probes": held or left["reasoning"]}  # not opened: of the fit's own runs, without tasks
     found = {
         "runs": tables.runs_table(zoo),
         "readings": tables.readings_table(fitted),
         "fits": tables.fits_table(fitted),
         "weights": tables.weights_table(calibrated),
         "context": tables.context_table(fitted),
-        "aims": tables.aims_table(
-            said["reasoning", "by_probes"], left["reasoning", "by_probes"], held_out.by_hyperparameters(ends)
-        ),
+        "aims": tables.aims_table(said["reasoning"], left["reasoning"], held_out.by_hyperparameters(ends)),
         **{
-            name: tables.accuracy_table(said[regime, way], left[regime, way], of_phases=regime == "reasoning")
-            for name, regime, way in (
-                ("by the probes", "reasoning", "by_probes"),
-                ("by decoding", "reasoning", "by_decoding"),
-                ("conflict by the probes", "conflict", "by_probes"),
-                ("conflict by decoding", "conflict", "by_decoding"),
-            )
+            name: tables.accuracy_table(said[regime], left[regime], of_phases=regime == "reasoning")
+            for name, regime in (("by the probes", "reasoning"), ("conflict by the probes", "conflict"))
         },
         "hyperparameters": tables.beside_hyperparameters(
-            said["reasoning", "by_probes"], held_out.by_hyperparameters(ends)
+            said["reasoning"], held_out.by_hyperparameters(ends)
         ),
         "confusions": tables.confusion_table(of_all["by the probes"]),
         "distances": tables.distance_table(of_all),
-        "ties": tables.tie_table(said["reasoning", "by_probes"]),
+        "ties": tables.tie_table(said["reasoning"]),
         "costly": tables.costly_table(ends, model),
-        "early": tables.early_table(held_out.forecasts(zoo, model.early)),
     }
     return of_all, found
 

@@ -19,11 +19,11 @@ from sklearn.metrics import roc_auc_score
 
 from anchorlens.probes.two_anchor.survival import DOSES
 from anchorlens.tasks.shared.phases import OOD_THRESHOLD
-from anchorlens.verdict.question_model import Question
+from anchorlens.verdict.calibration import Question
 from anchorlens.verdict.readings import Reading
 from calibration.difficulty import difficulty
 from calibration.fit import BY_PROBES, asked, fit_question, of_trained, survival_at
-from calibration.runs import SECOND_FITTED, runs
+from calibration.runs import FITTED, runs
 from calibration.votes import Table
 from zoo import TABLE
 
@@ -197,9 +197,7 @@ def main() -> None:
     )
     parser.add_argument("--table", type=Path, default=TABLE)
     table = pd.read_parquet(parser.parse_args().table)
-    rows = table[
-        table["group"].isin(SECOND_FITTED) & (table["moment"] == 1) & (table["regime"] == "reasoning")
-    ]
+    rows = table[table["group"].isin(FITTED) & (table["moment"] == 1) & (table["regime"] == "reasoning")]
     rows = with_difficulty(rows.reset_index(drop=True))
     of, _ = asked(rows, "composes")
     print(f"{int(of.sum())} runs of {rows['task'][of].nunique()} tasks")

@@ -10,7 +10,7 @@ from anchorlens.tasks.shared.data_checks import Overlap
 from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.tasks.two_anchor.evaluation import METRICS, AnchorEvaluation, PairAccuracy
-from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, Subject, Verdict
+from anchorlens.verdict.verdict import ClassifiedModel, Evidence, ProbeVerdict, Verdict
 
 ANSWERS = {
     "1": (1.0, 0.02, 0.01, 0.3),
@@ -44,9 +44,9 @@ def by_probes(sign, reading="v_similarity.centred_gap"):
         sees="trained pairs",
     )
     if label is None:
-        return ByProbes(Phase.undecided("underfit", "train longer"), None, (evidence,))
+        return ProbeVerdict(Phase.undecided("underfit", "train longer"), None, (evidence,))
     phase = Phase(int(sign[0]), {"2": False, "2c": True}.get(sign), "the readings lie where its do")
-    return ByProbes(phase, {name: 0.94 if name == label else 0.02 for name in LABELS}, (evidence,))
+    return ProbeVerdict(phase, {name: 0.94 if name == label else 0.02 for name in LABELS}, (evidence,))
 
 
 def verdict(sign, *, inside=None, symmetric=None, explanation="Both say it."):
@@ -78,12 +78,11 @@ def of_measures(measures, inner, *, positions=(), explanation="Both say it."):
     return Verdict(
         phase=behaviour.phase,
         by_probes=inner,
-        by_decoding=Posterior(inner.phase, inner.probabilities),
         behaviour=behaviour,
         agreement=behaviour.phase.number == inner.phase.number if named else None,
         explanation=explanation,
         warnings=(),
-        subject=Subject("known", kind="anchorlens", step=1000, versions=VERSIONS),
+        subject=ClassifiedModel("known", kind="anchorlens", step=1000, versions=VERSIONS),
     )
 
 

@@ -5,7 +5,7 @@ import math
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, evaluate
 from anchorlens.tasks.shared.phases import LABELS, Phase
-from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, Subject, TrajectoryPoint, Verdict
+from anchorlens.verdict.verdict import ClassifiedModel, Evidence, ProbeVerdict, TrajectoryPoint, Verdict
 
 TASK = AnchorTask()
 HOSTILE = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>'&{{ 7*7 }}"
@@ -25,11 +25,10 @@ LOG = tuple(
     {"step": step, "loss": 5 / step, **({} if step % 100 else dict.fromkeys(ACCURACIES, step / 1000))}
     for step in range(10, 1001, 10)
 )
-FORECAST = dict(zip(LABELS, (0.1, 0.1, 0.2, 0.6), strict=True))
 TRAJECTORY = (
-    TrajectoryPoint(0, 0.0, 0.01, 0.01, 0.0, "undecided: underfit", None),
-    TrajectoryPoint(100, 0.1, 0.5, 0.4, 0.1, "undecided: underfit", FORECAST),
-    TrajectoryPoint(1000, 1.0, 1.0, 1.0, 0.8, "Phase 3", FORECAST),
+    TrajectoryPoint(0, 0.0, 0.01, 0.01, 0.0, "undecided: underfit"),
+    TrajectoryPoint(100, 0.1, 0.5, 0.4, 0.1, "undecided: underfit"),
+    TrajectoryPoint(1000, 1.0, 1.0, 1.0, 0.8, "Phase 3"),
 )
 
 
@@ -37,7 +36,7 @@ def by_probes(phase=3, label=LABELS[3]):
     """A verdict by the probes sure of one phase."""
     probabilities = {name: 0.94 if name == label else 0.02 for name in LABELS}
     named = Phase(phase, None, "the readings lie where those of this phase do")
-    return ByProbes(named, probabilities, EVIDENCE)
+    return ProbeVerdict(named, probabilities, EVIDENCE)
 
 
 @functools.cache
@@ -51,8 +50,8 @@ def subject(config, name, *, with_checkpoint=True, **fields):
     model = build_model(config, seed=1)
     if with_checkpoint:
         checkpoint = Checkpoint.from_model(model, config, TASK, train_config=TrainConfig(steps=10), step=10)
-        return Subject.of(checkpoint, TASK, model, name=name, **fields)
-    return Subject(name, model=model, task=TASK, **fields)
+        return ClassifiedModel.of(checkpoint, TASK, model, name=name, **fields)
+    return ClassifiedModel(name, model=model, task=TASK, **fields)
 
 
 def verdict(of, config, **fields):
@@ -61,7 +60,6 @@ def verdict(of, config, **fields):
     known = {
         "phase": behaviour.phase,
         "by_probes": by_probes(),
-        "by_decoding": Posterior(by_probes().phase, by_probes().probabilities),
         "behaviour": behaviour,
         "agreement": None,
         "explanation": "Its answers name no phase, so that there is nothing to compare.",
@@ -82,5 +80,5 @@ def bare_verdict(name="a model"):
     """One with as little as there can be: one layer, no checkpoint, no log, no readings."""
     config = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=32)
     given = subject(config, name, with_checkpoint=False)
-    none = ByProbes(Phase.undecided("not finite", "no reading could be taken"), None, ())
-    return verdict(given, config, by_probes=none, by_decoding=Posterior(none.phase, None))
+    none = ProbeVerdict(Phase.undecided("not finite", "no reading could be taken"), None, ())
+    return verdict(given, config, by_probes=none)

@@ -191,25 +191,13 @@ class TestText:
         assert stale("At .52 it is right in 70 % of 12.", "0.518 .. 0.7") == set()
         assert stale("At .53 it is right in 71 % of 12.", "0.518 .. 0.7") == {".53", "71 %"}
 
-    def test_tutorial_4_says_of_decoding_and_the_forecast_what_its_outputs_say(self):
-        """Its model differs a little from one processor to another, so its text repeats no number of it."""
+    def test_tutorial_4_repeats_no_number_of_its_model(self):
+        """Its model differs a little from one processor to another."""
         cells = nbformat.read(TUTORIALS[3], as_version=4).cells
         (start,) = [i for i, cell in enumerate(cells) if "## A model between the phases" in cell.source]
         (end,) = [i for i, cell in enumerate(cells) if "## Predict, then run" in cell.source]
         words = " ".join(cell.source for cell in cells[start:end] if cell.cell_type == "markdown")
-        found = set(re.findall(r"(?<![\w.])\d*\.\d+|\d+ ?%", words))
-        assert found <= {"0.5", "10%", "25%", "50%"}  # gamma; of the steps
-        printed = "".join(
-            o.get("text", "")
-            for cell in code_cells(nbformat.v4.new_notebook(cells=cells[start:end]))
-            for o in cell.outputs
-        )
-        decoded = r"^by decoding: undecided: ambiguous \(Phase 2 without commutativity, \d+ ?%; Phase 3, "
-        assert re.search(decoded, printed, re.MULTILINE)
-        assert "The decoding verdict is *undecided*" in " ".join(words.split())
-        assert re.search(r"after\s+10%: now undecided: underfit .* expected: undecided", printed)
-        assert re.search(r"after\s+25%: now undecided: .* expected: Phase 2 without commutativity", printed)
-        assert re.search(r"after\s+50%: .* expected: Phase 2 with commutativity", printed)
+        assert set(re.findall(r"(?<![\w.])\d*\.\d+|\d+ ?%", words)) <= {"0.5"}  # gamma
 
 
 class TestExercises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anchorlens.tasks.shared.phases import LABELS
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.verdict import ByProbes, Evidence
+    from anchorlens.verdict.verdict import Evidence, ProbeVerdict
 
 LEAST_WIDTH = 1.5
 """The smallest width of a band in percent, at which a range of one value is visible."""
@@ -59,7 +59,7 @@ def odds(nats: float) -> str:
     return f"{'yes' if nats > 0 else 'no'}, {factor} to 1" if factor else "even"
 
 
-def not_measured_in_words(by_probes: ByProbes) -> str:
+def not_measured_in_words(by_probes: ProbeVerdict) -> str:
     """Return a sentence that lists the one or more probes that were not measured."""
     return f"Not measured: {', '.join(by_probes.not_measured)}. The option thorough applies these probes too."
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.measures import Accuracy
     from anchorlens.tasks.shared.phases import Phase
     from anchorlens.tasks.two_anchor.behaviour import PairAccuracy
-    from anchorlens.verdict.forecast import TrajectoryPoint
-    from anchorlens.verdict.verdict import Verdict
+    from anchorlens.verdict.verdict import TrajectoryPoint, Verdict
 
 MOST_ANCHORS = 12
 """The largest number of anchors whose pairs fit into a table next to other content."""
@@ -172,20 +171,11 @@ def dotted(phase: Phase, text: str | None = None) -> TableCell:
     return TableCell(phase.label if text is None else text, phase.colour if phase.is_named else "none")
 
 
-def trajectory_table(points: Sequence[TrajectoryPoint], *, every_phase: bool = False) -> Table:
-    """Make a table with a row for each checkpoint of a run.
-
-    Args:
-        points: the points of the trajectory.
-        every_phase: whether the forecast lists the probability of every phase, and not only of the most
-            probable phase.
-    """
+def trajectory_table(points: Sequence[TrajectoryPoint]) -> Table:
+    """Make a table with a row for each checkpoint of a run."""
     rows = []
     for point in points:
         accuracies = (number(value, ".3f") for value in (point.train, point.id, point.ood))
-        likely = sorted((point.forecast or {}).items(), key=lambda item: -item[1])
-        chosen = likely if every_phase else likely[:1]
-        forecast = ", ".join(f"{label} ({share:.2f})" for label, share in chosen) or "-"
-        rows.append((f"{point.step:,}", f"{point.fraction:.1%}", *accuracies, point.now, forecast))
-    columns = ("step", "progress", "train", "ID", "OOD", "phase", "forecast")
+        rows.append((f"{point.step:,}", f"{point.fraction:.1%}", *accuracies, point.now))
+    columns = ("step", "progress", "train", "ID", "OOD", "phase")
     return Table(columns, rows, "phase against step", range(5))

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from anchorlens.texts import safe_text
 
 if TYPE_CHECKING:
-    from anchorlens.verdict.verdict import Posterior, Verdict
+    from anchorlens.verdict.verdict import ProbeVerdict
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -39,18 +39,11 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 """The texts for each value of `Verdict.agreement`."""
 
 
-def what_is_named(posterior: Posterior) -> str:
+def what_is_named(by_probes: ProbeVerdict) -> str:
     """Return the word for the kind of label that a verdict assigns: `phase`, `solution` or `label`."""
-    if posterior.probabilities is None and getattr(posterior, "evidence", ()):
+    if by_probes.probabilities is None and by_probes.evidence:
         return "label"
-    return "solution" if "inferential" in (posterior.probabilities or {}) else "phase"
-
-
-def beside(verdict: Verdict) -> str:
-    """Return the note on the decoding verdict, for the line below the probe verdict."""
-    by_decoding = verdict.by_decoding
-    decoded = by_decoding.in_words()
-    return f"Decoding verdict: {by_decoding.phase.label} ({decoded})." if decoded else ""
+    return "solution" if "inferential" in (by_probes.probabilities or {}) else "phase"
 
 
 class Caption(NamedTuple):

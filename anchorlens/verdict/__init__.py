@@ -1,4 +1,4 @@
-"""The probe, behavioural and decoding verdicts on the phase of a model."""
+"""The probe and behavioural verdicts on the phase of a model."""
 
 import lazy_loader
 

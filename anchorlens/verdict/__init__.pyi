@@ -1,10 +1,9 @@
 from .classify import classify as classify
-from .forecast import trajectory as trajectory
+from .classify import trajectory as trajectory
 from .readings import READINGS as READINGS
 from .readings import take_readings as take_readings
-from .verdict import ByProbes as ByProbes
+from .verdict import ClassifiedModel as ClassifiedModel
 from .verdict import Evidence as Evidence
-from .verdict import Posterior as Posterior
-from .verdict import Subject as Subject
+from .verdict import ProbeVerdict as ProbeVerdict
 from .verdict import TrajectoryPoint as TrajectoryPoint
 from .verdict import Verdict as Verdict

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anchorlens.configuration import checked_arguments
+from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.files.importers.hooked_from import HINT
 from anchorlens.files.importers.inputs import (
     WHAT_HOLDS_A_MODEL,
@@ -33,16 +35,16 @@ from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.tasks.shared.task_errors import evaluated
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training.result import TrainResult
-from anchorlens.training.run_folder import read_log
+from anchorlens.training.run_folder import read_log, trajectory_files
 from anchorlens.verdict.explanation import explain, outside_calibration
-from anchorlens.verdict.forecast import trajectory, trajectory_of_others
-from anchorlens.verdict.inside import Inside, read_inside
-from anchorlens.verdict.verdict import Posterior, Subject, TrajectoryPoint, Verdict
+from anchorlens.verdict.probe_verdict import probe_verdict
+from anchorlens.verdict.verdict import ClassifiedModel, TrajectoryPoint, Verdict
 
 if TYPE_CHECKING:
-    from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.models.library import HookedTransformer
 
+_MOST_POINTS = 40
+"""The largest number of evaluated checkpoints of a run of another library."""
 NO_TASK = (
     "no task was named, and the training data are not of the papers' task, so the verdict is about these data"
 )
@@ -67,10 +69,8 @@ def classify(
     - The probe verdict uses trained pairs and weights, and does not use unseen pairs. The probe verdict is
       calibrated on models of a family of two-anchor tasks.
     - The behavioural verdict uses the answers of the model, and defines the phase.
-    - The decoding verdict uses activations of unseen pairs. These activations almost contain the answer.
 
-    If the training data conflict with the composition, all three verdicts assign a solution instead of a
-    phase.
+    If the training data conflict with the composition, both verdicts assign a solution instead of a phase.
 
     For tasks without a calibrated phase, and for training data without a task, the probe verdict is
     `memorised`, `learnt a rule` or undecided. The probe `holdout` trains copies of the model further without
@@ -155,22 +155,20 @@ def classify(
     phase = behaviour.phase_if_clear()
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
-    inside = read_inside(
+    by_probes = probe_verdict(
         model, asked, training_set, train=train, train_is_known=is_known, void=void, thorough=thorough
     )
-    inside, by_symmetry = _without_symmetry(inside, behaviour)
-    about["measured"] = dict(inside.measured)
-    warnings = (*notes, *behaviour.caveats, *by_symmetry, *outside_calibration(inside.by_probes))
-    agreement, explanation = explain(phase, inside.by_probes)
+    about["measured"] = dict(by_probes.measured)
+    warnings = (*notes, *behaviour.caveats, *_by_symmetry(behaviour), *outside_calibration(by_probes))
+    agreement, explanation = explain(phase, by_probes)
     explanation += _course(behaviour, about.get("log", ()), points)
     if checkpoint is None:
-        subject = Subject(**about, model=model, task=asked)
+        subject = ClassifiedModel(**about, model=model, task=asked)
     else:
-        subject = Subject.of(checkpoint, asked, model, **about)
+        subject = ClassifiedModel.of(checkpoint, asked, model, **about)
     return Verdict(
         phase=phase,
-        by_probes=inside.by_probes,
-        by_decoding=inside.by_decoding,
+        by_probes=by_probes,
         behaviour=behaviour,
         agreement=agreement,
         explanation=explanation,
@@ -259,21 +257,14 @@ def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
     return phase if phase.cause == "underfit" and not even_underfit else None
 
 
-def _without_symmetry(inside: Inside, behaviour: Evaluation) -> tuple[Inside, tuple[str, ...]]:
-    """Remove the decoding verdict and add a warning if symmetry answers most held-out inputs.
-
-    Activations of unseen pairs then resemble activations of trained pairs whether the model composes or not.
-    """
-    symmetric, ood = behaviour.by_symmetry, behaviour.measure("ood")
-    if symmetric is None or symmetric.n_sequences <= (0 if ood is None else ood.n_sequences):
-        return inside, ()
-    why = "most unseen pairs are trained in another order with the same target and do not test composition"
-    by_decoding = Posterior(Phase.undecided("answered by symmetry", why), None)
-    warning = (
-        f"{why}; the probe verdict only shows which calibration models it resembles, and no answer of the "
-        "model can confirm Phase 3"
-    )
-    return inside._replace(by_decoding=by_decoding), () if ood is not None else (warning,)
+def _by_symmetry(behaviour: Evaluation) -> Iterator[str]:
+    """Yield a warning if symmetry answers the held-out inputs, so that no answer tests composition."""
+    if behaviour.by_symmetry is not None and behaviour.measure("ood") is None:
+        yield (
+            "most unseen pairs are trained in another order with the same target and do not test "
+            "composition; the probe verdict only shows which calibration models it resembles, and no answer "
+            "of the model can confirm Phase 3"
+        )
 
 
 def _checked_model(model: Any) -> HookedTransformer:
@@ -281,3 +272,59 @@ def _checked_model(model: Any) -> HookedTransformer:
         hint = HINT if isinstance(model, torch.nn.Module) else ""
         raise ValueError(f"the model must be {WHAT_HOLDS_A_MODEL}, got {type(model).__name__}{hint}")
     return model
+
+
+def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
+    """Yield a `TrajectoryPoint` for every checkpoint in a run's folder, oldest first.
+
+    The function yields no point for a task without labels, or for a checkpoint with values that are not
+    finite.
+
+    Raises:
+        CheckpointError: If a checkpoint is damaged.
+        ValueError: If a checkpoint has no training configuration or no step.
+    """
+    for path in trajectory_files(folder):
+        checkpoint = load_checkpoint(path)
+        if not has_labels(checkpoint.task.metrics):
+            return
+        if checkpoint.train_config is None or checkpoint.step is None:
+            raise ValueError(
+                "a checkpoint must contain its training configuration and step for a trajectory, got no "
+                "configuration or no step. Use a checkpoint of `train`"
+            )
+        yield from _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
+
+
+def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
+    """Yield a `TrajectoryPoint` for at most `_MOST_POINTS` steps of a run of another library.
+
+    The function skips damaged checkpoints.
+
+    Args:
+        steps: a map from steps in ascending order to checkpoints.
+    """
+    chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
+    for step in chosen:
+        try:
+            checkpoint = steps[step]
+        except ValueError:
+            continue
+        if not has_labels(checkpoint.task.metrics):
+            return
+        yield from _point(checkpoint, step, step / max(1, *steps))
+
+
+def _point(checkpoint: Checkpoint, step: int, fraction: float) -> Iterator[TrajectoryPoint]:
+    """Evaluate a checkpoint on a small sample of test inputs; values that are not finite give no point."""
+    behaviour = checkpoint.evaluate(**checkpoint.task.sampling)
+    train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
+    if train is not None and id is not None:
+        yield TrajectoryPoint(
+            step=step,
+            fraction=fraction,
+            train=train.value,
+            id=id.value,
+            ood=None if ood is None else ood.value,
+            now=behaviour.phase.label,
+        )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SOLUTION_LABELS, Phase
-from anchorlens.verdict.inside import NUMBERS, by_phase
-from anchorlens.verdict.verdict import ByProbes
+from anchorlens.verdict.probe_verdict import NUMBERS, by_phase
+from anchorlens.verdict.verdict import ProbeVerdict
 
 _INSIDE = {
     1: "models that fail on held-out keys",
@@ -33,11 +33,11 @@ OUTSIDE = "the model or its task is outside the calibration range, so the probe 
 _MOST_NAMED = 2
 
 
-def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
+def explain(behaviour: Phase, by_probes: ProbeVerdict) -> tuple[bool | None, str]:
     """Return whether the behavioural and probe verdicts agree, and an explanation.
 
     The explanation states only measurements of this model. The explanation contains the phase by behaviour,
-    the probabilities by the probes, and the readings that a verdict prints (`ByProbes.strongest`).
+    the probabilities by the probes, and the readings that a verdict prints (`ProbeVerdict.strongest`).
 
     Returns:
         The agreement and the explanation. The agreement is `None` if a verdict is undecided, or if the probe
@@ -50,14 +50,14 @@ def explain(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
     return agreement, text
 
 
-def outside_calibration(by_probes: ByProbes) -> Iterator[str]:
+def outside_calibration(by_probes: ProbeVerdict) -> Iterator[str]:
     """Yield a warning if the model or its task is outside the calibration range."""
     if by_probes.outside:
         reasons = "; ".join(by_probes.outside)
         yield f"{OUTSIDE}: {reasons}"
 
 
-def _compared(behaviour: Phase, by_probes: ByProbes) -> tuple[bool | None, str]:
+def _compared(behaviour: Phase, by_probes: ProbeVerdict) -> tuple[bool | None, str]:
     inside = by_probes.phase
     if inside.solution in MEMORISATION:
         return _compared_with_holdout(behaviour, inside)
@@ -114,7 +114,7 @@ def _compared_with_holdout(behaviour: Phase, inside: Phase) -> tuple[bool | None
     return False, f"{acts}. However, {told}. {_DISAGREEMENT[label]}."
 
 
-def _tied(by_probes: ByProbes) -> dict[Any, float]:
+def _tied(by_probes: ProbeVerdict) -> dict[Any, float]:
     """Return the two most probable phases with their probabilities if the verdict cannot distinguish them.
 
     Otherwise the result is empty.
@@ -125,7 +125,7 @@ def _tied(by_probes: ByProbes) -> dict[Any, float]:
     return {end: ends[end] for end in likeliest} if is_tie else {}
 
 
-def _likeness(by_probes: ByProbes) -> str:
+def _likeness(by_probes: ProbeVerdict) -> str:
     """Describe the models that the probabilities indicate, or the phases that they cannot distinguish."""
     if tied := _tied(by_probes):
         shares = (f"{_name(end)} ({100 * share:.0f}%)" for end, share in tied.items())
@@ -135,7 +135,7 @@ def _likeness(by_probes: ByProbes) -> str:
     return f"its activations and weights resemble those of {whose}"
 
 
-def _readings(by_probes: ByProbes) -> str:
+def _readings(by_probes: ProbeVerdict) -> str:
     """Return a sentence with the printed readings that most support and oppose the phase by the probes."""
     end = _end(by_probes.phase)
     supported: list[str] = []

@@ -1,4 +1,4 @@
-"""The readings for the probe and decoding verdicts, which are normalised for width.
+"""The readings of a model for the probe verdict, which are normalised for width.
 
 The readings do not use answers to unseen pairs, masked or not. Some readings use activations of unseen pairs,
 and the probe verdict does not use these readings. One reading is the margin on trained pairs with fresh
@@ -25,7 +25,7 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.fusion_similarity import mirror_comparisons
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.question_model import Question
+from anchorlens.verdict.calibration import Question
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -47,7 +47,7 @@ class Measurement:
     position."""
     costly: bool = False
     """Whether the measurement is costly. A verdict takes a costly measurement only while no phase is
-    assigned, and an early verdict never does."""
+    assigned."""
     may_refuse: bool = False
     """Whether the probe may refuse a model that the other probes accept. The readings are then missing."""
 
@@ -96,10 +96,10 @@ COSTLY = tuple(name for name, measured in MEASURED.items() if measured.costly)
 
 
 def reading_positions(task: AnchorTask) -> tuple[int, ...]:
-    """Return the positions of the key at which the verdicts take readings, without repetition.
+    """Return the positions of the key at which the verdict takes readings, without repetition.
 
     The positions are one third and four fifths of the index of the second-to-last position, rounded. The
-    verdicts do not use the last position of the key, because the last anchor would be at the position of the
+    verdict does not use the last position of the key, because the last anchor would be at the position of the
     answer.
 
     >>> reading_positions(AnchorTask())
@@ -184,7 +184,6 @@ def _over_random_cosine(value: float, cfg: Any) -> float:
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
-_FITS: Question = "comes to a phase"
 READINGS: tuple[Reading, ...] = (
     Reading(
         "mask_key_token",
@@ -196,13 +195,13 @@ READINGS: tuple[Reading, ...] = (
         "mask_key_token",
         "silhouette_ordered",
         "clusters of ordered pairs, with the key masked",
-        {_FITS: 1, "generalises": 1, "commutative": -1},
+        {"generalises": 1, "commutative": -1},
     ),
     Reading(
         "mask_key_token",
         "silhouette_unordered",
         "clusters of unordered pairs, with the key masked",
-        {_FITS: 1, "generalises": 1, "commutative": 1},
+        {"generalises": 1, "commutative": 1},
     ),
     Reading(
         "mask_second_anchor",
@@ -232,7 +231,7 @@ READINGS: tuple[Reading, ...] = (
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        {_FITS: 1, "inferential": 1},
+        {"inferential": 1},
         normalise=_bounded_margin,
     ),
     Reading(
@@ -271,7 +270,7 @@ READINGS: tuple[Reading, ...] = (
         "fusion_similarity",
         "centred_gap",
         "inputs with equal targets are similar at the last position",
-        {_FITS: 1, "generalises": 1, "composes": 1},
+        {"generalises": 1, "composes": 1},
     ),
     Reading(
         "fusion_similarity of mirrored pairs",
@@ -374,7 +373,7 @@ READINGS: tuple[Reading, ...] = (
         "stable_rank",
         "w_q_normalized",
         "stable rank of the first W_Q, relative to a Gaussian matrix",
-        {_FITS: -1, "generalises": -1, "composes": -1},
+        {"generalises": -1, "composes": -1},
         "weights",
     ),
     Reading(
@@ -391,7 +390,7 @@ READINGS: tuple[Reading, ...] = (
         {"composes": 1},
     ),
 )
-"""All readings of the verdicts, in the order of the probes."""
+"""All readings, in the order of the probes."""
 COSTLY_READINGS: tuple[str, ...] = tuple(one.name for one in READINGS if one.measurement in COSTLY)
 """The names of the costly readings."""
 OF_ANY_TASK: tuple[Reading, ...] = (
@@ -461,7 +460,7 @@ def take_readings(
         model: a HookedTransformer of two layers or more.
         task: the task of the model.
         names: the names of the measurements to take, such as `CHEAP` or `COSTLY` of this module. Default: all
-            measurements. The early verdict uses the cheap measurements.
+            measurements.
         training_set: the training data of the model. Default: `holdout` uses training data drawn by the task.
             The relative margin is then missing unless the margin with fresh noise is at most 0.
 

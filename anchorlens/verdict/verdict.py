@@ -29,7 +29,7 @@ LEAST_FACTOR = 1.1
 """The smallest factor at which a verdict shows a change in odds."""
 MOST_PRINTED = 5
 """The largest number of readings that a verdict prints and explains."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the format of `to_dict`. The version increases by one when a key changes its meaning or is
 removed."""
 
@@ -67,31 +67,13 @@ class Evidence(Record):
     alone: Mapping[Name, float] = field(default_factory=dict)
     """The log-odds of yes to each question by this reading alone, in nats, before weighting."""
     sees: Name = "trained pairs"
-    """The data that the probe measures, which are `trained pairs`, `training data` or `weights`."""
-
-
-@documented
-@dataclass(frozen=True)
-class Posterior(Record):
-    """The most probable phase, and the probabilities of all phases."""
-
-    phase: Phase
-    """The most probable phase or solution, or the reason why the verdict is undecided."""
-    probabilities: Mapping[Name, Share] | None
-    """The probability of each phase or solution, from 0 to 1, with the sum 1. The value is `None` if the
-    probes could not take readings."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.phase.label}; {self.in_words() or self.phase.reason})"
-
-    def in_words(self) -> str:
-        """Return the two most probable labels as text, for example `Phase 3, 55%; Phase 1, 40%`."""
-        return in_words(self.probabilities or {})
+    """The data that the probe measures, which are `trained pairs`, `training data`, `weights`, or `unseen
+    pairs`, which have no vote."""
 
 
 @documented
 @dataclass(frozen=True, repr=False)
-class ByProbes(Posterior):
+class ProbeVerdict(Record):
     """The probe verdict, which assigns a phase or solution from trained pairs and weights only.
 
     The probe verdict uses neither answers to unseen pairs nor activations of unseen pairs, so the verdict is
@@ -99,28 +81,40 @@ class ByProbes(Posterior):
     `learnt a rule`, without probabilities.
     """
 
+    unstored: ClassVar[tuple[str, ...]] = ("measured",)
+    phase: Phase
+    """The most probable phase or solution, or the reason why the verdict is undecided."""
+    probabilities: Mapping[Name, Share] | None
+    """The probability of each phase or solution, from 0 to 1, with the sum 1. The value is `None` if the
+    probes could not take readings."""
     evidence: Annotated[tuple[Evidence, ...], limits(max_length=200)] = ()
-    """The readings, the largest contribution first. For a task without anchors, the readings are those of
-    `holdout` and of the weights. The ratio of `holdout` determines the label. The readings of the weights are
-    not evidence for a label."""
+    """The readings, the largest contribution first. Readings of unseen pairs have no vote. For a task without
+    anchors, the readings are those of `holdout` and of the weights. The ratio of `holdout` determines the
+    label. The readings of the weights are not evidence for a label."""
     outside: Annotated[tuple[Text, ...], limits(max_length=100)] = ()
     """The descriptions of the fields of the model or its task that are outside the calibration range. Each of
     these fields makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
     """The costly probes that were not applied, although their readings have a weight."""
+    measured: Annotated[Mapping[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
+    """The results of the probes whose plots show the evidence of the verdict."""
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
         """At most five readings to print, each of which raises the odds of a label by at least a tenth."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
-    def __repr__(self) -> str:
-        return super().__repr__().removesuffix(")") + self.note + ")"
-
     @property
     def note(self) -> str:
         """The text `, outside the calibration`, which is empty inside the calibration range."""
         return ", outside the calibration" if self.outside else ""
+
+    def __repr__(self) -> str:
+        return f"ProbeVerdict({self.phase.label}; {self.in_words() or self.phase.reason}{self.note})"
+
+    def in_words(self) -> str:
+        """Return the two most probable labels as text, for example `Phase 3, 55%; Phase 1, 40%`."""
+        return in_words(self.probabilities or {})
 
     _repr_html_ = html
 
@@ -128,9 +122,8 @@ class ByProbes(Posterior):
 @documented
 @dataclass(frozen=True)
 class TrajectoryPoint(Record):
-    """One checkpoint along a run, and the forecast of the run's final phase."""
+    """One checkpoint along a run."""
 
-    derived: ClassVar[tuple[str, ...]] = ("expected",)
     step: Count
     """The number of optimiser steps."""
     fraction: float
@@ -143,29 +136,17 @@ class TrajectoryPoint(Record):
     """The accuracy on unseen pairs, from 0 to 1, or `None` if every pair is trained."""
     now: Name
     """The label of the current phase by behaviour, such as `Phase 1` or `undecided: underfit`."""
-    forecast: Mapping[Name, Share] | None
-    """The probability of each final phase or `undecided`, from readings and the current phase. The forecast
-    is `None` without an early verdict. There is no early verdict for a fraction outside the calibration, or
-    for a task other than the papers' task."""
-
-    @property
-    def expected(self) -> str | None:
-        """The most probable label of the forecast, or `None` without a forecast."""
-        return None if self.forecast is None else max(self.forecast, key=self.forecast.__getitem__)
 
     def __repr__(self) -> str:
         ood = "" if self.ood is None else f", OOD {self.ood:.2f}"
-        expected = "no forecast"
-        if self.forecast is not None and self.expected is not None:
-            expected = f"forecast {self.expected} ({self.forecast[self.expected]:.2f})"
         numbers = f"train {self.train:.2f}, ID {self.id:.2f}{ood}"
         run = f"step {self.step:,}, {self.fraction:.1%} of the run"
-        return f"TrajectoryPoint({run}: {self.now}; {numbers}; {expected})"
+        return f"TrajectoryPoint({run}: {self.now}; {numbers})"
 
 
 @documented
 @dataclass(frozen=True, eq=False)
-class Subject(Record):
+class ClassifiedModel(Record):
     """The classified model. A verdict loaded from JSON has only a description of the model."""
 
     unstored: ClassVar[tuple[str, ...]] = ("model", "task", "checkpoint", "log", "measured")
@@ -198,7 +179,9 @@ class Subject(Record):
     """The result of each probe for the model, so that a probe measures only once."""
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object) -> Subject:
+    def of(
+        cls, checkpoint: Checkpoint, task: Task, model: HookedTransformer, **fields: object
+    ) -> ClassifiedModel:
         """Build the subject of a checkpoint. The given fields replace the fields of the checkpoint."""
         known = {
             "name": repr(checkpoint),
@@ -210,7 +193,7 @@ class Subject(Record):
         return cls(**{**known, **fields}, model=model, task=task, checkpoint=checkpoint)
 
     def __repr__(self) -> str:
-        return f"Subject({self.name}, {self.kind})"
+        return f"ClassifiedModel({self.name}, {self.kind})"
 
     def model_and_task(self) -> tuple[HookedTransformer, Any]:
         """Return the model and its task.
@@ -246,7 +229,7 @@ class Subject(Record):
 @documented
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """The probe, behavioural and decoding verdicts, which assign Phase 1, 2 or 3 with reasons.
+    """The probe and behavioural verdicts, which assign Phase 1, 2 or 3 with reasons.
 
     If the training data conflict with the composition, the verdicts assign a solution instead of a phase. For
     tasks without a calibrated phase, the probe verdict states whether the model memorised its training data
@@ -258,11 +241,8 @@ class Verdict(Record):
     phase: Phase
     """The phase by behaviour, which is the definition of the phase. The phase is `undecided` if an accuracy
     is within two standard errors of a threshold."""
-    by_probes: ByProbes
+    by_probes: ProbeVerdict
     """The probe verdict, which uses trained pairs and weights, and does not use unseen pairs."""
-    by_decoding: Posterior
-    """The decoding verdict, which uses activations of unseen pairs. The decoding verdict decodes the answer,
-    and is therefore not independent evidence."""
     behaviour: Annotated[Evaluation, _BY_KIND]
     """The `Evaluation` of the task, with all measurements of the model's answers."""
     agreement: bool | None
@@ -272,10 +252,10 @@ class Verdict(Record):
     """The explanation of the agreement or disagreement."""
     warnings: Annotated[tuple[Text, ...], limits(max_length=100)]
     """The caveats of the verdict."""
-    subject: Subject = field(repr=False)
+    subject: ClassifiedModel = field(repr=False)
     """The classified model."""
     trajectory: Annotated[tuple[TrajectoryPoint, ...], limits(max_length=10_000)] = ()
-    """The checkpoints of a run's folder with their forecasts. The tuple is empty for other inputs."""
+    """The checkpoints of a run's folder. The tuple is empty for other inputs."""
 
     def report(
         self,

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.inside import NUMBERS
-from anchorlens.verdict.question_model import Question
-from calibration.fit import BY_DECODING, BY_PROBES, asked, fit_question, label_of, of_trained, values_of
+from anchorlens.verdict.calibration import Question
+from anchorlens.verdict.probe_verdict import NUMBERS
+from calibration.fit import BY_PROBES, asked, fit_question, label_of, of_trained, values_of
 from calibration.votes import Table
 from calibration.weights import BY_ACCURACY, BY_ANSWER, loss
 
@@ -39,7 +39,6 @@ def log_odds_of_each(rows: Table, which: Question) -> dict[str, np.ndarray]:
         name: fit_question(rows, of_trained(rows, BY_PROBES, regression), which)[1][of]
         for name, regression in CANDIDATES.items()
     }
-    found["by decoding"] = fit_question(rows, of_trained(rows, BY_DECODING), which)[1][of]
     readings = values_of(rows, BY_PROBES).dropna(axis="columns", how="all")
     for name, (make, x) in _others(rows, readings).items():
         found[name] = _left_out(make, x[of], rows[of], which)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorlens.verdict.question_model import Question, QuestionFit, QuestionModel
+from anchorlens.verdict.calibration import LogisticModel, Question, QuestionFit
 from anchorlens.verdict.readings import COSTLY, READINGS, Reading
 from calibration import held_out
 from calibration.fit import (
@@ -71,7 +71,7 @@ def said_in_doubt(
             }
             for k, commutes in enumerate(rows["commutes"])
         ]
-        probabilities = [QuestionModel(of, {}).probabilities({}) for of in of_each]
+        probabilities = [LogisticModel(of, {}).probabilities({}) for of in of_each]
         return held_out.said_of(rows, probabilities, {regime: least})
 
     found, taken = said(COSTLY), {}

@@ -18,23 +18,20 @@ from anchorlens.tasks.shared.phases import (
     LABELS,
     OOD_THRESHOLD,
 )
-from anchorlens.verdict.question_model import (
+from anchorlens.verdict.calibration import (
     SOLUTIONS,
+    LogisticModel,
     Question,
     QuestionFit,
-    QuestionModel,
     Regime,
-    answered_now,
 )
-from anchorlens.verdict.readings import MEASURED, READINGS, Reading
+from anchorlens.verdict.readings import READINGS, Reading
 from calibration.votes import Column, Table, fit_own_votes, said_by_all
-from calibration.weights import BY_ACCURACY, BY_ANSWER, STRENGTHS, Regression, loss
+from calibration.weights import BY_ACCURACY, STRENGTHS, Regression, loss
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the ranges that are shown."""
 BY_PROBES = tuple(reading for reading in READINGS if reading.sees != "unseen pairs")
-BY_DECODING = tuple(reading for reading in READINGS if reading.sees == "unseen pairs")
-EARLY = tuple(reading for reading in READINGS if not MEASURED[reading.measurement].costly)
 LEAST_ANSWERS = 5
 """Where fewer runs answer yes, or no, nothing is fit: the answer is as frequent as among them."""
 LEAST_WIDENING = 1.05
@@ -65,7 +62,6 @@ def _has_phase(rows: Table) -> Any:
 
 
 QUESTIONS: Mapping[Question, Asked] = {
-    "comes to a phase": Asked(lambda rows: rows["train"].notna(), _has_phase),
     "generalises": Asked(_has_phase, lambda rows: rows["id"] >= ID_THRESHOLD, "id"),
     "composes": Asked(_generalises, lambda rows: rows["ood"] > OOD_THRESHOLD, "ood"),
     "commutative": Asked(
@@ -90,7 +86,8 @@ OF_REGIME: Mapping[Regime, tuple[Question, ...]] = {
     "conflict": ("inferential", "symmetric", "mixed by position"),
 }
 """Regime -> the questions that are asked of a trained model."""
-OF_EARLY: tuple[Question, ...] = ("comes to a phase", *OF_REGIME["reasoning"])
+UNDECIDED = "undecided"
+"""The label of a run that ends without a phase."""
 
 
 def label_of(row: Column) -> str:
@@ -100,9 +97,9 @@ def label_of(row: Column) -> str:
     """
     rows = pd.DataFrame([row])
     if row["regime"] == "conflict":
-        return str(row["solution"]) if _fits(rows).iloc[0] else "undecided"
+        return str(row["solution"]) if _fits(rows).iloc[0] else UNDECIDED
     if not _has_phase(rows).iloc[0]:
-        return "undecided"
+        return UNDECIDED
     if row["id"] < ID_THRESHOLD:
         return LABELS[0]
     if row["ood"] > OOD_THRESHOLD:
@@ -145,11 +142,6 @@ def survival_at(rows: Table, least_updates: float = FEWEST_UPDATES) -> Column:
     return found
 
 
-def now_of(rows: Table) -> Table:
-    """What the behaviour of runs answers at their moment: a row for each, NaN where it answers nothing."""
-    return pd.DataFrame([answered_now(label) for label in rows["now"]], index=rows.index, dtype=float)
-
-
 @dataclass(frozen=True)
 class Evidence:
     """What a fit of some runs may go by."""
@@ -170,30 +162,19 @@ def of_trained(rows: Table, readings: Sequence[Reading], regression: Regression 
     return Evidence(values_of(rows, readings), lambda which: signs_of(readings, which), regression)
 
 
-def of_early(rows: Table) -> Evidence:
-    """Readings of models on their way, and the phase that each has then.
-
-    What a reading means of a trained model it need not mean of one on its way, so each may speak for or
-    against every answer.
-    """
-    values = values_of(rows, EARLY).join(now_of(rows))
-    return Evidence(values, lambda which: dict.fromkeys(values, 0), BY_ANSWER)
-
-
 def fit(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> dict[str, Any]:
-    """A model of some questions, as JSON data.
+    """A model of some questions, as JSON data, with the ranges of all readings.
 
     Args:
         rows: of the runs it is fit on, one each.
         evidence: of the same runs.
         questions: which.
     """
-    values = evidence.values
     answers: dict[Question, Any] = {which: fit_question(rows, evidence, which)[0] for which in questions}
     for which, answer in answers.items():
         if answer["votes"]:
             answer["widening"] = widening_of(rows, evidence, which, answer)
-    found = rows.apply(label_of, axis=1)
+    found, values = rows.apply(label_of, axis=1), values_of(rows)
     known = tuple(SOLUTIONS) if "inferential" in questions else LABELS
     ranges = {
         name: {
@@ -297,21 +278,15 @@ def without_each(
             yield groups == group, rest
 
 
-def left_out(
-    rows: Table, evidence: Evidence, questions: Sequence[Question], generalises: Evidence | None = None
-) -> list[dict[str, float]]:
+def left_out(rows: Table, evidence: Evidence, questions: Sequence[Question]) -> list[dict[str, float]]:
     """Probabilities of every run from fits without its task; the penalties are those of the whole fit.
 
     Args:
         rows: of the runs, one each.
         evidence: what the questions are answered by.
         questions: which.
-        generalises: what that question is answered by, where that is something else.
     """
-    odds = {}
-    for which in questions:
-        by = generalises if which == "generalises" and generalises is not None else evidence
-        odds[which] = fit_question(rows, by, which)[1]
+    odds = {which: fit_question(rows, evidence, which)[1] for which in questions}
     found = []
     for k, commutes in enumerate(rows["commutes"]):
         answers: dict[Any, QuestionFit] = {
@@ -319,7 +294,7 @@ def left_out(
             for which, of in odds.items()
             if which != "commutative" or commutes
         }
-        found.append(QuestionModel(answers, {}).probabilities({}))
+        found.append(LogisticModel(answers, {}).probabilities({}))
     return found
 
 

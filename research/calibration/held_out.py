@@ -9,22 +9,19 @@ from typing import Any
 import numpy as np
 
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
-from anchorlens.verdict.calibration import CalibrationRange
-from anchorlens.verdict.inside import NUMBERS, assigns_phase, by_phase, likeliest_phase
-from anchorlens.verdict.question_model import UNDECIDED, QuestionModel, Values
+from anchorlens.verdict.calibration import CalibrationRange, LogisticModel, Values
+from anchorlens.verdict.probe_verdict import NUMBERS, assigns_phase, by_phase, likeliest_phase
 from anchorlens.verdict.readings import COSTLY, COSTLY_READINGS, READINGS
 from calibration.compared import ends_by_hyperparameters
-from calibration.fit import given, label_of, of_early, values_of
-from calibration.runs import FIRST, FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT, SECOND
+from calibration.fit import UNDECIDED, given, label_of, values_of
+from calibration.runs import FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT, SECOND
 from calibration.votes import Table as Rows
 
 N_BINS, N_RESAMPLES = 10, 2000
 ALL = "all held out"
 FEW_TASKS = 5
 """Of fewer tasks, runs are drawn: each has hyperparameters and a seed of its own."""
-OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, FIRST, "second: papers", "second, held-out: papers")
-OF_EARLY_FIT = (PAPERS, FIRST)
-"""Groups that the early verdict is fit on."""
+OF_PAPERS = (PAPERS, PAPERS_HELD_OUT, "second: papers", "second, held-out: papers")
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Said:
 
 def verdicts(
     rows: Rows,
-    by: Mapping[str, QuestionModel],
+    by: Mapping[str, LogisticModel],
     distances: Sequence[float] | None = None,
     *,
     in_doubt: bool = False,
@@ -95,7 +92,7 @@ def verdicts(
     return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
 
 
-def without_needless(model: QuestionModel, values: Values, distance: float) -> dict[str, float | None]:
+def without_needless(model: LogisticModel, values: Values, distance: float) -> dict[str, float | None]:
     """The readings that one verdict takes of a model: a costly probe only while no phase is assigned."""
     used = {name: value for name, value in values.items() if name not in COSTLY_READINGS}
     for probe in COSTLY:
@@ -220,60 +217,3 @@ def selective(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     right = np.cumsum([one.right for one in ordered])
     n = len(ordered)
     return [((k + 1) / n, float(right[k]) / (k + 1), k + 1) for k in range(n)]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """How often the early verdict of one moment has the end right, and how often the present state has."""
-
-    moment: float
-    right: np.ndarray
-    """[run] Whether the early verdict has it."""
-    right_now: np.ndarray
-    """[run] Whether the state at that moment has."""
-    right_before: np.ndarray
-    """[run] Whether hyperparameters alone have."""
-
-    @property
-    def gain(self) -> tuple[float, float, float]:
-        """Difference of the shares, with its 95 % interval from runs drawn with replacement."""
-        difference = self.right.astype(float) - self.right_now
-        draws = np.random.default_rng(0).integers(0, len(difference), (N_RESAMPLES, len(difference)))
-        low, high = np.quantile(difference[draws].mean(axis=1), [0.025, 0.975])
-        return float(difference.mean()), float(low), float(high)
-
-
-def forecasts(rows: Rows, early: Mapping[float, QuestionModel]) -> list[Forecast]:
-    """The early verdict on held-out runs of the papers' task in `reasoning`.
-
-    Args:
-        rows: of the whole table.
-        early: moment -> the early verdict.
-    """
-    of_task = rows[rows["regime"] == "reasoning"]
-    mine, fitted = of_task[of_task["group"] == PAPERS_HELD_OUT], of_task[of_task["group"].isin(OF_EARLY_FIT)]
-    found = []
-    for moment, model in early.items():
-        then = mine[mine["moment"] == moment]
-        if then.empty:
-            continue
-        ends = [NUMBERS.get(label_of(row)) for _, row in then.iterrows()]
-        guesses = [
-            _most_probable(model.probabilities(given(row))) for _, row in of_early(then).values.iterrows()
-        ]
-        now = [NUMBERS.get(label) for label in then["now"]]
-        before = list(map(_most_probable, ends_by_hyperparameters(fitted[fitted["moment"] == moment], then)))
-        ways = (guesses, now, before)
-        found.append(
-            Forecast(moment, *(np.array([a == b for a, b in zip(ends, some, strict=True)]) for some in ways))
-        )
-    return found
-
-
-def _most_probable(probabilities: Mapping[str, float]) -> int | None:
-    """The phase that is most probable, its two forms of Phase 2 together; None for no phase."""
-    found: dict[int | None, float] = {}
-    for label, probability in probabilities.items():
-        end = NUMBERS.get(label)
-        found[end] = found.get(end, 0.0) + probability
-    return max(found, key=lambda end: found[end])

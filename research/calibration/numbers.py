@@ -17,7 +17,7 @@ from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.edge_effects import margin
 from anchorlens.probes.two_anchor.survival import DOSES, survival
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.readings import CHEAP, MEASURED, measurements
+from anchorlens.verdict.readings import MEASURED, measurements
 from calibration.runs import Planned
 
 HOW_ASKED = ("seed", "key_position", "chain_length", "n_sequences", "n_route_sequences", "perplexity")
@@ -52,7 +52,7 @@ def trained(name: str, planned: Planned, folder: Path) -> tuple[list[dict[str, A
     save_checkpoint(path, checkpoint)
     row = {"name": name, **about_run(planned), **at_end(result.behaviour)}
     row |= {"moment": 1.0, "step": checkpoint.step, "now": None, "seconds": time.process_time() - started}
-    row |= numbers(checkpoint, early=False)
+    row |= numbers(checkpoint)
     if row["regime"] == "reasoning" and str(row["label"]).startswith("Phase"):
         row |= further_numbers(checkpoint, str(row["label"]))
     return [row | {"all_seconds": time.process_time() - started}], path
@@ -133,16 +133,14 @@ def _number(result: Any, name: str) -> float:
     return float("nan") if value is None else float(value)
 
 
-def numbers(checkpoint: Checkpoint, early: bool) -> dict[str, float]:
+def numbers(checkpoint: Checkpoint) -> dict[str, float]:
     """`measurement.field` -> value of every scalar of a result that says something of the model.
 
     More than the readings: another choice of them needs no other measurement. Of what is measured at several
     positions of the key, the mean. None of a model that a probe refuses.
     """
     try:
-        found = measurements(
-            checkpoint.build_model(), checkpoint.task, names=CHEAP if early else MEASURED_ALONE
-        )
+        found = measurements(checkpoint.build_model(), checkpoint.task, names=MEASURED_ALONE)
     except ValueError:
         return {}
     return {

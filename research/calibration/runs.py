@@ -127,15 +127,8 @@ SECOND: Mapping[str, Group] = {
 
 Those of "second: ..." are fit on from the second fit on, those of "second, held-out: ..." are opened once.
 """
-FIRST = "first zoo"
-"""Runs of the papers' task in `reasoning`, d_model 64 to 256 and 2 to 6 layers, of a zoo before this one.
-
-They stand in `first_zoo.parquet`: readings at key position 2 alone, none of gradient sharing, and no models.
-"""
-SECOND_FITTED = ("fit", PAPERS, *(name for name in SECOND if name.startswith("second:")))
-"""What the fit in `reasoning` goes by, of the second zoo."""
-FITTED = (*SECOND_FITTED, FIRST)
-"""What verdicts are fit on: in `conflict`, and for the early verdict, runs of the first zoo."""
+FITTED = ("fit", PAPERS, *(name for name in SECOND if name.startswith("second:")))
+"""What verdicts are fit on: in `reasoning`, runs of the second zoo, and in `conflict`, of the first."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +169,7 @@ def _turn(planned: Planned) -> int:
     """When a run's turn comes: what is fit on, what is newly held out, what was opened before, conflict."""
     if planned.run.task.in_conflict:
         return 3
-    if planned.group in SECOND_FITTED:
+    if planned.group in FITTED:
         return 0
     return 1 if planned.group in SECOND else 2
 

@@ -12,15 +12,13 @@ from rich.table import Table
 from sklearn.linear_model import LinearRegression
 
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS
-from anchorlens.verdict.calibration import Calibration
+from anchorlens.verdict.calibration import SOLUTIONS, Calibration, Regime
 from anchorlens.verdict.explanation import TIE
-from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, Regime
 from anchorlens.verdict.readings import READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
-from calibration.fit import BY_PROBES, OF_REGIME, asked, given, label_of, values_of
+from calibration.fit import BY_PROBES, OF_REGIME, UNDECIDED, asked, given, label_of, values_of
 from calibration.held_out import (
     ALL,
-    Forecast,
     Said,
     by_group,
     calibration_error,
@@ -123,13 +121,13 @@ def weights_table(content: Mapping[str, Any]) -> Table:
         (regime, which) for regime, of in OF_REGIME.items() for which in of
     ]
     table = markdown_table("reading", *(which for _, which in questions))
-    for reading in READINGS:
-        by = "by_probes" if reading in BY_PROBES else "by_decoding"
-        if not any(of_regime[by]["ranges"].get(reading.name) for of_regime in content["regimes"].values()):
+    models = [of_regime["by_probes"] for of_regime in content["regimes"].values()]
+    for reading in BY_PROBES:
+        if not any(model["ranges"].get(reading.name) for model in models):
             continue
         cells = []
         for regime, which in questions:
-            vote = content["regimes"][regime][by]["questions"][which]["votes"].get(reading.name)
+            vote = content["regimes"][regime]["by_probes"]["questions"][which]["votes"].get(reading.name)
             if vote is None:
                 cells.append("")
                 continue
@@ -257,29 +255,6 @@ def distance_table(said: Mapping[str, Sequence[Said]]) -> Table:
         title = f"{low:.1f} to {high:.1f}" if high < 1 else f"{low:.1f} or more"
         table.add_row(
             title, *(share([one for one in some if low <= one.distance < high]) for some in said.values())
-        )
-    return table
-
-
-def early_table(found: Sequence[Forecast]) -> Table:
-    """A row for each moment: how often the early verdict and the present state have the end right."""
-    table = markdown_table(
-        "steps taken",
-        "runs",
-        "early verdict",
-        "present state",
-        "difference (95% interval)",
-        "hyperparameter baseline",
-    )
-    for one in found:
-        difference, low, high = one.gain
-        table.add_row(
-            f"{one.moment:.0%}",
-            str(len(one.right)),
-            f"{one.right.mean():.0%}",
-            f"{one.right_now.mean():.0%}",
-            f"{difference:+.0%} ({low:+.0%} to {high:+.0%})",
-            f"{one.right_before.mean():.0%}",
         )
     return table
 

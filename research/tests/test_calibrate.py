@@ -10,12 +10,11 @@ import pytest
 
 import calibrate
 from anchorlens.tasks.shared.phases import LABELS
-from anchorlens.verdict.calibration import Calibration, calibration
-from anchorlens.verdict.question_model import UNDECIDED, QuestionModel
+from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
 from anchorlens.verdict.readings import READINGS
 from calibration import fit, held_out, page, votes, weights
 from calibration.curve import selective_curve
-from calibration.runs import FITTED, GROUPS, SECOND, SECOND_FITTED
+from calibration.runs import FITTED, GROUPS, SECOND
 
 ANSWERS = {  # train, ID, OOD, commutativity, symmetric
     LABELS[0]: (1.0, 0.3, 0.0, 0.2),
@@ -67,7 +66,7 @@ def table(n=120, seed=0, groups=("fit",)):
             numbers[SAYS["composes"]] = float(ood > 0.5) + 0.2 * random.normal()
             alike = symmetric > 0.5 if conflict else commutativity >= 0.7
             numbers[SAYS["commutative"]] = float(alike) + 0.2 * random.normal()
-            rows.append({**about, "moment": moment, "step": 1, "now": UNDECIDED, **numbers})
+            rows.append({**about, "moment": moment, "step": 1, "now": "undecided", **numbers})
     return pd.DataFrame(rows)
 
 
@@ -152,7 +151,7 @@ class TestFit:
         for which, column in SAYS.items():
             assert strongest(content["questions"][which]) == column
             assert all(vote["weight"] >= 0 for vote in content["questions"][which]["votes"].values())
-        model = QuestionModel.from_dict(json.loads(json.dumps(content)))
+        model = LogisticModel.from_dict(json.loads(json.dumps(content)))
         said = held_out.verdicts(rows, {"reasoning": model})
         assert np.mean([one.right for one in said]) > 0.95
 
@@ -161,20 +160,19 @@ class TestFit:
         assert strongest(content["questions"]["inferential"]) == SAYS["composes"]
         assert strongest(content["questions"]["symmetric"]) == SAYS["commutative"]
         assert content["questions"]["mixed by position"]["votes"] == {}  # none of them is
-        model = QuestionModel.from_dict(json.loads(json.dumps(content)))
+        model = LogisticModel.from_dict(json.loads(json.dumps(content)))
         said = held_out.verdicts(solved, {"conflict": model})
         assert {one.truth for one in said} == set(SOLVED) and np.mean([one.right for one in said]) > 0.95
 
-    def test_what_sees_unseen_pairs_is_left_to_the_verdict_by_decoding(self, rows):
+    def test_what_sees_unseen_pairs_has_ranges_and_no_vote(self, rows):
         content = fit.fit(rows, fit.of_trained(rows, fit.BY_PROBES), fit.OF_REGIME["reasoning"])
         seen = {r.name for r in READINGS if r.sees == "unseen pairs"}
-        assert seen and not seen & set(content["ranges"])
+        assert seen and seen <= set(content["ranges"])
         assert not any(seen & set(one["votes"]) for one in content["questions"].values())
 
     def test_a_question_is_asked_of_the_runs_that_it_is_about(self, rows):
-        of = {which: fit.asked(rows, which) for which in fit.OF_EARLY}
+        of = {which: fit.asked(rows, which) for which in fit.OF_REGIME["reasoning"]}
         labels = rows.apply(fit.label_of, axis=1)
-        assert of["comes to a phase"][0].all()
         assert of["generalises"][0].sum() == (labels != "undecided").sum()
         assert of["composes"][0].sum() == labels.str.match("Phase [23]").sum()
         assert of["commutative"][0].sum() == labels.isin(LABELS[1:3]).sum()
@@ -198,12 +196,10 @@ class TestCalibrate:
         calibrated = Calibration.from_dict(json.loads(json.dumps(content)))
         n_fit = zoo[zoo["group"].isin(FITTED)]["name"].nunique()
         assert content["provenance"]["fit_on"].startswith(f"{n_fit} runs")
-        for of in (*(of.range for of in calibrated.regimes.values()), calibrated.early_range):
+        for of in (of.range for of in calibrated.regimes.values()):
             assert of.known["variant"] == ["gpt2", "postnorm"] and of.distance({"variant": "released"}) == 1
         answers = calibrated.regimes["reasoning"].by_probes.questions.values()
         assert all(answer.widening >= 1.05 for answer in answers)
-        assert set(calibrated.early) == {0.1, 0.25, 0.5}
-        assert all(model.labels == (*LABELS, UNDECIDED) for model in calibrated.early.values())
         assert {one.group for said in left.values() for one in said} == set(FITTED)
 
     def test_nothing_of_a_held_out_run_changes_the_fit(self, everything):
@@ -212,13 +208,11 @@ class TestCalibrate:
 
     def test_about_a_tenth_is_left_undecided_at_most(self, everything):
         _, (content, left) = everything
-        for (regime, name), said in left.items():
-            least = content["regimes"][regime][name]["least_probability"]
+        for regime, said in left.items():
+            least = content["regimes"][regime]["by_probes"]["least_probability"]
             sure = np.array([one.sure for one in said])
             assert least >= 0.5 and [one.is_named for one in said] == (sure >= least).tolist()
-            # by decoding, nothing in the table tells the solutions apart, and what is below .5 is not named
-            assert (least == 0.5) == ((regime, name) == ("conflict", "by_decoding"))
-            assert least == 0.5 or np.mean(sure >= least) >= 0.85
+            assert np.mean(sure >= least) >= 0.85
 
     @pytest.mark.parametrize("opened", [True, False])
     def test_tables_and_the_curve_are_drawn(self, everything, tmp_path, opened):
@@ -227,9 +221,9 @@ class TestCalibrate:
         said, found = calibrate.said_and_tables(zoo, *fitted)
         rows = {name: table.row_count for name, table in found.items()}
         assert rows["by the probes"] == (len({*FITTED, *GROUPS, *SECOND}) + 1 if opened else len(FITTED))
-        assert rows["confusions"] == 3 and rows["weights"] == rows["readings"] == len(READINGS)
+        assert rows["confusions"] == 3 and rows["readings"] == len(READINGS)
+        assert rows["weights"] == len(fit.BY_PROBES)
         assert rows["runs"] == len(GROUPS) + len(SECOND) and rows["distances"] == 4
-        assert rows["early"] == (3 if opened else 0)
         text = (PAGE := Path(__file__).parents[2] / "docs/calibration.md").read_text()
         (tmp_path / "page.md").write_text(text)
         page.update(tmp_path / "page.md", found)
@@ -252,19 +246,16 @@ def one(label, probabilities, least=0.5, **fields):
 @pytest.fixture(scope="module")
 def second():
     """The runs of the second zoo that the fit in `reasoning` goes by, and those held out."""
-    first = pd.concat([pd.read_parquet(calibrate.TABLE), pd.read_parquet(calibrate.FIRST_TABLE)])
-    zoo = calibrate.both_zoos(first, pd.read_parquet(calibrate.SECOND_TABLE))
+    zoo = calibrate.both_zoos(pd.read_parquet(calibrate.TABLE), pd.read_parquet(calibrate.SECOND_TABLE))
     return zoo[zoo["regime"].eq("reasoning") & zoo["moment"].eq(1)].reset_index(drop=True)
 
 
 def test_the_shipped_fit_goes_by_the_runs_that_were_trained_when_the_first_held_out_run_began(second):
     """A number of research/calibration/README.md; the held-out runs are those of the plan."""
-    assert second["group"].isin(SECOND_FITTED).sum() == 256
-    held = second[~second["group"].isin(SECOND_FITTED)]
-    assert len(held) == 186 == sum(group.n for name, group in SECOND.items() if name not in SECOND_FITTED)
-    assert not set(held["task"]) & set(second[second["group"].isin(SECOND_FITTED)]["task"]) - {
-        "papers, reasoning"
-    }
+    assert second["group"].isin(FITTED).sum() == 256
+    held = second[~second["group"].isin(FITTED)]
+    assert len(held) == 186 == sum(group.n for name, group in SECOND.items() if name not in FITTED)
+    assert not set(held["task"]) & set(second[second["group"].isin(FITTED)]["task"]) - {"papers, reasoning"}
     composes = calibration().regimes["reasoning"].by_probes.questions["composes"].votes
     assert composes["survival.survival"].weight > 0
     assert not any(name.startswith("gradient_sharing") for name in composes)

@@ -14,7 +14,7 @@ from anchorlens.training import checkpoints
 from calibration.difficulty import difficulty
 from calibration.family import COMMUTE, Draw, drawn
 from calibration.numbers import further_numbers
-from calibration.runs import AGAIN, FITTED, GROUPS, PAPERS, SECOND, SECOND_FITTED, runs
+from calibration.runs import AGAIN, FITTED, GROUPS, PAPERS, SECOND, runs
 
 RUNS = runs()
 
@@ -82,7 +82,7 @@ class TestRuns:
 
     def test_what_is_fit_on_comes_first(self):
         asked = [planned for planned in RUNS.values() if not planned.run.task.in_conflict]
-        fitted = [planned.group in SECOND_FITTED for planned in asked]
+        fitted = [planned.group in FITTED for planned in asked]
         assert fitted == sorted(fitted, reverse=True)
         in_conflict = [planned.run.task.in_conflict for planned in RUNS.values()]
         assert in_conflict == sorted(in_conflict)  # which the second fit does not ask
@@ -99,7 +99,7 @@ class TestRuns:
         assert "affine" not in {planned.kind for planned in fit}
         assert {len(planned.run.task.anchors) for planned in of_group("held-out anchors")} == {7, 8}
         assert max(len(task.anchors) for task in tasks) < 7
-        fit, others = of_group(*SECOND_FITTED), of_group(*(name for name in SECOND if name not in FITTED))
+        fit, others = of_group(*FITTED), of_group(*(name for name in SECOND if name not in FITTED))
         of_fit, of_others = ({planned.run.train_config.seed for planned in some} for some in (fit, others))
         assert of_fit.isdisjoint(of_others) and len(of_others) == len(others)
         new = [planned for planned in others if planned.group != "second, held-out: papers"]
@@ -119,7 +119,7 @@ class TestRuns:
 
     def test_what_the_second_zoo_adds(self):
         """Held-out tasks and seeds are others than those that are fit on, except the papers' task."""
-        fit = of_group(*SECOND_FITTED)
+        fit = of_group(*FITTED)
         held_out = of_group(*(name for name in SECOND if "held-out" in name))
         papers = of_group(PAPERS)[0].run.task
         tasks = [planned.run.task for planned in fit]

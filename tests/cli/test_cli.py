@@ -8,7 +8,7 @@ import pytest
 from anchorlens_command import call as run
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint
-from anchorlens.verdict import Subject
+from anchorlens.verdict import ClassifiedModel
 
 ROOT = Path(__file__).parents[2]
 WIDE = {**os.environ, "COLUMNS": "200"}
@@ -143,7 +143,7 @@ class TestEvaluate:
         assert content["subject"]["step"] == 4
         assert content["subject"]["model_config"]["gamma"] == 0.3
         stored = load_checkpoint(trained[1] / "ckpt.pt")
-        described = Subject.of(stored, stored.task, stored.build_model()).to_dict()
+        described = ClassifiedModel.of(stored, stored.task, stored.build_model()).to_dict()
         shared = described.keys() & content["subject"].keys()
         assert {"step", "model_config", "train_config", "versions"} <= shared  # as classify --json has them
         assert {name: described[name] for name in shared - {"path"}} == {

@@ -197,7 +197,6 @@ CHANGES = {
     ),
     "verdict.behaviour.pairs": lambda c: c["verdict"]["behaviour"].update(pairs={}),
     "verdict.by_probes.evidence": lambda c: c["verdict"]["by_probes"].update(evidence=[{}]),
-    "verdict.by_decoding": lambda c: c["verdict"].update(by_decoding=[1]),
     "verdict.by_probes.probabilities": lambda c: c["verdict"]["by_probes"].update(probabilities=[1]),
     "verdict.subject.versions": lambda c: c["verdict"]["subject"].update(versions={"torch": 2}),
 }

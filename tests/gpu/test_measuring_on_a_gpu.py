@@ -26,7 +26,7 @@ def on_both(measure, tolerance=1e-5, devices=DEVICES[:1]):
         check_same(json.loads(json.dumps(measure(device), default=float)), expected, tolerance)
 
 
-def test_a_verdict_with_forecast_of_a_run_that_was_trained_there(tmp_path):
+def test_a_verdict_of_a_run_that_was_trained_there(tmp_path):
     run = tiny(key_max=99, dtype="float64", steps=60, eval_every=60, n_checkpoints=2, d_mlp=32)
     train(
         run.task,

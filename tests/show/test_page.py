@@ -27,10 +27,9 @@ from anchorlens.show.report.page import reading_rows
 from anchorlens.show.report.panels import CARD
 from anchorlens.show.tables import accuracies_table
 from anchorlens.show.templating import environment
-from anchorlens.show.words import CAPTIONS, beside, caption_of
-from anchorlens.tasks.shared.phases import LABELS, Phase
+from anchorlens.show.words import CAPTIONS, caption_of
+from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.readings import READINGS
-from anchorlens.verdict.verdict import Posterior
 
 SECTIONS = ["verdict", "evidence", "pictures", "behaviour", "training", "configuration"]
 
@@ -45,15 +44,6 @@ def test_names_of_models_keep_their_letters():
     shown = accuracies_table([behaviour, behaviour], ["phase1.pt", "a<b>.pt"])
     html = environment().get_template("tables.html").module.table(shown)
     assert re.findall(r'<th scope="col".*?>(.*?)</th>', html) == ["Metric", "phase1.pt", "a&lt;b&gt;.pt"]
-
-
-def test_decoding_has_its_verdict_before_its_probabilities():
-    posterior = Posterior(
-        Phase.undecided("ambiguous", "Phase 3 has 56%, needs 66%"), by_probes().probabilities
-    )
-    assert beside(replace(whole_verdict(), by_decoding=posterior)) == (
-        "Decoding verdict: undecided: ambiguous (Phase 3, 94%; Phase 1, 2%)."
-    )
 
 
 class TestEveryPage:
@@ -87,7 +77,7 @@ class TestEveryPage:
     def test_shows_every_probe_of_a_report_with_a_picture_or_the_reason_why_not(self, page):
         figures = {attributes["id"] for tag, attributes in page.elements if tag == "figure"}
         expected = {probe.__name__ for probe in REPORT_PROBES if probe in PROBES}
-        assert figures >= expected | {"training_curve", "trajectory"}
+        assert figures >= expected | {"training_curve"}
         assert not figures & ({probe.__name__ for probe in SHIPPED} - expected)
         drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]
         by_circuitsvis = [attributes for _, attributes in page.elements if "data-heads" in attributes]
@@ -128,7 +118,7 @@ def test_what_stands_in_each_model_stands_once(several):
 
 
 def test_every_probe_has_three_or_four_short_sentences_on_how_to_read_it():
-    others = {"training_curve", "training_without_phases", "trajectory"}
+    others = {"training_curve", "training_without_phases"}
     others |= {"embedding_pca_of_tokens", "activation_patching_of_tokens"}
     assert {probe.__name__ for probe in SHIPPED} | others == set(CAPTIONS)
     for caption in CAPTIONS.values():

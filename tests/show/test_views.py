@@ -22,7 +22,7 @@ from known_benchmarks import about
 from known_cells import cell, sweep_of
 from known_cures import CURE, IDLE
 from known_cures import result as result_of_control
-from known_verdicts import FORECAST, HOSTILE, LOG, TASK, bare_verdict, whole_verdict
+from known_verdicts import HOSTILE, LOG, TASK, bare_verdict, whole_verdict
 from torch import nn
 
 import anchorlens
@@ -52,7 +52,7 @@ from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
-from anchorlens.verdict.forecast import TrajectoryPoint
+from anchorlens.verdict.verdict import TrajectoryPoint
 
 MOST_BYTES = 20_000
 TEXT = {
@@ -60,11 +60,10 @@ TEXT = {
     "Evidence",
     "Mappings",
     "Opened",
-    "Posterior",
     "PairAccuracy",
     "Phase",
     "Score",
-    "Subject",
+    "ClassifiedModel",
 }
 TEXT |= {"TrajectoryPoint", "WidthTransfer", "BenchmarkModel", "BenchmarkQuestion", "QuestionScore"}
 TEXT |= {"ControlModel", "ReadingScore", "AnchorBatch"}
@@ -260,7 +259,7 @@ def views():
         "Control": result_of_control((IDLE, 2, 2, 1.0), (CURE, 3, 3, 2.0)),
         "Verdict": verdict,
         "a bare verdict": bare_verdict(),
-        "ByProbes": verdict.by_probes,
+        "ProbeVerdict": verdict.by_probes,
         "SweepResult": grid_of_cells(40),
         "one cell": sweep_of([cell("3")]),
         "no cell": sweep_of([]),
@@ -329,11 +328,10 @@ def test_every_type_with_a_view_is_looked_at(views):
 
 def test_a_line_of_text_is_short():
     verdict = whole_verdict()
-    points = [TrajectoryPoint(100, 0.1, NAN, 0.4, None, "undecided: underfit", FORECAST), *verdict.trajectory]
+    points = [TrajectoryPoint(100, 0.1, NAN, 0.4, None, "undecided: underfit"), *verdict.trajectory]
     others = [
         verdict.subject,
         verdict.by_probes,
-        verdict.by_decoding,
         audit().mappings,
         ControlModel(np.ones(3, dtype=bool), np.ones((2, 3))),
         cell("3"),
@@ -341,8 +339,7 @@ def test_a_line_of_text_is_short():
     ]
     assert all(len(repr(one)) < 200 and "\n" not in repr(one) for one in [*points, *others])
     assert repr(points[0]) == (
-        "TrajectoryPoint(step 100, 10.0% of the run: undecided: underfit; train nan, ID 0.40; "
-        "forecast Phase 3 (0.60))"
+        "TrajectoryPoint(step 100, 10.0% of the run: undecided: underfit; train nan, ID 0.40)"
     )
 
 

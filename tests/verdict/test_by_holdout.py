@@ -19,10 +19,10 @@ from anchorlens.tasks.shared.phases import LEARNT as LEARNT_BY_BEHAVIOUR
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training import checkpoints
-from anchorlens.verdict import ByProbes, Verdict
-from anchorlens.verdict.by_holdout import phase_by_holdout
+from anchorlens.verdict import ProbeVerdict, Verdict
 from anchorlens.verdict.classify import NO_TASK
 from anchorlens.verdict.explanation import explain
+from anchorlens.verdict.probe_verdict import phase_by_holdout
 
 UNFIT = build_model(CONFIG)
 READINGS = (
@@ -89,7 +89,7 @@ class TestDataAlone:
     def test_it_survives_json(self, memoriser):
         verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
         stored = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
-        assert stored["schema_version"] == 1 and stored["by_probes"]["phase"]["solution"] == "memorised"
+        assert stored["schema_version"] == 2 and stored["by_probes"]["phase"]["solution"] == "memorised"
         assert stored["phase"]["number"] is None and stored["behaviour"]["kind"] == TrainingDataTask.kind
         again = Verdict.from_dict(stored)
         assert again.to_dict() == verdict.to_dict() and repr(again) == repr(verdict)
@@ -275,7 +275,7 @@ class TestOfATask:
 
 
 def by_holdout(label, ratio):
-    return ByProbes(Phase(None, None, f"ratio {ratio}: and more", solution=label), None)
+    return ProbeVerdict(Phase(None, None, f"ratio {ratio}: and more", solution=label), None)
 
 
 MEMORISED_BY_PROBES, RULE_BY_PROBES = by_holdout("memorised", "0.31"), by_holdout("learnt a rule", "0.97")
@@ -315,7 +315,7 @@ class TestAgreement:
         )
 
     def test_without_a_label_there_is_no_comparison(self):
-        between = ByProbes(Phase.undecided("between", "the ratio 0.80 lies between"), None)
+        between = ProbeVerdict(Phase.undecided("between", "the ratio 0.80 lies between"), None)
         agreement, text = explain(Phase(None, None, "", solution="generalises"), between)
         assert agreement is None
         assert (

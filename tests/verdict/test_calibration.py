@@ -9,12 +9,20 @@ import pytest
 from anchorlens import AnchorTask
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict import READINGS
-from anchorlens.verdict.calibration import Calibration, CalibrationRange, OfRegime, calibration
-from anchorlens.verdict.inside import evidence, in_words, likeliest_phase
-from anchorlens.verdict.question_model import SOLUTIONS, UNDECIDED, QuestionFit, QuestionModel, Vote
+from anchorlens.verdict.calibration import (
+    SOLUTIONS,
+    Calibration,
+    CalibrationRange,
+    FeatureTerm,
+    LogisticModel,
+    OfRegime,
+    QuestionFit,
+    calibration,
+)
+from anchorlens.verdict.probe_verdict import evidence, in_words, likeliest_phase
 
-VOTE = Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
-FALLING = Vote(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
+VOTE = FeatureTerm(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=0.5)
+FALLING = FeatureTerm(slope=-4.0, neutral=0.0, low=-1.0, high=1.0, weight=1.0)
 READING = "stable_rank.w_q_normalized"
 OTHER = READINGS[0].name
 
@@ -27,7 +35,7 @@ def model():
         "composes": QuestionFit(0.0, {READING: VOTE}),
         "commutative": QuestionFit(-0.5, {OTHER: VOTE}),
     }
-    return QuestionModel(answers, {READING: {LABELS[0]: (0.0, 1.0)}})
+    return LogisticModel(answers, {READING: {LABELS[0]: (0.0, 1.0)}})
 
 
 def sigmoid(x):
@@ -61,7 +69,7 @@ class TestProbabilities:
     def test_widened_is_less_sure_and_keeps_the_order(self, model):
         values = {READING: 0.75, OTHER: 0.9}
         wide = {which: replace(answer, widening=1.5) for which, answer in model.questions.items()}
-        model = QuestionModel(wide, {})
+        model = LogisticModel(wide, {})
         sure, less = model.probabilities(values), model.probabilities(values, distance=3.0)
         odds = wide["generalises"].log_odds(values)
         assert wide["generalises"].log_odds(values, 3.0) == pytest.approx(odds / 1.5**3)
@@ -69,15 +77,10 @@ class TestProbabilities:
         assert max(sure, key=sure.get) == max(less, key=less.get)
 
     def test_log_odds_far_out_do_not_overflow(self):
-        model = QuestionModel({"generalises": QuestionFit(2000.0, {}), "composes": QuestionFit(-2000.0, {}),
+        model = LogisticModel({"generalises": QuestionFit(2000.0, {}), "composes": QuestionFit(-2000.0, {}),
                                "commutative": QuestionFit(0.0, {})}, {})  # fmt: skip
         assert model.probabilities({})[LABELS[1]] == pytest.approx(0.5)
         assert model.change_of_log_odds({}, READING) == dict.fromkeys(LABELS, 0.0)
-
-    def test_a_run_may_come_to_no_phase(self, model):
-        early = QuestionModel({**model.questions, "comes to a phase": QuestionFit(-1.0, {})}, {})
-        assert model.labels == LABELS and early.labels == (*LABELS, UNDECIDED)
-        assert early.probabilities({})[UNDECIDED] == pytest.approx(sigmoid(1))
 
 
 class TestRaised:
@@ -147,7 +150,7 @@ class TestConflict:
     def test_the_solution_is_named(self):
         answers = {which: QuestionFit(odds, {}) for which, odds in
                    (("inferential", -2.0), ("symmetric", 1.0), ("mixed by position", -3.0))}  # fmt: skip
-        found = QuestionModel(answers, {}).probabilities({})
+        found = LogisticModel(answers, {}).probabilities({})
         assert list(found) == list(SOLUTIONS) and sum(found.values()) == pytest.approx(1)
         phase = likeliest_phase(found, 0.5)
         assert (phase.number, phase.solution, phase.label) == (None, "symmetric", "symmetric solution")
@@ -164,8 +167,8 @@ class TestOutside:
     def calibrated(self, model):
         known = {"variant": ["gpt2", "postnorm"], "d_model": [64, 400], "n_layers": [2, 6]}
         some, others = CalibrationRange(known), CalibrationRange({})
-        regimes = {"reasoning": OfRegime(model, model, some), "conflict": OfRegime(model, model, others)}
-        return Calibration(regimes, {0.1: model, 0.5: model}, others, {})
+        regimes = {"reasoning": OfRegime(model, some), "conflict": OfRegime(model, others)}
+        return Calibration(regimes, {})
 
     def test_inside_nothing_is_wider(self, calibrated):
         shape = {"variant": "gpt2", "d_model": 400, "n_layers": 2, "n_heads": 99}
@@ -184,30 +187,23 @@ class TestOutside:
         assert known.distance({"d_model": 1600}) == pytest.approx(2)
         assert calibrated.of(AnchorTask(regime="conflict")).range.distance(shape) == 0
 
-    def test_the_early_verdict_of_the_nearest_moment(self, calibrated, model):
-        assert calibrated.early_model(0.19) is model and calibrated.early_model(0.9) is model
-        assert calibrated.early_model(0.04) is None and calibrated.early_model(0) is None
-
 
 class TestShipped:
     def test_it_is_whole(self):
         shipped = calibration()
         known = {reading.name for reading in READINGS}
         for regime, labels in (("reasoning", LABELS), ("conflict", tuple(SOLUTIONS))):
-            for model in (shipped.regimes[regime].by_decoding, shipped.regimes[regime].by_probes):
-                assert model.labels == labels and set(model.ranges) <= known
-                assert 0.5 <= model.least_probability < 1
-        assert all(early.labels == (*LABELS, UNDECIDED) for early in shipped.early.values())
+            model = shipped.regimes[regime].by_probes
+            assert model.labels == labels and set(model.ranges) <= known
+            assert 0.5 <= model.least_probability < 1
         assert "python research/calibrate.py" in shipped.provenance["made_by"]
 
     def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
         shipped, readings = calibration(), {reading.name: reading for reading in READINGS}
-        models = [getattr(one, by) for one in shipped.regimes.values() for by in ("by_probes", "by_decoding")]
-        for model in models:
+        for model in (one.by_probes for one in shipped.regimes.values()):
             for which, answer in model.questions.items():
                 for reading, vote in answer.votes.items():
                     assert vote.slope * readings[reading].sign(which) > 0
-        for model in (*models, *shipped.early.values()):
             votes = [vote for answer in model.questions.values() for vote in answer.votes.values()]
             assert all(vote.weight >= 0 and vote.low <= vote.high for vote in votes)
 
@@ -215,12 +211,11 @@ class TestShipped:
         unseen = {reading.name for reading in READINGS if reading.sees == "unseen pairs"}
         for of_regime in calibration().regimes.values():
             model = of_regime.by_probes
-            assert unseen and not unseen & set(model.ranges)
+            assert unseen and unseen <= set(model.ranges)  # which the evidence shows, without a vote
             assert not any(unseen & set(answer.votes) for answer in model.questions.values())
 
 
 def test_the_least_probabilities_stand_on_the_page():
     page = (Path(__file__).parents[2] / "docs/read_a_verdict.md").read_text(encoding="utf-8")
     for regime, fitted in calibration().regimes.items():
-        probes, decoding = (fitted.by_probes.least_probability, fitted.by_decoding.least_probability)
-        assert f"| `{regime}` | {probes:.2f} | {decoding:.2f} |" in page
+        assert f"| `{regime}` | {fitted.by_probes.least_probability:.2f} |" in page

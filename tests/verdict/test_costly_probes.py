@@ -8,9 +8,9 @@ from anchorlens import classify, load_checkpoint
 from anchorlens.probes.shared import restoration
 from anchorlens.training import checkpoints
 from anchorlens.verdict import calibration as calibrations
-from anchorlens.verdict import inside
-from anchorlens.verdict.inside import assigns_phase, read_inside
-from anchorlens.verdict.question_model import QuestionFit, QuestionModel, Vote
+from anchorlens.verdict import probe_verdict as verdicts
+from anchorlens.verdict.calibration import FeatureTerm, LogisticModel, QuestionFit
+from anchorlens.verdict.probe_verdict import assigns_phase, probe_verdict
 from anchorlens.verdict.readings import CHEAP, COSTLY, COSTLY_READINGS
 
 PATH = str(next(path for path in checkpoints.shipped() if path.stem == "phase3"))
@@ -21,10 +21,10 @@ WITH_WEIGHT = ("activation_patching", "holdout", "survival")
 def test_by_hand():
     """One question: a cheap log-odds of 1, which is a probability of 0.73 of no."""
     votes = {
-        "cheap": Vote(slope=1.0, neutral=0.0, low=-9.0, high=9.0, weight=1.0),
-        "interchange.accuracy": Vote(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=1.1),
+        "cheap": FeatureTerm(slope=1.0, neutral=0.0, low=-9.0, high=9.0, weight=1.0),
+        "interchange.accuracy": FeatureTerm(slope=2.0, neutral=0.5, low=0.0, high=1.0, weight=1.1),
     }
-    model = QuestionModel({"generalises": QuestionFit(0.0, votes)}, {})
+    model = LogisticModel({"generalises": QuestionFit(0.0, votes)}, {})
     assert assigns_phase(model, {"cheap": -1.0})  # though the costly reading could make it +0.1
     assert not assigns_phase(replace(model, least_probability=0.75), {"cheap": -1.0})
     assert not assigns_phase(replace(model, least_probability=0.75), {"cheap": -1.0}, distance=2.0)
@@ -32,14 +32,14 @@ def test_by_hand():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What is measured, with two verdicts by `holdout` and `survival` alone, and readings of 1."""
+    """What is measured, with a verdict by `holdout` and `survival` alone, and readings of 1."""
     votes = {
-        "generalises": {"holdout.holdout_ratio": Vote(slope=40, neutral=0.5, low=0, high=1, weight=1)},
-        "composes": {"survival.survival": Vote(slope=4, neutral=0.5, low=0, high=1, weight=1)},
+        "generalises": {"holdout.holdout_ratio": FeatureTerm(slope=40, neutral=0.5, low=0, high=1, weight=1)},
+        "composes": {"survival.survival": FeatureTerm(slope=4, neutral=0.5, low=0, high=1, weight=1)},
         "commutative": {},
     }
-    by = QuestionModel({which: QuestionFit(0.0, own) for which, own in votes.items()}, {}, 0.6)
-    both = replace(calibrations.calibration().regimes["reasoning"], by_probes=by, by_decoding=by)
+    by = LogisticModel({which: QuestionFit(0.0, own) for which, own in votes.items()}, {}, 0.6)
+    both = replace(calibrations.calibration().regimes["reasoning"], by_probes=by)
     monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: both)
     found = []
 
@@ -50,7 +50,7 @@ def asked(monkeypatch):
         }
 
     found_values = dict.fromkeys(COSTLY, 1.0)
-    monkeypatch.setattr(inside, "take_readings", taken)
+    monkeypatch.setattr(verdicts, "take_readings", taken)
     return found, found_values
 
 
@@ -64,25 +64,23 @@ def asked(monkeypatch):
     ],
 )
 def test_the_cheapest_comes_first_and_none_after_a_phase(asked, ratio, thorough, then, phase):
-    """`activation_patching` and `interchange` have no vote in these verdicts."""
+    """`activation_patching` and `interchange` have no vote in this verdict."""
     measured, values = asked
     values["holdout"] = ratio
     checkpoint = load_checkpoint(PATH)
-    found = read_inside(checkpoint.build_model(), checkpoint.task, thorough=thorough)
-    assert measured == [CHEAP, *then] and found.by_probes.phase.number == phase
+    found = probe_verdict(checkpoint.build_model(), checkpoint.task, thorough=thorough)
+    assert measured == [CHEAP, *then] and found.phase.number == phase
     taken = {name for names in then for name in names}
-    assert found.by_probes.not_measured == tuple(
-        name for name in ("holdout", "survival") if name not in taken
-    )
+    assert found.not_measured == tuple(name for name in ("holdout", "survival") if name not in taken)
 
 
 def test_a_model_that_has_not_fit_has_no_costly_readings(asked):
     checkpoint = load_checkpoint(PATH)
     model, task = checkpoint.build_model(), checkpoint.task
     train = replace(checkpoint.evaluate(**task.sampling).measure("train"), value=0.5)
-    assert read_inside(model, task, train=train).by_probes.phase.cause == "underfit"
+    assert probe_verdict(model, task, train=train).phase.cause == "underfit"
     assert asked[0] == [CHEAP]  # no reading can give it a label
-    read_inside(model, task, train=train, thorough=True)
+    probe_verdict(model, task, train=train, thorough=True)
     assert asked[0] == [CHEAP, CHEAP, ["holdout"], ["survival"]]
 
 

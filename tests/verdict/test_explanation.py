@@ -4,7 +4,7 @@ import pytest
 
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.verdict.explanation import explain, outside_calibration
-from anchorlens.verdict.verdict import ByProbes, Evidence, in_words
+from anchorlens.verdict.verdict import Evidence, ProbeVerdict, in_words
 
 PHASE_2 = Phase(2, False, "")
 SURE = dict(zip(LABELS, (0.02, 0.06, 0.02, 0.9), strict=True))
@@ -19,7 +19,7 @@ def reading(name, value, odds):
 
 
 def by_probes(probabilities, *evidence, outside=()):
-    return ByProbes(Phase(3, None, in_words(probabilities)), probabilities, evidence, outside)
+    return ProbeVerdict(Phase(3, None, in_words(probabilities)), probabilities, evidence, outside)
 
 
 def test_a_disagreement_says_which_readings_are_for_it_and_which_against():
@@ -62,7 +62,7 @@ def test_near_a_tie_the_probes_cannot_tell(behaviour):
 
 def test_a_tie_of_solutions():
     shares = {"inferential": 0.55, "symmetric": 0.4, "mixed by position": 0.03, "other": 0.02}
-    one = ByProbes(Phase(None, None, "", solution="inferential"), shares)
+    one = ProbeVerdict(Phase(None, None, "", solution="inferential"), shares)
     _, text = explain(Phase(None, None, "", solution="symmetric"), one)
     assert "cannot distinguish inferential solution (55%) from symmetric solution (40%)" in text
 

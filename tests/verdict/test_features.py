@@ -4,7 +4,7 @@ import pytest
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.inside import features
+from anchorlens.verdict.probe_verdict import features
 
 RANGE = calibration().regimes["reasoning"].range
 

@@ -8,7 +8,7 @@ from anchorlens import AnchorTask, classify, load_checkpoint
 from anchorlens.tasks.shared.phases import MEMORISATION, SOLUTION_LABELS, Phase
 from anchorlens.training import checkpoints
 from anchorlens.verdict.explanation import explain
-from anchorlens.verdict.verdict import ByProbes
+from anchorlens.verdict.verdict import ProbeVerdict
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def test_behaviour_names_the_solution(verdict):
 
 
 def test_the_inside_names_solutions_too(verdict):
-    for posterior in (verdict.by_probes, verdict.by_decoding):
-        assert list(posterior.probabilities) == ["inferential", "symmetric", "mixed by position", "other"]
-        assert sum(posterior.probabilities.values()) == pytest.approx(1)
+    probabilities = verdict.by_probes.probabilities
+    assert list(probabilities) == ["inferential", "symmetric", "mixed by position", "other"]
+    assert sum(probabilities.values()) == pytest.approx(1)
 
 
 def test_it_is_read_back_and_shown(verdict):
@@ -40,13 +40,13 @@ def test_it_is_read_back_and_shown(verdict):
 @pytest.mark.parametrize("solution", [one for one in SOLUTION_LABELS if one not in MEMORISATION])
 def test_every_pair_of_solutions_has_a_sentence(solution):
     behaviour = Phase(None, None, "", solution="symmetric")
-    agreement, text = explain(behaviour, ByProbes(Phase(None, None, "", solution=solution), {}))
+    agreement, text = explain(behaviour, ProbeVerdict(Phase(None, None, "", solution=solution), {}))
     assert agreement is (solution == "symmetric")
     assert text.count(".") == (1 if agreement else 2) and ("However" in text) is not agreement
 
 
 def test_a_phase_and_a_solution_are_no_comparison():
     behaviour = Phase(None, None, "", solution="symmetric")
-    agreement, _ = explain(behaviour, ByProbes(Phase(3, None, ""), {}))
+    agreement, _ = explain(behaviour, ProbeVerdict(Phase(3, None, ""), {}))
     assert agreement is None
     assert replace(behaviour, solution="other").label == "neither solution"

@@ -24,7 +24,7 @@ from anchorlens import (
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.phases import Phase
 from anchorlens.training import checkpoints
-from anchorlens.verdict import ByProbes
+from anchorlens.verdict import ProbeVerdict
 from anchorlens.verdict.explanation import explain
 
 PHASE1 = next(path for path in checkpoints.shipped() if path.stem == "phase1")
@@ -226,9 +226,9 @@ def test_a_checkpoint_in_memory_that_does_not_say_how_it_was_trained_takes_it():
 
 def test_the_inside_is_shown_only_where_it_names_a_phase():
     unknown = Phase.undecided("training data unknown", "x")
-    agreement, text = explain(unknown, ByProbes(Phase.undecided("ambiguous", "y"), {}, ()))
+    agreement, text = explain(unknown, ProbeVerdict(Phase.undecided("ambiguous", "y"), {}, ()))
     assert agreement is None and "resemble" not in text and "ambiguous: y" in text
-    agreement, text = explain(unknown, ByProbes(Phase(3, None, ""), {}, ()))
+    agreement, text = explain(unknown, ProbeVerdict(Phase(3, None, ""), {}, ()))
     assert (
         agreement is None
         and "If the model has fit its training data, its activations and weights resemble those of models "

@@ -10,7 +10,7 @@ from known_verdicts import bare_verdict, whole_verdict
 from anchorlens.show.tables import verdict_table
 from anchorlens.tasks.shared.phases import LABELS, Cause, Phase, phase_by_definition
 from anchorlens.verdict import Verdict
-from anchorlens.verdict.verdict import ByProbes
+from anchorlens.verdict.verdict import ProbeVerdict
 
 
 def read_back(verdict):
@@ -92,6 +92,6 @@ def test_a_model_that_is_there_is_not_stored():
 )
 def test_phase_2_has_the_probability_of_both_its_forms_in_the_table(commutative, shown):
     phase = Phase(2, commutative, "")
-    inside = ByProbes(phase, dict(zip(LABELS, (0.1, 0.4, 0.35, 0.15), strict=True)))
+    inside = ProbeVerdict(phase, dict(zip(LABELS, (0.1, 0.4, 0.35, 0.15), strict=True)))
     one = replace(whole_verdict(), by_probes=inside)
     assert verdict_table([one], ["a"]).rows[0][1].text == shown

@@ -129,14 +129,12 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
 
 def _header(figure: Figure, verdict: Verdict) -> None:
     """Write the name, the verdicts with their explanations, and the origin of the model."""
-    by_probes, by_decoding, subject = verdict.by_probes, verdict.by_decoding, verdict.subject
+    by_probes, subject = verdict.by_probes, verdict.subject
     measures = verdict.behaviour.rows()
     measured = ", ".join(f"{title} {number(value.value, '.3f')}" for title, value, _ in measures)
     weights = ", ".join(f"{one.reading} {number(one.value)}" for one in by_probes.evidence)
     inside = by_probes.in_words() or (by_probes.phase.reason if by_probes.phase.is_named else weights)
     rows = [("By behaviour", verdict.phase, measured), ("By the probes", by_probes.phase, inside)]
-    if by_decoding.probabilities is not None:
-        rows.append(("By decoding", by_decoding.phase, by_decoding.in_words()))
     _write(figure, LEFT, TOP, subject.name, 60, 1, fontsize=14, fontweight="bold")
     _write(figure, LEFT, TOP - 0.3, outline(subject), 110, 1, color=MUTED)
     for k, (whose, phase, words) in enumerate(rows):

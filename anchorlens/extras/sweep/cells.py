@@ -150,7 +150,6 @@ class Cell:
         - the behavioural verdict: `phase` (1, 2, 3 or None), `commutative` and `label`
         - the probe verdict: `by_probes_phase`, `by_probes_commutative`, `by_probes_label` and
           `probability <label>`
-        - the decoding verdict: `by_decoding_label`
         - the `solution` for unseen pairs, or None if the solution is undefined, and the `agreement` of the
           verdicts
         - every reading of the probes of weights as `<probe>.<reading>`, for example `stable_rank.w_q`
@@ -199,7 +198,6 @@ def _numbers(run: RunConfig, content: CellContent) -> dict[str, Any]:
     numbers |= {f"by_probes_{name}": value for name, value in _flat(by_probes.phase).items()}
     for label, probability in (by_probes.probabilities or {}).items():
         numbers[f"probability {label}"] = probability
-    numbers["by_decoding_label"] = verdict.by_decoding.phase.label
     numbers["agreement"] = verdict.agreement
     numbers |= content.probes
     return numbers | {f"reading {evidence.reading}": evidence.value for evidence in by_probes.evidence}

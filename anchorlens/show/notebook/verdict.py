@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from anchorlens.show.templating import VERDICT_SHEETS, view
-from anchorlens.verdict.verdict import ByProbes, Verdict
+from anchorlens.verdict.verdict import ProbeVerdict, Verdict
 from anchorlens.views import html
 
 
 @html.register
-def by_probes_html(by_probes: ByProbes) -> str:
+def by_probes_html(by_probes: ProbeVerdict) -> str:
     """Return the probe verdict, with the probabilities and the evidence, as HTML without a script."""
     return view("by_probes.html", VERDICT_SHEETS, by_probes=by_probes)
 

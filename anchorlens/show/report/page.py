@@ -25,7 +25,7 @@ from anchorlens.show.tables import pair_rows, verdict_table
 from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.texts import safe_repr
 from anchorlens.verdict.readings import READINGS
-from anchorlens.verdict.verdict import Evidence, Subject, Verdict
+from anchorlens.verdict.verdict import ClassifiedModel, Evidence, Verdict
 from anchorlens.views import report
 
 MOST_IN_MAP = 40
@@ -170,13 +170,13 @@ def inputs(verdicts: Sequence[Verdict]) -> Iterator[str]:
             yield from str(getattr(subject.task, field)).split(os.pathsep)
 
 
-def outline(subject: Subject) -> str:
+def outline(subject: ClassifiedModel) -> str:
     """Describe a model in one line."""
     checkpoint = subject.checkpoint
     return sizes(subject.model_and_task()[0].cfg) if checkpoint is None else checkpoint.overview
 
 
-def _configurations(subject: Subject) -> dict[str, list[Setting]]:
+def _configurations(subject: ClassifiedModel) -> dict[str, list[Setting]]:
     """Return all fields of each configuration by name, or facts of a model without a checkpoint."""
     checkpoint = subject.checkpoint
     about = {"kind": subject.kind, "path": subject.path, "step": subject.step, "SHA-256": subject.sha256}

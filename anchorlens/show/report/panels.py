@@ -21,7 +21,6 @@ from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.describe_plot import describe_plot
-from anchorlens.show.report.charts import trajectory
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases
@@ -145,22 +144,16 @@ def answer_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterat
 
 
 def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iterator[PageFigure]:
-    """Make the plots of training curves, and of any trajectories with their forecasts."""
-    curves, trajectories = [], []
+    """Make the plot of the training curves."""
+    curves = []
     for verdict, label in zip(verdicts, labels, strict=True):
         if log := verdict.subject.log:
             curves.append(Panel(label, f"{len(log):,} log lines", training_curve(log)))
         else:
             curves.append(Panel(label, "the run's log (log.jsonl) was not found next to the checkpoint"))
-        if points := verdict.trajectory:
-            trajectories.append(Panel(label, f"{len(points)} checkpoints", trajectory(points)))
-        else:
-            trajectories.append(Panel(label, "one checkpoint, not the folder of its run"))
     phases = any(has_phases(verdict.behaviour.metrics) for verdict in verdicts)
     caption = CAPTIONS["training_curve" if phases else "training_without_phases"]
     yield _figure("training_curve", caption, curves)
-    if any(panel.picture is not None for panel in trajectories):
-        yield _figure("trajectory", CAPTIONS["trajectory"], trajectories)
 
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:

@@ -11,7 +11,7 @@ from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
 from anchorlens.show.words import UNCALIBRATED, number, what_is_named
 from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SHORT, Phase
 from anchorlens.texts import safe_text
-from anchorlens.verdict.verdict import SCHEMA_VERSION, ByProbes, Verdict
+from anchorlens.verdict.verdict import SCHEMA_VERSION, ProbeVerdict, Verdict
 
 COLOURS = {
     **dict(zip((1, 2, 3), ("red", "yellow", "green"), strict=True)),
@@ -40,8 +40,6 @@ def print_verdict(verdict: Verdict) -> None:
         ("by the probes", by_probes.phase.label, by_probes.in_words() or alone),
         ("by behaviour", phase.label, measured),
     ]
-    if verdict.by_decoding.probabilities is not None:
-        rows.append(("by decoding", verdict.by_decoding.phase.label, verdict.by_decoding.in_words()))
     console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "evidence"), rows)))
     console.print(verdict.explanation)
     for line in _evidence_lines(by_probes):
@@ -70,7 +68,7 @@ def _name(verdict: Verdict) -> str:
     return safe_text(verdict.subject.name, None)
 
 
-def _evidence_lines(by_probes: ByProbes) -> Iterator[str]:
+def _evidence_lines(by_probes: ProbeVerdict) -> Iterator[str]:
     """Yield a line for each of the strongest readings, with the value, the changed odds and the ranges."""
     readings = by_probes.evidence
     if not readings:

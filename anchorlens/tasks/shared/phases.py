@@ -69,7 +69,7 @@ Cause = Literal[
     "ambiguous",
 ]
 """The reason why no phase is assigned. Behaviour gives the first eleven; internals give the first three,
-`underfit`, `answered by symmetry` (by decoding) and the last four. `between`: the ratio of `holdout` is
+`underfit` and the last four. `between`: the ratio of `holdout` is
 neither that of models that memorised nor that of models that learnt a rule."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {

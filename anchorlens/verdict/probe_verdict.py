@@ -1,53 +1,68 @@
-"""The probe and decoding verdicts, which use the activations and weights of a model.
+"""The probe verdict, which uses the activations and weights of a model.
 
-The probe verdict uses only weights and activations of trained pairs. For tasks without anchors, which have no
-calibrated phase, the probe verdict states whether the model memorised, by `holdout`. The decoding verdict
-uses activations of unseen pairs. These activations almost contain the answer, so the decoding verdict is not
-independent evidence. If the training data conflict with the composition, both verdicts assign a solution.
-Both verdicts need the accuracy on training sequences, which shows whether the model has fit its training
-data. Neither verdict uses answers to unseen pairs.
+The probe verdict uses only weights and activations of trained pairs. If the training data conflict with the
+composition, the verdict assigns a solution. The verdict needs the accuracy on training sequences, which shows
+whether the model has fit its training data. The verdict does not use answers to unseen pairs.
+
+For tasks without anchors, which have no calibrated phase, the probe verdict is `memorised` or `learnt a rule`
+by `holdout`. `holdout` trains copies of the model further without a random tenth of the training data. It
+uses only the training data and the weights, and no held-out data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from anchorlens.probes.any_model.holdout import holdout
-from anchorlens.probes.shared.result import ProbeResult
+import torch
+
+from anchorlens import probes
+from anchorlens.files.importers.inputs import Input
+from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import Accuracy
-from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS, PHASES, SOLUTION_LABELS, Phase
+from anchorlens.tasks.shared.phases import (
+    FIT_THRESHOLD,
+    LABELS,
+    MEMORISATION,
+    PHASES,
+    SOLUTION_LABELS,
+    Memorisation,
+    Phase,
+)
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.by_holdout import by_holdout
-from anchorlens.verdict.calibration import calibration
-from anchorlens.verdict.question_model import SOLUTIONS, QuestionModel, Values
-from anchorlens.verdict.readings import CHEAP, COSTLY, READINGS, take_readings
-from anchorlens.verdict.verdict import ByProbes, Evidence, Posterior, in_words
+from anchorlens.verdict.calibration import SOLUTIONS, LogisticModel, Values, calibration
+from anchorlens.verdict.readings import CHEAP, COSTLY, MEASURED, OF_ANY_TASK, READINGS, take_readings
+from anchorlens.verdict.verdict import Evidence, ProbeVerdict, in_words
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2": 2}
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
-_NO_DECODING = "only two-anchor tasks have unseen pairs whose activations are compared with trained ones"
 SAYS_NOTHING = 0.05
 """The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
+BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
+    zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True)
+)
+"""The smallest and largest ratio of each label."""
+_MEANINGS = {
+    "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
+    "tenth, over the accuracy on the other data, both above chance",
+    "ratio_at_80": "the same ratio after 80 updates",
+    "ratio_at_40": "the same ratio after 40 updates",
+    "ratio_at_20": "the same ratio after 20 updates",
+    "others": f"accuracy on the other training data after {UPDATES[-1]} updates",
+    "chance": "accuracy of the most frequent answer after the last token",
+    "dose": "mean weight decay per update",
+    "n_left_out": "number of training sequences in that tenth",
+}
+"""The meaning of each field of `Holdout`."""
 
 
-class Inside(NamedTuple):
-    """The probe and decoding verdicts of a model."""
-
-    by_probes: ByProbes
-    by_decoding: Posterior
-    measured: Mapping[Callable[..., Any], ProbeResult] = MappingProxyType({})
-    """The results of the probes whose plots show the evidence of the probe verdict."""
-
-
-def read_inside(
+def probe_verdict(
     model: HookedTransformer,
     task: Task,
     training_set: object = None,
@@ -56,7 +71,7 @@ def read_inside(
     train_is_known: bool = True,
     void: Phase | None = None,
     thorough: bool | None = False,
-) -> Inside:
+) -> ProbeVerdict:
     """Assign the phase, solution or label that the readings support.
 
     Args:
@@ -85,51 +100,37 @@ def read_inside(
         underfit = Phase.undecided("underfit", why)
     if not task.has_anchors:
         why_not = void if void is not None and void.cause == "underfit" else None
-        by_probes, measured = by_holdout(model, task, training_set, why_not=why_not)
+        by_probes = by_holdout(model, task, training_set, why_not=why_not)
         if underfit is not None and by_probes.phase.cause == "no readings":
             by_probes = replace(by_probes, phase=underfit)
-        by_decoding = Posterior(Phase.undecided("not defined", _NO_DECODING), None)
-        return Inside(by_probes, by_decoding, {holdout: measured} if measured is not None else {})
+        return by_probes
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-        return _nothing(Phase.undecided("not finite", "the weights contain NaN or infinity"))
+        return ProbeVerdict(Phase.undecided("not finite", "the weights contain NaN or infinity"), None)
     if void is not None:
-        return _nothing(void)
+        return ProbeVerdict(void, None)
     anchors = cast("AnchorTask", task)
     try:
-        of_regime, known = calibration().of(anchors), features(model, anchors)
-        distance = of_regime.range.distance(known)
-        both = (of_regime.by_probes, of_regime.by_decoding)
+        of_regime = calibration().of(anchors)
+        known = features(model, anchors)
+        fitted, distance = of_regime.by_probes, of_regime.range.distance(known)
         known_data = training_set if train_is_known else None
         values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
         for name in COSTLY if thorough or (thorough is not None and underfit is None) else ():
-            open_ = both if thorough else [by for by in both if not assigns_phase(by, values, distance)]
-            if _has_vote(name, open_):
+            if _has_weight(name, fitted) and (thorough or not assigns_phase(fitted, values, distance)):
                 values |= take_readings(model, anchors, names=[name], training_set=known_data)
     except ValueError as error:
-        return _nothing(Phase.undecided("no readings", str(error)))
-
-    def posterior(by: QuestionModel) -> Posterior:
-        probabilities = by.probabilities(values, distance)
-        phase = likeliest_phase(probabilities, by.least_probability)
-        return Posterior(phase if underfit is None else underfit, probabilities)
-
-    probes_alone = posterior(of_regime.by_probes)
-    shown = {name: value for name, value in values.items() if name in of_regime.by_probes.ranges}
-    return Inside(
-        ByProbes(
-            phase=probes_alone.phase,
-            probabilities=probes_alone.probabilities,
-            evidence=evidence(of_regime.by_probes, shown, distance),
-            outside=tuple(of_regime.range.outside(known)),
-            not_measured=tuple(
-                dict.fromkeys(
-                    one.probe
-                    for one in READINGS
-                    if one.name not in values and _has_vote(one.measurement, both)
-                )
-            ),
-        ),
-        posterior(of_regime.by_decoding),
+        return ProbeVerdict(Phase.undecided("no readings", str(error)), None)
+    probabilities = fitted.probabilities(values, distance)
+    shown = {name: value for name, value in values.items() if name in fitted.ranges}
+    missing = (
+        one.probe for one in READINGS if one.name not in values and _has_weight(one.measurement, fitted)
+    )
+    return ProbeVerdict(
+        phase=underfit or likeliest_phase(probabilities, fitted.least_probability),
+        probabilities=probabilities,
+        evidence=evidence(fitted, shown, distance),
+        outside=tuple(of_regime.range.outside(known)),
+        not_measured=tuple(dict.fromkeys(missing)),
     )
 
 
@@ -163,16 +164,14 @@ def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:
     }
 
 
-def _nothing(phase: Phase) -> Inside:
-    """Return verdicts without probabilities."""
-    return Inside(ByProbes(phase, None), Posterior(phase, None))
+def evidence(fitted: LogisticModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
+    """Return the contribution of each reading to the probe verdict, the largest contribution first.
 
-
-def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tuple[Evidence, ...]:
-    """Return the contribution of each reading to the probe verdict, the largest contribution first."""
+    Readings of unseen pairs have no vote.
+    """
     found = []
     for reading in READINGS:
-        if reading.sees == "unseen pairs" or reading.name not in values:
+        if reading.name not in values:
             continue
         odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])
@@ -196,13 +195,13 @@ def evidence(fitted: QuestionModel, values: Values, distance: float = 0.0) -> tu
     return tuple(sorted(found, key=lambda one: -one.weight))
 
 
-def _has_vote(measurement: str, verdicts: Sequence[QuestionModel]) -> bool:
-    """Return whether a reading of the measurement has a vote with a weight above 0 in a verdict."""
+def _has_weight(measurement: str, fitted: LogisticModel) -> bool:
+    """Return whether a reading of the measurement has a vote with a weight above 0."""
     names = {one.name for one in READINGS if one.measurement == measurement}
-    return any(not names.isdisjoint(by.voters) for by in verdicts)
+    return not names.isdisjoint(fitted.voters)
 
 
-def assigns_phase(fitted: QuestionModel, values: Values, distance: float = 0.0) -> bool:
+def assigns_phase(fitted: LogisticModel, values: Values, distance: float = 0.0) -> bool:
     """Return whether a phase or solution has the least probability by some readings.
 
     Args:
@@ -250,3 +249,76 @@ def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
     share = commutes / (without + commutes)
     commutative = True if share >= least else False if share <= 1 - least else None
     return Phase(2, commutative, words)
+
+
+def by_holdout(
+    model: HookedTransformer, task: Task, training_set: object = None, *, why_not: Phase | None = None
+) -> ProbeVerdict:
+    """Measure whether a model memorised its training data or learnt a rule.
+
+    Args:
+        model: a HookedTransformer, or a native TransformerBridge.
+        task: a task without anchors.
+        training_set: the training data of the model. Default: training data drawn by the task.
+        why_not: the reason why the probe is not applied, or `None` to apply the probe.
+
+    Returns:
+        The verdict, with the label `memorised` or `learnt a rule`. The verdict has a reason instead of a
+        label if the holdout ratio lies between the bounds of both labels, or if the probe refuses its input.
+        The verdict also lists readings of the weights. These readings are not evidence for a label.
+    """
+    if why_not is not None:
+        return ProbeVerdict(why_not, None, tuple(_of_weights(model, task)))
+    try:
+        found = probes.apply(holdout, Input(task, model), training_set=training_set)
+    except ValueError as error:
+        phase = Phase.undecided("no readings", str(error))
+        return ProbeVerdict(phase, None, tuple(_of_weights(model, task)))
+    assert isinstance(found, Holdout)
+    phase = phase_by_holdout(found)
+    readings = (*_of_holdout(found, phase), *_of_weights(model, task))
+    return ProbeVerdict(phase, None, readings, measured={holdout: found})
+
+
+def phase_by_holdout(found: Holdout) -> Phase:
+    """Return the label that a holdout ratio determines.
+
+    The label is `memorised` up to a ratio of 0.75, and `learnt a rule` from a ratio of 0.84 on. Between these
+    bounds, the result is undecided.
+    """
+    ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
+    if ratio is None:
+        why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
+        return Phase.undecided("no readings", f"{why}, so there is no ratio")
+    for label, (low, high) in BOUNDS.items():
+        if low <= ratio <= high:
+            return Phase(None, None, numbers, solution=label)
+    why = (
+        f"models that memorised have at most {MEMORISED:.2f}, those that learnt a rule at least {LEARNT:.2f}"
+    )
+    return Phase.undecided("between", f"{why}; {numbers}")
+
+
+def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
+    """Yield the readings of `holdout`.
+
+    Only the ratio after all updates determines the label.
+    """
+    for name, meaning in _MEANINGS.items():
+        value, decides = getattr(found, name), name == "holdout_ratio"
+        about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
+        ranges, vote = ({**BOUNDS}, phase.solution) if decides else ({}, None)
+        yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")
+
+
+def _of_weights(model: HookedTransformer, task: Task) -> Iterator[Evidence]:
+    """Yield the readings of the weights, which are not evidence of memorisation."""
+    for reading in OF_ANY_TASK:
+        try:
+            result = probes.apply(MEASURED[reading.measurement].probe, model, task)
+        except (ValueError, torch.linalg.LinAlgError):  # pyright: ignore[reportPrivateImportUsage]
+            continue  # the probe does not apply to this architecture
+        value = reading.of(getattr(result, reading.field, None), getattr(model, "cfg", None))
+        if value is not None:
+            about = (reading.name, reading.probe, reading.meaning)
+            yield Evidence(*about, value, ranges={}, vote=None, weight=0.0, sees=reading.sees)

@@ -171,7 +171,7 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.audit.files",
     "anchorlens.extras.benchmark.shipped",
     "anchorlens.extras.control.tries",
-    "anchorlens.probes.along_runs",  # the checkpoints in a run's folder
+    "anchorlens.probes.along_run",  # the checkpoints in a run's folder
     "anchorlens.records",  # results as JSON
     "anchorlens.recipes.train_config",
     "anchorlens.extras.grokking.importer",

@@ -84,7 +84,7 @@ def probe_command(
         bool,
         typer.Option(
             "--along",
-            help="Measure every checkpoint of the given runs, and report the readings by step. A run is a "
+            help="Measure every checkpoint of the given run, and report the readings by step. A run is a "
             "folder or a file.",
         ),
     ] = False,
@@ -127,10 +127,10 @@ def probe_command(
             f"a probe and a checkpoint must be given, got no {'probe' if name is None else 'checkpoint'}. "
             "Name a probe and a checkpoint, or use --list"
         )
-    if len(checkpoints) > 1 and not is_along:
+    if len(checkpoints) > 1:
         raise ValueError(
-            f"the number of checkpoints must be 1 unless --along is given, got {len(checkpoints)}. Give one "
-            "checkpoint, or add --along and give the folders of runs"
+            f"the number of checkpoints must be 1, got {len(checkpoints)}. Give one checkpoint, or "
+            "--along and the folder of a run"
         )
     checkpoint = checkpoints[0]
     if plot is not None:
@@ -172,7 +172,7 @@ def probe_command(
 
         task = moved(open_checkpoint(checkpoint).checkpoint.task, data) if data else None
         about: dict[str, Any] = {"task": task, "config": config, "device": where}
-        found = probes.along(checkpoints, probe, progress=COMMAND_LINE_SECONDS, **about, **chosen)
+        found = probes.along(checkpoint, probe, progress=COMMAND_LINE_SECONDS, **about, **chosen)
         if table is not None:
             found.table(table)
             say(f"{len(found.rows)} rows are in {table}")

@@ -28,7 +28,7 @@ Checkpoint = Annotated[
 CheckpointsUnlessList = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Checkpoint in any format that `classify` accepts. With --along, give folders of runs.",
+        help="Checkpoint in any format that `classify` accepts. With --along, give the folder of a run.",
         readable=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""The training curve of a run, with accuracies and loss against optimiser steps."""
+"""Curves against optimiser steps: accuracies and loss of a run, and readings of probes along a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.plots import BLUE, GREY, ORANGE, styled
+from anchorlens.plots import BLUE, GREY, ORANGE, in_words, styled
 from anchorlens.tasks.registry import logged_metrics
 from anchorlens.tasks.shared.phases import COLOURS
 
@@ -28,6 +28,8 @@ STYLES = {
     )
 }
 """The line style of each metric, by title. The styles can be distinguished without colour."""
+MOST_ROWS, ROW_HEIGHT, BELOW = 8, 190, 110
+"""The largest number of rows along a run, and the pixels of a row and below the last row."""
 _OTHERS = [
     {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}
     for colour, symbol in zip(list(COLOURS.values())[:3], ("triangle-up", "cross", "star"), strict=True)
@@ -113,3 +115,39 @@ def finished(figure: go.Figure, title: str) -> go.Figure:
     """Return the figure in the common style, with the legend below."""
     figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
     return styled(figure, title, height=480)
+
+
+def along_figure(readings: Sequence[str], metrics: Sequence[str], rows: Log) -> go.Figure:
+    """Draw the figure of `probes.along`, with a row for each reading and one row for all metrics.
+
+    Args:
+        readings: the names of readings, such as `stable_rank.w_q`. With several probes, the figure shows the
+            first reading of each probe.
+        metrics: the names of the metrics.
+        rows: the values of the readings and metrics by `step`.
+    """
+    probes = list(dict.fromkeys(name.partition(".")[0] for name in readings))
+    drawn = list(readings)
+    if len(probes) > 1:
+        drawn = [next(name for name in readings if name.startswith(f"{probe}.")) for probe in probes]
+    drawn = drawn[:MOST_ROWS]
+    n_rows = len(drawn) + bool(metrics)
+    figure = make_subplots(rows=n_rows, cols=1, shared_xaxes=True, vertical_spacing=0.25 / max(n_rows, 2))
+    for row, name in enumerate(drawn, 1):
+        steps, values = measured(rows, name)
+        figure.add_scatter(x=steps, y=values, name=name, line_color=BLUE, showlegend=False, row=row, col=1)
+        probe, _, reading = name.partition(".")
+        title = reading if len(probes) == 1 else f"{in_words(probe)}:<br>{reading}"
+        figure.update_yaxes(title=title, row=row, col=1)
+    others = itertools.cycle(_OTHERS)
+    for name in metrics:
+        steps, values = measured(rows, name)
+        style = STYLES.get(name) or STYLES.get(name.upper()) or next(others)
+        figure.add_scatter(x=steps, y=values, name=name, showlegend=True, row=n_rows, col=1, **style)
+    if metrics:
+        figure.update_yaxes(title="answers", row=n_rows, col=1)
+    figure.update_xaxes(title="optimizer step", row=n_rows, col=1)
+    title = "Along training" if len(probes) != 1 else f"{in_words(probes[0])} along training"
+    figure.update_traces(mode="lines+markers" if len(rows) <= 20 else "lines", marker_size=4)
+    figure.update_layout(legend={"orientation": "h", "y": -55 / (ROW_HEIGHT * n_rows), "yanchor": "top"})
+    return styled(figure, title, height=50 + ROW_HEIGHT * n_rows + BELOW).update_layout(margin_b=BELOW)

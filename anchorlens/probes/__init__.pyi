@@ -1,5 +1,5 @@
-from .along_runs import Along as Along
-from .along_runs import along as along
+from .along_run import Along as Along
+from .along_run import along as along
 from .any_model.activation_patching import activation_patching as activation_patching
 from .any_model.attention_patterns import attention_patterns as attention_patterns
 from .any_model.embedding_pca import embedding_pca as embedding_pca

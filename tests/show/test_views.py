@@ -42,7 +42,7 @@ from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, Rea
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.models.gamma import initial_weights
 from anchorlens.plots.training_curve import LOSS, metric_styles
-from anchorlens.probes.along_runs import Along
+from anchorlens.probes.along_run import Along
 from anchorlens.probes.any_model.holdout import UPDATES, Holdout
 from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
@@ -130,11 +130,9 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
     )
 
 
-def along_of(group):
+def along_of(name):
     """A run of two checkpoints."""
-    rows = [
-        {"run": group, "group": group, "seed": 0, "step": step, "id": 0.5, "own.n": NAN} for step in (0, 9)
-    ]
+    rows = [{"run": name, "seed": 0, "step": step, "id": 0.5, "own.n": NAN} for step in (0, 9)]
     return Along(tuple(rows), ("id",), ("own.n",), {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anchorlens.configuration import field_docs
-from anchorlens.probes.along_runs import Along
+from anchorlens.probes.along_run import Along
 from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.tables import Table, TableCell
@@ -60,23 +60,13 @@ def comparison_html(comparison: Comparison) -> str:
 
 @html.register
 def along_html(found: Along) -> str:
-    """Return HTML with the means of readings over seeds, at the first and the last checkpoint.
-
-    The table has a row for each reading of each group of runs.
-    """
+    """Return HTML with a row for each reading, which has its values at the first and the last checkpoint."""
     rows = []
     for name in (*found.readings, *found.metrics):
-        for group, points in found.over_seeds(name).items():
-            first, last = (points[0], points[-1]) if points else (None, None)
-            ends = ("-" if end is None else f"{number(end.mean)} at {end.step:,}" for end in (first, last))
-            rows.append((TableCell(name, code=True), short(group, 80), *ends))
-    columns = ("reading", "runs", "first step", "last step")
-    return view(
-        "along.html",
-        n_runs=len({row["run"] for row in found.rows}),
-        n_rows=len(found.rows),
-        shown=Table(columns, rows[:MOST_NUMBERS], numbers=(2, 3)),
-    )
+        values = [f"{number(row[name])} at {row['step']:,}" for row in found.rows if row[name] is not None]
+        rows.append((TableCell(name, code=True), *(values[:1] + values[-1:] or ("-", "-"))))
+    shown = Table(("reading", "first step", "last step"), rows[:MOST_NUMBERS], numbers=(1, 2))
+    return view("along.html", n_rows=len(found.rows), shown=shown)
 
 
 def in_view(value: object) -> str:

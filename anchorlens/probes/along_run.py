@@ -1,0 +1,285 @@
+"""The readings of probes and the accuracies at every checkpoint of a training run."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from anchorlens.configuration import check_number, documented
+from anchorlens.files.checkpoint import library_versions, load_checkpoint
+from anchorlens.files.importers.inputs import Input, ModelInput, resolve
+from anchorlens.files.importers.opened import Opened
+from anchorlens.files.importers.source import Trajectory
+from anchorlens.files.tables import write_rows
+from anchorlens.models.devices import choose_device
+from anchorlens.models.running import device_of
+from anchorlens.plots.training_curve import along_figure, measured
+from anchorlens.probes.registry import apply, checked_probes
+from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
+from anchorlens.safe import CheckpointError, check_inside, reading
+from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.progress import progress_bar
+from anchorlens.training.result import TrainResult
+from anchorlens.training.run_folder import trajectory_files
+from anchorlens.views import html
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.tasks.shared.evaluation import Evaluation
+
+Run: TypeAlias = "Mapping[int, ModelInput] | str | os.PathLike[str] | Opened | TrainResult"
+"""The models of a run by step, or one run. A model may be a path or a checkpoint."""
+
+
+@documented
+@dataclass(frozen=True, eq=False)
+class Along:
+    """The readings of probes at every checkpoint of a training run."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    """A row for each checkpoint. The column `run` contains the folder. The other columns are `seed`, `step`,
+    the metrics of the task and `<probe>.<reading>` for every probe. A sample of test inputs gives each
+    metric. An undefined value is `None`."""
+    metrics: tuple[str, ...]
+    """The names of the columns that contain metrics."""
+    readings: tuple[str, ...]
+    """The names `<probe>.<reading>` of the columns that contain readings."""
+    options: Mapping[str, Any]
+    """The options of the probe, as the caller gave them."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def table(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows to a file as a table.
+
+        Args:
+            path: the path of the file, with the suffix `.csv` or `.parquet`. `table` replaces an existing
+                file.
+
+        Raises:
+            ValueError: If the suffix of the path is not `.csv` or `.parquet`.
+            ValueError: If the folder of the path is missing.
+            ValueError: If the path is not an ordinary file.
+            OSError: If the write fails. A failed write does not change an existing file.
+        """
+        write_rows(self.rows, path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows, the options of the probe and the versions of the libraries as JSON data."""
+        about = {"schema_version": SCHEMA_VERSION, "options": dict(self.options)}
+        return {**about, "versions": dict(library_versions()), "rows": [dict(row) for row in self.rows]}
+
+    def plot(self) -> go.Figure:
+        """Plot each reading in a separate row, and the metrics of the run in the last row.
+
+        With several probes, the plot shows only the first reading of each probe.
+        """
+        return along_figure(self.readings, self.metrics, self.rows)
+
+    _repr_html_ = html
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.rows)} checkpoint{'' if len(self.rows) == 1 else 's'}"]
+        for name in self.readings[:3]:
+            if values := measured(self.rows, name)[1]:
+                parts.append(f"{name} {values[0]:.3g} -> {values[-1]:.3g}")
+        return f"Along({'; '.join(parts)})"
+
+
+def along(
+    run: Run,
+    probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
+    *,
+    task: Task | None = None,
+    config: ModelConfiguration | None = None,
+    device: str | torch.device = "auto",
+    progress: bool | float | None = None,
+    **options: object,
+) -> Along:
+    """Apply probes to every checkpoint of a training run, from the oldest to the newest checkpoint.
+
+    A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one final checkpoint.
+    For a run of another library, `along` uses the checkpoints in the run's file or folder. If a checkpoint of
+    another library is damaged, `along` warns and omits the checkpoint.
+
+    Args:
+        run: the folder of a run, a result of `train` that has a folder, or another library's run with several
+            checkpoints. Give a run of another library as a path or as an `Opened`. You may also give the
+            models of a run, as a dict from steps to models. A model is any input that a probe accepts.
+        probes: a probe, the name of a probe, or a list of probes and names.
+        task: the task of the run. If the task needs files, the field `data` of the task contains their paths.
+            Default: the task of each checkpoint. For models in memory, `along` measures accuracies only with
+            `task`.
+        config: the configuration of a model whose file is a bare state dict (see `open_checkpoint`). `along`
+            uses `config` for a dict of models, and for runs of another library.
+        device: the device for the models (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
+        progress: the display of progress, as for `train`.
+        **options: the options of the probe. Options are allowed only for a single probe.
+
+    Returns:
+        The readings and the accuracies at every checkpoint.
+
+    Raises:
+        ValueError: If `run` is not a run.
+        ValueError: If the run has no checkpoints.
+        ValueError: If a checkpoint does not contain its training configuration.
+        ValueError: If options are given for several probes.
+        ValueError: If a model is given twice.
+        ValueError: If a probe refuses its input. The message then starts with the step.
+        CheckpointError: If a checkpoint of `train` or the file of another library's run is damaged.
+
+    Example:
+        >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
+        >>> from anchorlens import ModelConfig, build_model
+        >>> models = {step: build_model(ModelConfig(gamma=0.5), seed=step) for step in (0, 100)}
+        >>> [round(row["stable_rank.w_q_normalized"], 2) for row in along(models, "stable_rank").rows]
+        [1.01, 1.13]
+    """
+    chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
+    if not chosen:
+        raise ValueError(
+            "probes must contain at least one probe, got none. Give a probe or the name of a probe"
+        )
+    if options and len(chosen) != 1:
+        raise ValueError("options must be given for a single probe, got several probes. Give one probe")
+    where = choose_device(device)
+    name, models = _models(run, task, config, where)
+    rows: list[dict[str, Any]] = []
+    with progress_bar(len(models), enabled=progress, what="probing", unit="checkpoint") as update:
+        for done, step in enumerate(models, 1):
+            try:
+                model = models[step]
+                of_path = config if isinstance(model, str | os.PathLike) else None
+                given = resolve(model, task, config=of_path, device=where)
+            except CheckpointError as error:
+                if not isinstance(models, Trajectory):
+                    raise
+                warnings.warn(f"step {step:,} is left out: {error}", stacklevel=2)
+                continue
+            train = given.checkpoint and given.checkpoint.train_config
+            row = {"run": name, "seed": train and train.seed, "step": step}
+            rows.append(row | _numbers(given, step, chosen, options))
+            update(done, Path(name).name)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    readings = tuple(column for column in columns if "." in column)
+    metrics = tuple(column for column in columns if column not in ("run", "seed", "step", *readings))
+    whole = ({column: row.get(column) for column in columns} for row in rows)
+    return Along(tuple(whole), metrics, readings, options)
+
+
+def _models(
+    run: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
+) -> tuple[str, Mapping[int, ModelInput]]:
+    """Return the name of a run, and its models by step, in ascending order."""
+    if isinstance(run, Trajectory):
+        return "model", run
+    if isinstance(run, Mapping) and run:
+        return "model", _checked(run)
+    if isinstance(run, TrainResult):
+        if run.out is None:
+            raise ValueError("a run must have a folder, got a result without a folder. Train with out=...")
+        run = run.out
+    if not isinstance(run, str | os.PathLike | Opened):
+        raise ValueError(
+            f"run must be the folder of a run, a result of train or a dict from steps to models, got "
+            f"{safe_repr(run)}. Give a folder that `train --out` wrote"
+        )
+    folder = Path(run.path if isinstance(run, Opened) else run)
+    if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
+        if config is not None:
+            raise ValueError("runs of `train` must be given without config, got a config. Omit config")
+        return str(folder), {_step(path): path for path in paths}
+    none_there = ValueError(
+        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
+        f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
+    )
+    try:
+        given = resolve(run if isinstance(run, Opened) else folder, task, config=config, device=device)
+    except CheckpointError:
+        if folder.is_file():
+            raise
+        raise none_there from None
+    if not isinstance(given.opened, Opened) or not given.opened.trajectory:
+        raise none_there
+    return str(folder), given.opened.trajectory
+
+
+def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
+    """Return the models of a caller by step, in ascending order.
+
+    Raises:
+        ValueError: If a step is not a number, or a model in memory is given twice.
+    """
+    for step in models:
+        check_number("a step", step, minimum=0, integer=True)
+    in_memory = [id(model) for model in models.values() if not isinstance(model, str | os.PathLike)]
+    if len({*in_memory}) < len(in_memory):
+        raise ValueError(
+            "models with steps must be different models, got a model twice. Keep copy.deepcopy(model) at "
+            "each step"
+        )
+    return {int(step): models[step] for step in sorted(models)}
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run of `train`, oldest first.
+
+    The last two checkpoints may have the same step.
+    """
+    with reading(folder):
+        check_inside(folder, folder / "ckpt.pt")
+    return [*trajectory_files(folder), *folder.glob("ckpt.pt")]
+
+
+def _step(path: Path) -> int:
+    step = load_checkpoint(path).step
+    if step is None:
+        raise ValueError(
+            f"{safe_text(path)} must contain its training configuration, got none. Give the folder of a run"
+        )
+    return step
+
+
+def _numbers(
+    given: Input, step: int, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the metrics of a checkpoint if its task is known, and the readings of the probes."""
+    numbers: dict[str, Any] = {}
+    task = given.task
+    try:
+        if task is not None:
+            behaviour = _evaluated(given, task)
+            for metric in task.metrics:
+                if metric.logged_as:
+                    measure = behaviour.measure(metric.name)
+                    numbers[metric.name] = None if measure is None else measure.value
+        for probe in probes:
+            result = apply(probe, given, **options)
+            for name, value in result.numbers().items():
+                numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
+    except CheckpointError:  # which names its file
+        raise
+    except ValueError as error:
+        raise ValueError(f"step {step}: {error}") from error
+    return numbers
+
+
+def _evaluated(given: Input, task: Task) -> Evaluation:
+    """Evaluate the model on a sample of test inputs."""
+    if given.checkpoint is None:
+        return task.evaluate(given.model, **task.sampling)
+    return given.checkpoint.evaluate(device=device_of(given.model), **task.sampling)

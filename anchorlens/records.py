@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from anchorlens.safe import check_values
 from anchorlens.texts import safe_text
 
 T = TypeVar("T")
@@ -32,10 +31,9 @@ def _plain(value: object) -> Any:
     """Check a small amount of data of any form, and make its texts printable, with their line breaks.
 
     Raises:
-        ValueError: If the data are too large, contain a number that is not finite, or have too many levels.
+        ValueError: If the data are too large, or contain a number that is not finite.
     """
-    check_values(value)
-    if len(json.dumps(value)) > _MOST_OPTIONS:
+    if len(json.dumps(value, allow_nan=False)) > _MOST_OPTIONS:
         raise ValueError(
             f"the content must have at most {_MOST_OPTIONS:,} characters as JSON, got more. Shorten the "
             "content"

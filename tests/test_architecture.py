@@ -20,8 +20,8 @@ from anchorlens import views
 ROOT = Path(anchorlens.__file__).parent
 
 FOLDERS = [
-    "safe",
     "",
+    "safe",
     "models",
     "tasks.shared",
     "tasks.two_anchor",

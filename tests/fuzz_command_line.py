@@ -20,6 +20,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from anchorlens.cli import app
+from anchorlens.configuration import field_types
+from anchorlens.recipes.run_config import part_classes
 from anchorlens.training import checkpoints
 
 COMMANDS = {str(one.name): one.callback for one in app.registered_commands if one.callback is not None}
@@ -224,7 +226,10 @@ def options_of(command: str) -> list[str]:
     """The flags of a command that take a value."""
     parameters = inspect.signature(COMMANDS[command], eval_str=True).parameters.values()
     names = [p.name for p in parameters if "bool" not in str(p.annotation).split(",")[0]]
-    arguments = {"checkpoint", "checkpoints", "dataset", "name", "run", "sweep"} | (
+    if getattr(COMMANDS[command], "field_options", None):
+        types = {name: kinds for _, cls in part_classes() for name, kinds in field_types(cls).items()}
+        names += ["task", *(name for name, kinds in types.items() if command == "sweep" or bool not in kinds)]
+    arguments = {"ctx", "checkpoint", "checkpoints", "dataset", "name", "run", "sweep"} | (
         {"out"} if command == "status" else set()
     )
     renamed = {"own": "probes", "as_json": "json"}

@@ -318,14 +318,20 @@ class TestExtensions:
         from command_line import described
 
         from anchorlens.cli.commands import app
+        from anchorlens.cli.help import fields_of
+        from anchorlens.configuration import field_types
+        from anchorlens.recipes.run_config import part_classes
 
         commands = typer.main.get_command(app).commands
         assert list(commands) == [name for group in GROUPS.values() for name in group]
         for name, command in commands.items():
             text = "\n".join(described(name, command))
-            for parameter in command.params:
-                for flag in parameter.opts:
-                    assert f"`{flag}`" in text or f"`{flag.upper()}" in text, (name, flag)
+            flags = [flag for parameter in command.params for flag in parameter.opts]
+            if fields_of(command):
+                fields = {field for _, cls in part_classes() for field in field_types(cls)}
+                flags += [f"--{field.replace('_', '-')}" for field in ("task", *fields)]
+            for flag in flags:
+                assert f"`{flag}`" in text or f"`{flag.upper()}" in text, (name, flag)
 
     def test_tutorials_are_copied_and_those_that_are_gone_go(self, tmp_path):
         from tutorials import copy

@@ -3,19 +3,93 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from anchorlens.cli.groups import OTHERS
-from anchorlens.cli.help import EVERYTHING, HelpCommand
+from anchorlens.cli.help import EVERYTHING, HelpCommand, fields_of, group_lines, width
 from anchorlens.cli.models import evaluate_command, probe_command
+from anchorlens.cli.shared import EXIT_USAGE, OTHERS, fail
 from anchorlens.cli.training import train_command
-from anchorlens.cli.usage import BoundedGroup
 from anchorlens.cli.verdicts import classify_command, demo_command
-from anchorlens.plugins import entry_points
+from anchorlens.configuration import suggestion
+from anchorlens.plugins import entry_points, installed, what_to_install
+from anchorlens.tasks.registry import own_tasks, tasks
+from anchorlens.texts import safe_repr, safe_text
+
+_LONGEST = 300
+"""The largest number of characters of a usage error."""
+
+
+class BoundedGroup(TyperGroup):
+    """A command group that shortens usage errors and registers the user's tasks."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the options before a command."""
+        with _bounded():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the options of a command, and run the command."""
+        with _bounded():
+            return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before a command, or show the help if no arguments are given."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the main help."""
+        formatter.write("\n".join(group_lines(self, ctx.command_path, width())) + "\n")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command, and register the tasks of `--tasks`.
+
+        The fields of these tasks become options of the command.
+        """
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            fail(_advice(args[0], list(self.commands)), EXIT_USAGE)
+        name, command, rest = super().resolve_command(ctx, args)
+        paths = [word.removeprefix("--tasks=") for word in rest if word.startswith("--tasks=")]
+        paths += [path for word, path in itertools.pairwise(rest) if word == "--tasks"]
+        try:
+            for path in paths:
+                own_tasks(path)
+            if fields := fields_of(command):
+                fields.check(command, tasks())
+        except ValueError as error:
+            fail(str(error), EXIT_USAGE)
+        return name, command, rest
+
+
+def _advice(name: str, names: Sequence[str]) -> str:
+    """Return advice on an unknown command, which may be misspelled, missing, or fail to load."""
+    if advice := what_to_install("anchorlens.commands", name):
+        return f"the command {advice}"
+    try:
+        list(installed("anchorlens.commands", "command", name))
+    except ValueError as error:
+        return str(error)
+    return (
+        f"the command must be available, got {safe_repr(name)}. Products of anchorlens and other packages "
+        f"add commands (pip install --force-reinstall anchorlens installs ours). {suggestion(name, names)}"
+    )
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        message = getattr(error, "message", None)
+        if isinstance(message, str) and hasattr(error, "format_message"):  # click's
+            error.message = safe_text(message, _LONGEST)  # pyright: ignore[reportAttributeAccessIssue]
+        raise
+
 
 app = typer.Typer(
     cls=BoundedGroup,
@@ -40,7 +114,7 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
 for _point in entry_points("anchorlens.commands"):
-    with contextlib.suppress(Exception):  # `usage` says what is wrong when the command is called
+    with contextlib.suppress(Exception):  # `_advice` says what is wrong when the command is called
         _function = _point.load()
         if not any(_point.name in _commands for _commands in GROUPS.values()):
             GROUPS[getattr(_function, "group", OTHERS)][_point.name] = _function

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from anchorlens.cli.errors import EXIT_USAGE, fail
 from anchorlens.cli.inputs import base_parts, read_toml
+from anchorlens.cli.shared import EXIT_USAGE, fail
 from anchorlens.tasks.registry import task_class
 
 MOST_LINES = 60
@@ -33,12 +33,9 @@ EVERYTHING = "--help-all"
 _WORDS = "anchorlens.words"
 """The key under which a context stores the words after the command."""
 _EXAMPLES = "Examples:"
-_FIRST = ("preset", "out", "resume", "dry_run", "engine", "kind")
+_FIRST = ("preset", "out", "resume", "dry_run", "kind")
 _CORE = ("gamma", "seed", "steps", "n_samples", "lr")
-_NEXT = (
-    *("weight_decay", "batch_size", "n_layers", "n_heads", "d_model"),
-    *("config", "retry_failed", "workers", "as_json", "tasks"),
-)
+_NEXT = ("weight_decay", "batch_size", "n_layers", "n_heads", "d_model", "config", "as_json", "tasks")
 """The options that `--help` shows first, the options of any run, and the options that follow if the options
 fit. The options of the task follow the first group, or the second group if no task is named."""
 
@@ -74,7 +71,11 @@ class Section(NamedTuple):
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help this module writes."""
+    """A command whose help this module writes, and which leaves the options of fields to `field_options`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ignore_unknown_options = self.allow_extra_args = fields_of(self) is not None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Store the words after the command, and parse the options.
@@ -88,17 +89,17 @@ class HelpCommand(TyperCommand):
         """Write the help."""
         words = ctx.meta.get(_WORDS, [])
         tasks, base = None, {}
-        if hasattr(function_of(self), "field_sections"):
-            values, _, _ = self.make_parser(ctx).parse_args(list(words))  # they were parsed once already
-            tasks, base = _chosen(values, all_tasks=EVERYTHING in words)
+        if fields := fields_of(self):
+            values, rest, _ = self.make_parser(ctx).parse_args(list(words))  # they were parsed once already
+            tasks, base = _chosen(values | fields.texts(ctx, rest), all_tasks=EVERYTHING in words)
         is_named = any(word.partition("=")[0] == "--task" for word in words)
         lines = _in_full if EVERYTHING in words else functools.partial(_in_short, task_first=is_named)
         formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
 
 
-def function_of(command: TyperCommand) -> Any:
-    """Return the function of anchorlens that a command calls."""
-    return getattr(command.callback, "__wrapped__", command.callback)
+def fields_of(command: Any) -> Any:
+    """Return the options of fields that a command has (`with_field_options`), or None."""
+    return getattr(command.callback, "field_options", None)
 
 
 def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: Any = None) -> list[Section]:
@@ -110,16 +111,13 @@ def sections(command: TyperCommand, tasks: Sequence[type] | None = None, base: A
             for all tasks.
         base: a dict from parts of a run to field values that replace the usual defaults.
     """
-    function, fields, owned = function_of(command), [], set()
-    if of_fields := getattr(function, "field_sections", None):
-        options = {param.name: param for param in command.params}
-        fields = of_fields(options, tasks, base or {})
-        owned = {entry.name for section in of_fields(options, None, {}) for entry in section.entries}
-    hints = typing.get_type_hints(function)
-    own = [param for param in command.params if param.name not in owned]
-    arguments = [_entry(param, hints) for param in own if param.param_type_name == "argument"]
-    options = [_entry(param, hints) for param in own if param.param_type_name == "option"]
-    named = [Section("Arguments", arguments), Section("Options", options), *fields]
+    hints = typing.get_type_hints(command.callback)
+    arguments = [_entry(param, hints) for param in command.params if param.param_type_name == "argument"]
+    options = [_entry(param, hints) for param in command.params if param.param_type_name == "option"]
+    named = [Section("Arguments", arguments), Section("Options", options)]
+    if fields := fields_of(command):
+        options.append(fields.task())
+        named += fields.sections(tasks, base or {})
     return [section for section in named if section.entries]
 
 
@@ -222,7 +220,7 @@ def _in_short(
     room -= 2  # a line says what is missing
     shown: list[str] = []
     middle = [*of_tasks, *_CORE] if task_first else [*_CORE, *of_tasks]
-    for name in dict.fromkeys([*_FIRST, *middle, *_NEXT]):
+    for name in dict.fromkeys([*getattr(fields_of(command), "first", ()), *_FIRST, *middle, *_NEXT]):
         if name not in entries:
             continue
         is_new = places[name] not in {places[other] for other in shown}

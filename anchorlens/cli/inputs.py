@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens import safe
-from anchorlens.cli.errors import EXIT_CHECKPOINT, LONGEST, fail
+from anchorlens.cli.shared import EXIT_CHECKPOINT, LONGEST, fail
 from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import places
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start

@@ -8,11 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli import shared_options as shared
-from anchorlens.cli.errors import one_line_errors, say
+from anchorlens.cli import shared
 from anchorlens.cli.field_options import read_json
 from anchorlens.cli.inputs import TrainingData, check_config, moved, opened_input, reading_checkpoint
-from anchorlens.cli.results import draw_and_print
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
@@ -22,7 +20,7 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 
-@one_line_errors
+@shared.one_line_errors
 def evaluate_command(
     checkpoint: shared.Checkpoint,
     as_json: shared.AsJson = False,
@@ -68,7 +66,7 @@ def evaluate_command(
     print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 
 
-@one_line_errors
+@shared.one_line_errors
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="Name of a probe. --list prints all names.")] = None,
     checkpoints: shared.CheckpointsUnlessList = None,
@@ -175,8 +173,8 @@ def probe_command(
         found = probes.along(checkpoint, probe, progress=COMMAND_LINE_SECONDS, **about, **chosen)
         if table is not None:
             found.table(table)
-            say(f"{len(found.rows)} rows are in {table}")
-        draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
+            shared.say(f"{len(found.rows)} rows are in {table}")
+        shared.draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
     with reading_checkpoint(checkpoint):
         given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
@@ -185,11 +183,11 @@ def probe_command(
         with reading_checkpoint(initial):
             start = {"initial": given_for(probe, initial, None, chosen, config=config, device=where)}
     for note in given.notes if probes.needs_task(probe, chosen) else ():
-        say(note)
+        shared.say(note)
     try:
         result = probes.apply(probe, given, **start, **chosen)
     except Exception as error:
         if probe in probes.SHIPPED and not isinstance(error, ValueError):
             raise  # an internal error: show the whole traceback
         raise ValueError(what_went_wrong(error, probe)) from error
-    draw_and_print(result, as_json, plot, lambda result: typer.echo(repr(result)))
+    shared.draw_and_print(result, as_json, plot, lambda result: typer.echo(repr(result)))

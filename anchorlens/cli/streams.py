@@ -8,87 +8,60 @@ import io
 import os
 import re
 import sys
-from typing import Any, TextIO
+from typing import TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
 """The replacements of characters that a stream cannot encode. Other characters become escapes."""
-_LEAST = {"COLUMNS": 20, "LINES": 2, "TERMINAL_WIDTH": 20}
-"""The smallest size in which libraries can draw, by the environment variable that contains the size."""
 
 
 class OutputLost(SystemExit):
-    """The exit of the program after a write to stdout has failed.
-
-    The exit code is 141, as after SIGPIPE, if the reader closed stdout. The program prints no message in this
-    case. The exit code is 1 after any other failure of stdout.
-    """
-
-    def __init__(self, error: OSError):
-        super().__init__(EXIT_NO_READER if error.errno in (errno.EPIPE, errno.ESHUTDOWN) else EXIT_LOST)
-        self.reason = error.strerror or str(error)
+    """The exit of the program after a write to stdout has failed."""
 
 
 class _DescriptorFile(io.FileIO):
-    """A file descriptor that writes nothing more after its first failed write.
+    """A standard stream that writes nothing more after its first failed write.
 
-    A failure of stdout ends the program. If stderr fails, the work continues without messages.
+    A failure of stdout ends the program, without a message and with exit code 141, as after SIGPIPE, if the
+    reader closed stdout. If stderr fails, the work continues without messages.
     """
-
-    ends_program = lost = False
 
     def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the data, or discard the data once a write has failed."""
-        if not self.lost:
-            try:
-                return super().write(data)
-            except OSError as error:
-                self.lost = True
-                if self.ends_program:
-                    raise OutputLost(error) from None
-        return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self.fileno() == 2:
+                return memoryview(data).nbytes
+            if error.errno in (errno.EPIPE, errno.ESHUTDOWN):
+                raise OutputLost(EXIT_NO_READER) from None
+            print(f"anchorlens: cannot write the output: {error.strerror}", file=sys.stderr)
+            raise OutputLost(EXIT_LOST) from None
 
 
 def prepare_streams() -> None:
     """Prepare the standard streams and the terminal size in the environment so that writing is safe.
 
     A closed stream becomes /dev/null. A standard stream replaces each character that its encoding lacks with
-    plain characters. The function removes a terminal size that is not a number of 1 to 4 digits. The function
-    also removes a size that is too small for the libraries that draw in a terminal.
+    plain characters. The function removes a terminal size that is not a number of 20 to 9999.
     """
-    _open_closed()
-    codecs.register_error("anchorlens.plain", _plain)
-    sys.stdout, sys.stderr = _guarded(sys.stdout, 1, True), _guarded(sys.stderr, 2, False)
-    for name, least in _LEAST.items():
-        size = os.environ.get(name)
-        if size is not None and not (re.fullmatch("[0-9]{1,4}", size) and int(size) >= least):
-            del os.environ[name]
-
-
-def _open_closed() -> None:
-    """Open /dev/null for closed standard streams, so that no other file takes the number of a stream."""
-    null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:
-            os.dup2(null, number)
-    if null > 2:
-        os.close(null)
-    else:
-        os.set_inheritable(null, True)
+        except OSError:  # the lowest free number, so that no other file takes the number of a stream
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    codecs.register_error("anchorlens.plain", _plain)
+    sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # of other texts, rich and typer fail
+        if not re.fullmatch("[2-9][0-9]|[1-9][0-9]{2,3}", os.environ.get(name, "80")):
+            del os.environ[name]
 
 
-def _guarded(stream: TextIO | None, number: int, ends_program: bool) -> TextIO:
+def _guarded(stream: TextIO | None, number: int) -> TextIO:
     """Make a stream like the given stream, with a guarded descriptor."""
-    if stream is None:
-        number = os.open(os.devnull, os.O_WRONLY)
-    else:
-        stream.flush()
-    descriptor: Any = _DescriptorFile(number, "wb", closefd=False)
-    descriptor.ends_program = ends_program
     return io.TextIOWrapper(
-        io.BufferedWriter(descriptor),
+        io.BufferedWriter(_DescriptorFile(number, "wb", closefd=False)),
         encoding=getattr(stream, "encoding", "utf-8"),
         errors="anchorlens.plain",
         line_buffering=getattr(stream, "line_buffering", False),
@@ -100,6 +73,5 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
-    return "".join(
-        _PLAIN.get(x) or x.encode("ascii", "backslashreplace").decode() for x in letters
-    ), error.end
+    plain = (_PLAIN.get(x) or x.encode("ascii", "backslashreplace").decode() for x in letters)
+    return "".join(plain), error.end

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
+from anchorlens.cli import shared
 from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, read_toml
-from anchorlens.cli.shared_options import AsJson, OwnTasks, file_option, path_option
 from anchorlens.recipes.presets import PRESETS, presets
 from anchorlens.recipes.run_config import RunConfig, merged, sorted_by_part
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
@@ -25,9 +23,10 @@ def _preset_names() -> list[str]:
         return list(PRESETS)
 
 
-@functools.partial(with_field_options, short={"from": "start"})
-@one_line_errors
+@with_field_options(short={"from": "start"})
+@shared.one_line_errors
 def train_command(
+    ctx: typer.Context,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -36,23 +35,23 @@ def train_command(
         ),
     ] = None,
     config: Annotated[
-        Path | None, file_option("TOML file with the tables task, model and train, and optionally a preset.")
+        Path | None,
+        shared.file_option("TOML file with the tables task, model and train, and optionally a preset."),
     ] = None,
-    out: Annotated[Path | None, path_option("Folder of the run, for its log and checkpoints.")] = None,
+    out: Annotated[Path | None, shared.path_option("Folder of the run, for its log and checkpoints.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the run in the folder, or start a run if none exists.")
     ] = False,
     tensorboard: Annotated[
         Path | None,
-        path_option("Folder for an additional TensorBoard log. The log needs the extra `logging`."),
+        shared.path_option("Folder for an additional TensorBoard log. The log needs the extra `logging`."),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print parameters, bytes, steps, FLOPs and time without training."),
     ] = False,
-    as_json: AsJson = False,
-    tasks: OwnTasks = None,
-    **fields: Any,
+    as_json: shared.AsJson = False,
+    tasks: shared.OwnTasks = None,
 ) -> None:
     """Train and evaluate a model on a task.
 
@@ -63,13 +62,14 @@ def train_command(
         anchorlens train --gamma 0.7 --steps 1000 --out runs/a
         anchorlens train --preset scan --split jump --out runs/scan
     """
+    fields = read_fields(ctx)
     if out is None and not dry_run:
         raise ValueError(
             "--out must be the folder of the run, got none. Give a folder, for example --out runs/g0.7"
         )
     changes: dict[str, Any] = {} if config is None else read_toml(config)
     named = changes.pop("preset", None)
-    changes = merged(changes, sorted_by_part(read_fields(fields)))
+    changes = merged(changes, sorted_by_part(fields))
     stored = None
     if resume and out is not None:
         from anchorlens.training.run_folder import stored_run
@@ -97,14 +97,14 @@ def train_command(
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     is_allowed = resume or not (out / "config.json").exists()
     if is_allowed and not sys.stderr.isatty():  # a terminal shows a progress bar instead
-        say(f"training {run.overview} in {out}")
+        shared.say(f"training {run.overview} in {out}")
     try:
         result = train(*run, out=out, resume=resume, progress=COMMAND_LINE_SECONDS, on_log=logger)
     except (TrainingDiverged, OnLogError) as error:
-        fail(str(error), EXIT_FAILED)
+        shared.fail(str(error), shared.EXIT_FAILED)
     finally:
         if logger is not None:
             logger.close()
     path = out / "ckpt.pt"
-    say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
+    shared.say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
     print_behaviour(path, result.checkpoint, result.checkpoint.task, result.behaviour, as_json)

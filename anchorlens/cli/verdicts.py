@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorlens.cli import shared_options as shared
-from anchorlens.cli.errors import EXIT_CHECKPOINT, EXIT_UNDECIDED, MEMORY, complain, one_line_errors, say
+from anchorlens.cli import shared
 from anchorlens.cli.inputs import TrainingData, check_config, opened_input, unreadable_message
 from anchorlens.configuration import check_number
 from anchorlens.files.titles import titles
@@ -24,7 +23,7 @@ _UNREADABLE = (ValueError, OSError, MemoryError, RuntimeError)
 """The exceptions for a checkpoint that cannot be read or measured."""
 
 
-@one_line_errors
+@shared.one_line_errors
 def classify_command(
     checkpoints: Annotated[
         list[Path],
@@ -102,8 +101,8 @@ def classify_command(
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             raise error
         unreadable += 1
-        message = f"{path}: {MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
-        complain(message)
+        message = f"{path}: {shared.MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
+        shared.complain(message)
         if as_json:
             printing.print_unreadable_json(str(path), message)
 
@@ -129,17 +128,17 @@ def classify_command(
         printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
     if verdicts and report is not None:
         show.write_report(verdicts, report, probes=probes)
-        say(f"the report is in {report}")
+        shared.say(f"the report is in {report}")
     if verdicts and summary is not None:
         views.summary(verdicts, summary)
-        say(f"the summary is in {summary}")
+        shared.say(f"the summary is in {summary}")
     if unreadable:
-        raise typer.Exit(EXIT_CHECKPOINT)
+        raise typer.Exit(shared.EXIT_CHECKPOINT)
     if strict and any(not verdict.finding.is_named for verdict in verdicts):
-        raise typer.Exit(EXIT_UNDECIDED)
+        raise typer.Exit(shared.EXIT_UNDECIDED)
 
 
-@one_line_errors
+@shared.one_line_errors
 def demo_command(
     train: Annotated[
         bool,
@@ -163,7 +162,7 @@ def demo_command(
     out.mkdir(parents=True, exist_ok=True)
     page = check_can_write(out / "report.html", "the page", PAGES)
     first = f"training four small models in {out}, then " if train else ""
-    say(
+    shared.say(
         f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
         f"{page}; this takes {'minutes' if train else 'about a minute'}"
     )
@@ -177,12 +176,12 @@ def demo_command(
 
     verdicts = []
     for number, (name, path, title) in enumerate(zip(MODELS, paths, titles(paths), strict=True), start=1):
-        say(f"{number} of {len(paths)}: {name}")
+        shared.say(f"{number} of {len(paths)}: {name}")
         verdicts.append(_titled(classify(path, device="auto"), title))
     printing.print_verdicts(verdicts)
-    say("writing the report: every probe runs on each of them")
+    shared.say("writing the report: every probe runs on each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
-    say(f"the report is in {page}")
+    shared.say(f"the report is in {page}")
 
 
 def _titled(verdict: Verdict, title: str) -> Verdict:

@@ -103,7 +103,7 @@ class TestTrain:
             (["train", "--out", "{out}"], "must not contain a run, got the config.json of a run"),
             (["train", "--out", "{new}", "--preset", "slow"], "preset must be one of quick, paper-2l1h"),
             (["train", "--out", "{new}", "--gama", "1"], "No such option: --gama (Possible options: --gamma"),
-            (["train", "--out", "{new}", "--d-model", "x"], "unable to parse string as an integer"),
+            (["train", "--out", "{new}", "--d-model", "x"], "d_model must be an integer >= 1, got 'x'"),
             (["train", "--out", "{new}", "--variant", "rnn"], "variant must be one of gpt2, "),
             (["train", "--out", "{new}", "--preset", "scan", "--split", "add_jump"], "Did you mean 'jump'?"),
             (["train", "--out", "{new}", "--anchors", "3,4"], "--anchors must be JSON, got '3,4'"),

@@ -3,7 +3,7 @@
 import pytest
 from typer import Exit
 
-from anchorlens.cli.errors import one_line_errors
+from anchorlens.cli.shared import one_line_errors
 
 
 @pytest.mark.parametrize(

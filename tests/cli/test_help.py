@@ -10,9 +10,10 @@ import typer
 from anchorlens_command import call
 
 from anchorlens.cli.commands import GROUPS, app
-from anchorlens.cli.help import MOST_LINES, description
+from anchorlens.cli.help import MOST_LINES, description, sections
 from anchorlens.configuration import field_docs, field_types
 from anchorlens.recipes.presets import presets
+from anchorlens.recipes.run_config import part_classes
 from anchorlens.tasks.registry import tasks
 
 COMMANDS = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
@@ -51,7 +52,9 @@ class TestOnePage:
 
     def test_all_are_on_the_long_page_of_a_command_that_has_more(self):
         short, long = help_of("train"), help_of("train", flag="--help-all")
-        assert options_in(long) == {parameter.opts[0] for parameter in COMMANDS["train"].params}
+        of_fields = set().union(*(flags_of(cls) for _, cls in part_classes()))
+        own = {parameter.opts[0] for parameter in COMMANDS["train"].params}
+        assert options_in(long) == {*own, "--task", *of_fields}
         assert options_in(short) < options_in(long)
         n_of_the_run = len(options_in(help_of("train", "--task", "two_anchor", flag="--help-all")))
         assert f"--help-all shows {n_of_the_run - len(options_in(short))} more options" in short
@@ -116,7 +119,8 @@ class TestLook:
 
     def test_no_name_is_broken(self):
         words = re.split(r"[\s,]+", help_of("train", flag="--help-all"))
-        assert {flag for p in COMMANDS["train"].params for flag in (*p.opts, *p.secondary_opts)} <= {*words}
+        parts = sections(COMMANDS["train"])
+        assert {flag for part in parts for entry in part.entries for flag in entry.flags} <= {*words}
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_every_option_has_a_meaning(self, name):

@@ -23,7 +23,7 @@ from sweeping import start
 
 from anchorlens import ModelConfig, TrainConfig, load_checkpoint, plugins, register_task, train, train_many
 from anchorlens.cli import app
-from anchorlens.configuration import field_types
+from anchorlens.cli.help import fields_of
 from anchorlens.extras.sweep import grid
 from anchorlens.extras.sweep.grids import ALIASES, axis_values
 from anchorlens.probes import with_own
@@ -297,14 +297,17 @@ class TestRegistering:
     def test_an_option_of_a_command_is_no_name_for_a_field(self, command, tmp_path):
         """Every option that is not made of a field, by the flags that the command's parser has."""
         parser = typer.main.get_command(app).commands[command]
-        fields = {field for _, cls in part_classes() for field in field_types(cls)}
-        flags = {word for option in parser.params for word in option.opts if option.name not in fields}
-        flags |= {"--help", *(f"--{short}" for short in ALIASES.keys() - {"from"} if command == "sweep")}
-        assert {"--out", "--tasks", "--task", "--dry-run"} < flags
+        flags = {word for option in parser.params for word in option.opts}
+        flags |= {
+            "--help",
+            "--task",
+            *(f"--{short}" for short in ALIASES.keys() - {"from"} if command == "sweep"),
+        }
+        assert {"--out", "--tasks", "--dry-run"} < flags
         for flag in sorted(flags):
             name = flag.removeprefix("--").replace("-", "_")
             with pytest.raises(ValueError, match=f"name of an option of the command, got {name} of Mine"):
-                parser.callback.__wrapped__.offer_fields_of([with_field(name)])
+                fields_of(parser).check(parser, [with_field(name)])
         path = tmp_path / "mine.py"
         path.write_text(f"{FILE.read_text()}\n    out: str = ''\n")
         done = call(command, "--tasks", path, "--out", tmp_path / "a", code=2)

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.errors import one_line_errors, say
 from anchorlens.cli.inputs import moved
-from anchorlens.cli.shared_options import AsJson, NoiseSeed, OwnTasks, TaskFiles, path_option
+from anchorlens.cli.shared import AsJson, NoiseSeed, OwnTasks, TaskFiles, one_line_errors, path_option, say
 from anchorlens.configuration import check_number
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 

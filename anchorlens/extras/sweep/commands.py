@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorlens.cli.errors import EXIT_FAILED, fail, one_line_errors, say
-from anchorlens.cli.field_options import with_field_options
-from anchorlens.cli.groups import in_group
+from anchorlens.cli import shared
+from anchorlens.cli.field_options import read_fields, with_field_options
 from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
-from anchorlens.cli.shared_options import AsJson, OwnTasks, TaskFiles, file_option, path_option
 from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PAGES, check_can_write
@@ -28,22 +25,23 @@ if TYPE_CHECKING:
 GROUP = "Train and compare many models"
 
 
-@in_group(GROUP)
-@functools.partial(with_field_options, axes=True, short=ALIASES)
-@one_line_errors
+@shared.in_group(GROUP)
+@with_field_options(axes=True, short=ALIASES, first=("engine",))
+@shared.one_line_errors
 def sweep_command(
+    ctx: typer.Context,
     preset: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Base configuration of the runs. Default: quick."),
     ] = None,
     config: Annotated[
         Path | None,
-        file_option(
+        shared.file_option(
             "TOML file with the tables task, model, train and sweep (the axes), and optionally a preset."
         ),
     ] = None,
     out: Annotated[
-        Path | None, path_option("Folder of the sweep. The command skips finished runs in the folder.")
+        Path | None, shared.path_option("Folder of the sweep. The command skips finished runs in the folder.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -67,8 +65,7 @@ def sweep_command(
             "--dry-run", help="List the runs with their estimated time and memory, without training."
         ),
     ] = False,
-    tasks: OwnTasks = None,
-    **fields: Any,
+    tasks: shared.OwnTasks = None,
 ) -> None:
     """Train a model for every combination of values.
 
@@ -83,6 +80,7 @@ def sweep_command(
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
         anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
+    fields = read_fields(ctx)
     if out is None and not dry_run:
         raise ValueError(
             "--out must be the folder of the sweep, got none. Give a folder, for example --out sweeps/a."
@@ -91,7 +89,7 @@ def sweep_command(
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
         raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}. Write [sweep].")
-    axes |= {name: value for name, value in fields.items() if value is not None}
+    axes |= fields
     start = axis_values("start", axes["start"])[0] if "start" in axes else None
     base = base_parts(preset or named, start)
     runs = grid(merged(base, file), axes)
@@ -114,26 +112,26 @@ def sweep_command(
             progress=COMMAND_LINE_SECONDS,
         )
     except EngineError as error:
-        fail(str(error), EXIT_FAILED)
+        shared.fail(str(error), shared.EXIT_FAILED)
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
-            fail(
+            shared.fail(
                 f"{n} of {len(result)} runs {verb} {status}; anchorlens status {out} gives the reason",
-                EXIT_FAILED,
+                shared.EXIT_FAILED,
             )
 
 
 Folder = Annotated[Path, typer.Argument(help="Folder of a sweep.", readable=False)]
 
 
-@in_group(GROUP)
-@one_line_errors
+@shared.in_group(GROUP)
+@shared.one_line_errors
 def status_command(
     out: Folder,
     cells: Annotated[bool, typer.Option("--cells", help="Print one row per run.")] = False,
-    as_json: AsJson = False,
-    tasks: OwnTasks = None,
+    as_json: shared.AsJson = False,
+    tasks: shared.OwnTasks = None,
 ) -> None:
     """Show the progress of a sweep and the phases of its runs.
 
@@ -149,12 +147,12 @@ def status_command(
     printing.print_sweep_json(result) if as_json else printing.print_sweep(result, cells=cells)
 
 
-@in_group(GROUP)
-@one_line_errors
+@shared.in_group(GROUP)
+@shared.one_line_errors
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None, path_option("Page to write. Default: diagram.html in the folder of the sweep.")
+        Path | None, shared.path_option("Page to write. Default: diagram.html in the folder of the sweep.")
     ] = None,
     x: Annotated[
         str | None,
@@ -166,7 +164,9 @@ def diagram_command(
             metavar="FIELD", help="Field on the vertical axis. Default: weight_decay, if it varies."
         ),
     ] = None,
-    table: Annotated[Path | None, path_option("Also write a table of all runs (.csv or .parquet).")] = None,
+    table: Annotated[
+        Path | None, shared.path_option("Also write a table of all runs (.csv or .parquet).")
+    ] = None,
     reports: Annotated[
         bool,
         typer.Option(
@@ -174,8 +174,8 @@ def diagram_command(
             help="Also write the full report of every run. Each report takes some seconds and megabytes.",
         ),
     ] = False,
-    data: TaskFiles = None,
-    tasks: OwnTasks = None,
+    data: shared.TaskFiles = None,
+    tasks: shared.OwnTasks = None,
 ) -> None:
     """Draw the phase diagram of a sweep as a page that works offline.
 
@@ -199,10 +199,10 @@ def diagram_command(
         result = replace(result, cells=tuple(cells))
     check_can_write(page, "--out", PAGES)
     write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
-    say(f"the diagram is in {page}")
+    shared.say(f"the diagram is in {page}")
     if table is not None:
         write_table(result.cells, table)
-        say(f"{len(result)} cells are in {table}")
+        shared.say(f"{len(result)} cells are in {table}")
 
 
 def _opened(folder: Path) -> SweepResult:

@@ -94,7 +94,8 @@ def classify_command(
     from anchorlens.show.terminal.console import print_json
     from anchorlens.verdict import classify
 
-    verdicts, unreadable, training = [], 0, TrainingData(train_data)
+    verdicts, unreadable = [], 0
+    training = TrainingData(train_data)
 
     def refuse(path: Path, error: Exception) -> None:
         nonlocal unreadable

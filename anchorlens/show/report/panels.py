@@ -106,7 +106,8 @@ def probe_figures(
         probes: the probes whose plots are shown, in order.
     """
     for probe in probes:
-        panels, share_axes, result = [], True, None
+        panels, result = [], None
+        share_axes = True
         for verdict, label in zip(verdicts, labels, strict=True):
             try:
                 result = verdict.subject.measure(probe)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from anchorlens.cli.start import EXIT_INTERRUPTED, INTERRUPTED
+from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import WorkerKilled

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from anchorlens.cli.interruption import end, interrupted
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from types import FrameType
     from typing import NoReturn
 else:
     import _signal as signal  # without signal's enums: while those are imported, Ctrl-C is a traceback
-
-EXIT_INTERRUPTED = 130
-INTERRUPTED = "interrupted; a run with --out continues with --resume, other folders with the same command"
 
 
 def main() -> NoReturn:
@@ -29,7 +27,7 @@ def main() -> NoReturn:
     try:
         _run()
     except KeyboardInterrupt:
-        _end()
+        end()
     finally:
         if hears:  # during the exit, Ctrl-C ends the program without a message
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -52,22 +50,3 @@ def _run() -> None:
         app()
     finally:
         sys.stdout.flush()
-
-
-def interrupted(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, or end the program where anchorlens cannot catch the exception.
-
-    During an import, the imported module might catch the exception, and Python only prints an exception of a
-    destructor. There the program prints one line and ends at once. No data are lost, because anchorlens
-    writes files atomically.
-    """
-    while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename.startswith("<frozen importlib"):
-            _end()
-        frame = frame.f_back
-    raise KeyboardInterrupt
-
-
-def _end() -> NoReturn:
-    os.write(2, f"anchorlens: {INTERRUPTED}\n".encode())  # sys.stderr may no longer work
-    os._exit(EXIT_INTERRUPTED)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import anchorlens
-from anchorlens.cli import start
+from anchorlens.cli import interruption
 
 ROOT = Path(anchorlens.__file__).parents[1]
 SHIPPED = ROOT / "anchorlens/training/checkpoints/phase3.pt"
-INTERRUPTED = f"anchorlens: {start.INTERRUPTED}\n".encode()
+INTERRUPTED = f"anchorlens: {interruption.INTERRUPTED}\n".encode()
 FULL = b"anchorlens: cannot write the output: No space left on device\n"
 ROOM = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "TERM")}
 
@@ -155,7 +155,7 @@ class TestInterruption:
 
     def test_where_python_cannot_raise_it_is_one_line_and_exit_130(self):
         code = (
-            "import signal; from anchorlens.cli.start import interrupted\n"
+            "import signal; from anchorlens.cli.interruption import interrupted\n"
             "signal.signal(signal.SIGINT, interrupted)\n"
             "class Dies:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
             "Dies()\nprint('this was lost')"

@@ -11,9 +11,9 @@ import typer
 from anchorlens.cli import shared
 from anchorlens.cli.inputs import TrainingData, check_config, opened_input, unreadable_message
 from anchorlens.configuration import check_number
-from anchorlens.files.titles import titles
 from anchorlens.files.writing import PAGES, check_can_write, check_summary
 from anchorlens.models.devices import choose_device, is_out_of_memory
+from anchorlens.texts import titles
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import torch
 from anchorlens.configuration import check_number, documented
 from anchorlens.files.checkpoint import origin
 from anchorlens.files.importers.inputs import Input, ModelInput
-from anchorlens.files.titles import titles
 from anchorlens.plots import complete, in_words
 from anchorlens.plots.picture import plotly_text
 from anchorlens.plots.side_by_side import distinct, side_by_side
@@ -23,7 +22,7 @@ from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks.shared.base import Task
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text, titles
 from anchorlens.views import html
 
 if TYPE_CHECKING:

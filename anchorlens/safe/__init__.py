@@ -7,8 +7,8 @@ Only this folder does the following two jobs:
 - `read_tensors` reads `.pt` and `.safetensors` files without running anything; `kind_of` names
   the format of another file.
 
-A refused file raises `CheckpointError` (`reading` converts other errors to it); `limits` refuses
-files that are too large.
+A refused file raises `CheckpointError` (`reading` converts other errors to it); `refusals` also
+refuses files that are too large.
 """
 
 import lazy_loader

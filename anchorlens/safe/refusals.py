@@ -1,4 +1,4 @@
-"""One error for every file that cannot be read safely and completely, in one line."""
+"""Refuse files that cannot be read safely and completely, or that are too large, in one line."""
 
 from __future__ import annotations
 
@@ -63,3 +63,22 @@ def _cause(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{safe_repr(error.args[0] if error.args else '')} is missing"
     return "a value in the file must have another type"
+
+
+def check_at_most(most: int, n: int, what: str, unit: str) -> None:
+    """Refuse a count that is larger than in any legitimate file.
+
+    Args:
+        most: the largest allowed number.
+        n: the number that was found.
+        what: the name of the object for the message.
+        unit: the name of the counted items.
+
+    Raises:
+        ValueError: If `n` is more than `most`.
+    """
+    if n > most:
+        raise ValueError(
+            f"unsafe: {what} must have at most {most:,} {unit}, got at least {n:,}. anchorlens refused the "
+            "file. Use another copy of the file"
+        )

@@ -10,8 +10,7 @@ import psutil
 
 from anchorlens.safe.data import ordinary_file, read_json
 from anchorlens.safe.kinds import START, instead
-from anchorlens.safe.limits import check_at_most
-from anchorlens.safe.refusals import reading
+from anchorlens.safe.refusals import check_at_most, reading
 from anchorlens.texts import first_line
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from anchorlens.safe.kinds import zip_kind
-from anchorlens.safe.limits import check_at_most
-from anchorlens.safe.objects import NAMES, RECORDS, Objects
-from anchorlens.safe.pickles import Name, read_pickle
+from anchorlens.safe.pickles import MOST_DIMENSIONS, Name, is_shape, read_pickle
+from anchorlens.safe.refusals import check_at_most
 from anchorlens.texts import first_line, safe_repr
 
 _LARGEST_PICKLE = 64 * 2**20
@@ -39,7 +38,6 @@ _LOCAL_HEADER = 30
 _DIRECTORY = b"PK\x01\x02"
 """The bytes with which each entry of a zip's directory begins."""
 _MOST_ENTRIES = 200_000
-_MOST_DIMENSIONS = 16
 _LONGEST_KEY = 100
 """The largest number of characters of a storage's name."""
 _FREE_COPIES = 2**28
@@ -57,7 +55,7 @@ _STORAGES = {
     "torch.IntStorage": torch.int32,
     "torch.LongStorage": torch.int64,
 }
-_NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values()), *NAMES])
+_NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
 
 
 @contextlib.contextmanager
@@ -157,23 +155,13 @@ class _Reader:
                 "the numbers in the file must be little-endian, got "
                 f"{safe_repr(self._bytes('byteorder')[:20])}. Save the file again on another machine"
             )
-        objects = Objects()
         functions = {
-            **objects.functions,
             "collections.OrderedDict": _ordered_dict,
             "torch._utils._rebuild_tensor_v2": self._tensor,
             "torch._utils._rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
             "torch.Size": _size,
         }
-        content = read_pickle(
-            self._bytes("data.pkl"),
-            functions,
-            _NAMES,
-            self._storage,
-            self._count,
-            dict.fromkeys(RECORDS, objects.record),
-            objects.build,
-        )
+        content = read_pickle(self._bytes("data.pkl"), functions, _NAMES, self._storage, self._count)
         if self.claimed > self.allowed:
             raise ValueError(
                 f"too costly: its tensors share numbers; apart they take {self.claimed / 1e9:,.1f} GB, and "
@@ -232,7 +220,7 @@ class _Reader:
         if not (
             type(storage) is _Storage
             and type(size) is type(stride) is tuple
-            and len(size) == len(stride) <= _MOST_DIMENSIONS
+            and len(size) == len(stride) <= MOST_DIMENSIONS
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
             raise ValueError(
@@ -253,7 +241,7 @@ class _Reader:
 
 def _size(size: object = ()) -> tuple[int, ...]:
     """Replace `torch.Size`: return a short tuple of integers, and refuse any other value."""
-    if type(size) is not tuple or len(size) > _MOST_DIMENSIONS or not all(type(n) is int for n in size):
+    if not is_shape(size):
         raise ValueError(
             "the shape of a tensor must be a tuple of integers, got an invalid shape. The file is damaged. "
             "Copy or download the file again"

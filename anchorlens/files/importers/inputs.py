@@ -18,7 +18,6 @@ from anchorlens.configuration import article, as_path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
 from anchorlens.files.importers.source import PAPERS_TASK
-from anchorlens.files.titles import titles
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
@@ -26,7 +25,7 @@ from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluator import logits_in
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr, safe_text, titles
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -2,7 +2,7 @@
 
 import os
 
-from anchorlens.files.titles import titles
+from anchorlens.texts import titles
 
 
 def test_a_run_is_called_by_the_end_of_its_path_wherever_one_stands(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
 from anchorlens.safe import (
     START,
     ZIP,
+    incomplete,
     instead,
     kind_of,
     read_bytes,
@@ -25,7 +26,7 @@ from anchorlens.safe import (
     zip_in,
 )
 from anchorlens.tasks.shared.batch import TokenBatch, token_batch
-from anchorlens.texts import first_line, safe_repr
+from anchorlens.texts import safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
 _MOST_COLUMNS = 10_000
@@ -144,10 +145,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
         read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
         shape, _, dtype = read(file)
     except Exception as error:  # of Python's tokenizer too
-        raise ValueError(
-            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
-            "damaged. Copy or download the file again"
-        ) from None
+        raise incomplete(error) from None
     if dtype.kind not in "iu":
         raise ValueError(
             f"training data must be integers, got {safe_repr(str(dtype))}. Save the data as integers"
@@ -167,10 +165,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         with archive.open(entry) as packed:
             return np.lib.format.read_array(packed, allow_pickle=False)
     except ValueError as error:
-        raise ValueError(
-            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
-            "damaged. Copy or download the file again"
-        ) from None
+        raise incomplete(error) from None
 
 
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from .kinds import START as START
 from .kinds import instead as instead
 from .kinds import kind_of as kind_of
 from .refusals import CheckpointError as CheckpointError
+from .refusals import incomplete as incomplete
 from .refusals import reading as reading
 from .tensors import HEADER as HEADER
 from .tensors import LARGEST_HEADER as LARGEST_HEADER

@@ -16,7 +16,7 @@ import pickletools
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -350,7 +350,7 @@ def _fill(record: dict[str, Any], state: Any) -> None:
 
 def _give_order(kind: _NumberType, state: Any) -> None:
     _check_object(type(state) is tuple and len(state) >= 2 and state[1] in ("<", ">", "|", "="))
-    kind.order = state[1]
+    kind.order = str(state[1])
 
 
 def _give_numbers(tensor: Tensor, state: Any) -> None:
@@ -359,7 +359,7 @@ def _give_numbers(tensor: Tensor, state: Any) -> None:
     tensor.data = _tensor(data, kind, shape, by_columns is True)  # in place: the pickle may have kept it
 
 
-def is_shape(shape: Any) -> bool:
+def is_shape(shape: Any) -> TypeGuard[tuple[int, ...]]:
     """Check whether a value is a short tuple of integers."""
     return type(shape) is tuple and len(shape) <= MOST_DIMENSIONS and all(type(n) is int for n in shape)
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import first_line, safe_repr, safe_text
 
 _LONGEST_PATH, _LONGEST_CAUSE = 500, 600
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
@@ -26,6 +26,14 @@ class CheckpointError(ValueError):
     def __str__(self) -> str:
         path, cause = self.args
         return f"{safe_text(path, _LONGEST_PATH)}: {safe_text(cause, _LONGEST_CAUSE)}"
+
+
+def incomplete(error: Exception) -> ValueError:
+    """Make the refusal of a file whose reader failed with an error."""
+    return ValueError(
+        f"the file must be complete, got an error: {first_line(error)}. The file is truncated or damaged. "
+        "Copy or download the file again"
+    )
 
 
 @contextlib.contextmanager

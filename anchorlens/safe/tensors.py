@@ -10,8 +10,7 @@ import psutil
 
 from anchorlens.safe.data import ordinary_file, read_json
 from anchorlens.safe.kinds import START, instead
-from anchorlens.safe.refusals import check_at_most, reading
-from anchorlens.texts import first_line
+from anchorlens.safe.refusals import check_at_most, incomplete, reading
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
     from torch import Tensor
@@ -111,10 +110,7 @@ def read_safetensors(data: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(data)
     except Exception as error:  # safetensors' own error class, and torch's for odd dtypes
-        raise ValueError(
-            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
-            "damaged. Copy or download the file again"
-        ) from None
+        raise incomplete(error) from None
 
 
 def _safetensors(data: bytes) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from anchorlens.safe.kinds import zip_kind
 from anchorlens.safe.pickles import MOST_DIMENSIONS, Name, is_shape, read_pickle
-from anchorlens.safe.refusals import check_at_most
-from anchorlens.texts import first_line, safe_repr
+from anchorlens.safe.refusals import check_at_most, incomplete
+from anchorlens.texts import safe_repr
 
 _LARGEST_PICKLE = 64 * 2**20
 _DAMAGED = (
@@ -70,10 +70,7 @@ def zip_in(data: bytes, most_entries: int = _MOST_ENTRIES) -> Iterator[zipfile.Z
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             yield archive
     except _DAMAGED as error:
-        raise ValueError(
-            f"the file must be complete, got an error: {first_line(error)}. The file is truncated or "
-            "damaged. Copy or download the file again"
-        ) from None
+        raise incomplete(error) from None
 
 
 def read_torch_zip(data: bytes) -> Any:

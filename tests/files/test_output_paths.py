@@ -15,10 +15,11 @@ from anchorlens.training import checkpoints
 GOOD = next(path for path in checkpoints.shipped() if path.stem == "phase3")
 
 
-def test_what_may_not_be_replaced_is_refused_in_one_line_and_nothing_else_changes():
-    outcomes = collections.Counter(fuzz(130, seed=0, quick=True))
-    assert {name for name, _ in outcomes} == set(NAMES)
-    assert sum(n for (_, outcome), n in outcomes.items() if outcome == "written") > 20
+@pytest.mark.parametrize("n", [30, pytest.param(130, marks=pytest.mark.slow)])
+def test_what_may_not_be_replaced_is_refused_in_one_line_and_nothing_else_changes(n):
+    outcomes = collections.Counter(fuzz(n, seed=0, quick=True))
+    assert {name for name, _ in outcomes} == set(NAMES) or n < 130
+    assert sum(k for (_, outcome), k in outcomes.items() if outcome == "written") > n / 6.5
 
 
 NAMES = [

@@ -1,6 +1,7 @@
 """What holds for every probe of the registry."""
 
 import dataclasses
+import functools
 import inspect
 import json
 import re
@@ -64,6 +65,12 @@ def built(probe, *args, **fields):
     return user_built(*args, **experts, **fields)
 
 
+@functools.cache
+def measured(probe):
+    """What it measures on one model, once for all tests that only look at the result."""
+    return run(probe, built(probe), built(probe, seed=1))
+
+
 def small(probe, **fields):
     """A small config that the probe takes."""
     return replace(SMALL, **fields, **({"num_experts": 2} if probe in OF_MIXTURES else {}))
@@ -80,7 +87,7 @@ def floats(result):
 @pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
 class TestEveryProbe:
     def test_gives_a_frozen_documented_result_of_its_name(self, probe):
-        result = run(probe, built(probe))
+        result = measured(probe)
         assert isinstance(result, ProbeResult) and result.probe == probe.__name__
         places = [f"probes.any_model.{probe.__name__}", f"probes.two_anchor.{probe.__name__}"]
         of_products = rf"extras\.(\w+\.{probe.__name__}|{probe.__name__}\.probe)"
@@ -93,11 +100,11 @@ class TestEveryProbe:
         assert text.startswith(type(result).__name__) and "\n" not in text
 
     def test_has_readings_that_are_fields(self, probe):
-        numbers = run(probe, built(probe)).numbers()
+        numbers = measured(probe).numbers()
         assert numbers and all(value is None or np.isscalar(value) for value in numbers.values())
 
     def test_is_json(self, probe):
-        content = run(probe, built(probe)).to_dict()
+        content = measured(probe).to_dict()
         assert json.loads(json.dumps(content, allow_nan=False)) == content
         assert content["probe"] == probe.__name__ and content["schema_version"] == 1
 
@@ -105,8 +112,7 @@ class TestEveryProbe:
         model, initial = built(probe).train(), built(probe, seed=1)
         before = {name: parameter.clone() for name, parameter in model.named_parameters()}
         state = torch.get_rng_state(), np.random.get_state()[1].tolist()
-        first, second = (run(probe, model, initial).to_dict() for _ in range(2))
-        assert first == second
+        assert run(probe, model, initial).to_dict() == measured(probe).to_dict()
         assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
         assert model.training and all(parameter.grad is None for parameter in model.parameters())
         assert all(parameter.requires_grad for parameter in model.parameters())
@@ -123,8 +129,8 @@ class TestEveryProbe:
         assert model.context_level == 0
 
     def test_runs_on_float64_and_in_inference_mode(self, probe):
-        initials = [built(probe, dtype, seed=1) for dtype in (torch.float32, torch.float64)]
-        single, double = (run(probe, built(probe, i.W_E.dtype), i) for i in initials)
+        single = measured(probe)
+        double = run(probe, built(probe, torch.float64), built(probe, torch.float64, seed=1))
         for name, values in floats(single).items():
             scale = max(1, np.nanmax(np.abs(values), initial=1))
             assert np.allclose(values, floats(double)[name], atol=1e-3 * scale, equal_nan=True), name
@@ -133,7 +139,7 @@ class TestEveryProbe:
         assert again.to_dict() == single.to_dict()
 
     def test_draws_a_picture_with_a_title_and_named_axes(self, probe):
-        figure = run(probe, built(probe)).plot()
+        figure = measured(probe).plot()
         content = figure.to_dict()["layout"]
         assert content["title"]["text"]
         axes = [axis for name, axis in content.items() if name.startswith(("xaxis", "yaxis"))]

@@ -338,11 +338,12 @@ class TestBadInput:
         weights = {**network(), "x_embed": start()["embed.W_E"]}
         assert "x_embed must equal embed.W_E, got another" in refusal(save(tmp_path / "a.pt", weights))
 
-    def test_damaged_files_are_refused_or_whole(self, tmp_path):
+    @pytest.mark.parametrize("n", [6, pytest.param(60, marks=pytest.mark.slow)])
+    def test_damaged_files_are_refused_or_whole(self, tmp_path, n):
         path = grokked_demo(tmp_path)
         case = fuzz_checkpoints.Case("run", Written(path, (path,)), open_checkpoint(path).checkpoint)
-        outcomes = collections.Counter(outcome for _, outcome in fuzz_checkpoints.fuzz([case], n=60, seed=0))
-        assert outcomes["refused"] > 10
+        outcomes = collections.Counter(outcome for _, outcome in fuzz_checkpoints.fuzz([case], n=n, seed=0))
+        assert outcomes["refused"] > n / 6
 
 
 def public(name):

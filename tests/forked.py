@@ -1,16 +1,17 @@
 """Processes of Python that begin with the libraries loaded: `run` and `Popen`, as in `subprocess`.
 
-A server, started once for all workers of a run of the tests, has imported torch, TransformerLens and the package. For each
-command it forks a child, which then is what `python -c CODE`, `python -m MODULE` or `python SCRIPT` would be:
-its arguments, folder, environment, streams, session, exit code and signals are those of a process of its own.
-What a test claims about starting Python (what is imported, options, closed streams, a Ctrl-C that nobody
-catches, memory) needs `subprocess`.
+A server, started once for all workers of a run of the tests, has imported torch, TransformerLens and other
+libraries, and not the package. For each command it forks a child, which then is what `python -c CODE`,
+`python -m MODULE` or `python SCRIPT` would be: its arguments, folder, environment, streams, session, exit
+code and signals are those of a process of its own. What a test claims about starting Python (what is
+imported, options, closed streams, a Ctrl-C that nobody catches, memory) needs `subprocess`.
 """
 
 import array
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -27,6 +28,27 @@ from filelock import FileLock
 
 STATUS = struct.Struct("i")
 ROOT = Path(__file__).parents[1]
+LIBRARIES = (
+    "torch",
+    "transformer_lens",
+    "circuitsvis",
+    "jinja2",
+    "loky",
+    "pandas",
+    "plotly.graph_objects",
+    "plotly.subplots",
+    "psutil",
+    "pydantic",
+    "rich.console",
+    "rich.progress",
+    "rich.table",
+    "safetensors.torch",
+    "scipy.stats",
+    "sklearn.decomposition",
+    "sklearn.linear_model",
+    "sklearn.manifold",
+    "typer",
+)
 
 
 class Popen(subprocess.Popen):
@@ -200,11 +222,7 @@ def become(words, path):
 if __name__ == "__main__":
     here, *installed = sys.path
     installed = [one for one in installed if one not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    import torch  # noqa: F401 - the libraries that the children need
-    import transformer_lens  # noqa: F401
-
-    import anchorlens.cli
-    import anchorlens.verdict  # noqa: F401
-
+    for name in LIBRARIES:
+        importlib.import_module(name)
     gc.freeze()
     become(serve(socket.socket(fileno=int(sys.argv[1]))), installed)

@@ -31,7 +31,6 @@ from anchorlens import (
     build_model,
     plots,
     save_checkpoint,
-    write_report,
 )
 from anchorlens.cli import app
 from anchorlens.extras.audit import audit
@@ -41,6 +40,7 @@ from anchorlens.extras.sweep.diagram.page import write_diagram
 from anchorlens.files.container import SUFFIXES
 from anchorlens.files.writing import PAGES, PICTURES, SUMMARIES
 from anchorlens.probes import stable_rank
+from anchorlens.show import write_report
 from anchorlens.verdict import classify
 
 TINY = ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16)

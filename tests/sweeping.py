@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: tiny cells, the real command, and the processes that it starts."""
+"""What the tests of sweeps share: tiny cells, the command in a process, and the processes that it starts."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import psutil
 
 from anchorlens.extras.sweep import grid
@@ -29,9 +30,9 @@ def flags(axes, **fields):
 
 
 def start(*arguments, **options):
-    """The real command in a process group of its own."""
+    """The command in a process group of its own."""
     command = [sys.executable, "-m", "anchorlens", *map(str, arguments)]
-    return subprocess.Popen(
+    return forked.Popen(
         command,
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 import anchorlens
@@ -96,18 +97,25 @@ class TestLetters:
 
 @pytest.fixture(scope="module")
 def help_text():
-    return shell("run --help")[1]
+    return command("--help")[1]
+
+
+def command(*arguments, **environment):
+    """The command in a forked process; its exit code, stdout and stderr."""
+    words = [sys.executable, "-m", "anchorlens", *arguments]
+    done = forked.run(words, capture_output=True, cwd=ROOT, env={**ROOM, **environment})
+    return done.returncode, done.stdout, done.stderr
 
 
 class TestSizes:
     @pytest.mark.parametrize("columns", ["0", "1", "19", "abc", "", "²", "-5", "9" * 5000])
     def test_that_are_none_are_left_out(self, columns, help_text):
         sizes = {"COLUMNS": columns, "LINES": columns, "TERMINAL_WIDTH": columns}
-        assert shell("run --help", **sizes) == (0, help_text, b"")
+        assert command("--help", **sizes) == (0, help_text, b"")
 
     def test_that_are_narrow_or_wide_hold(self, help_text):
         for columns in (20, 200):
-            code, out, words = shell("run --help", COLUMNS=str(columns))
+            code, out, words = command("--help", COLUMNS=str(columns))
             assert (code, words) == (0, b"") and out != help_text
             assert max(map(len, out.decode().splitlines())) <= columns
 

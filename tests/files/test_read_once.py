@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-import subprocess
 import sys
 import threading
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -102,7 +102,7 @@ def test_a_command_opens_each_file_once(command, tmp_path):
     np.savez(tmp_path / "train.npz", tokens=batch.tokens, targets=batch.targets)
     words = [command, str(written.files[0]), "--config", str(written.config), "--json"]
     words += ["--train-data", str(tmp_path / "train.npz")]
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", COUNT_OPENS, str(tmp_path), *words],
         capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

@@ -4,10 +4,10 @@ import functools
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from anchorlens_command import call
 from fuzz_command_line import in_time
@@ -124,7 +124,7 @@ def test_permissions_of_one_file_do_not_stop_the_others(tmp_path):
             shutil.copy(GOOD, folder / name)
         (folder / "secret.pt").chmod(0)
         paths = [str(folder / name) for name in ("a.pt", "secret.pt", "b.pt")]
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-c", SCRIPT, *paths],
             capture_output=True,
             text=True,

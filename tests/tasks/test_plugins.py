@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -103,7 +104,7 @@ class TestPackage:
         for path in (tmp_path / "nested.pt", stored):
             assert "read by the package largest" in finish(start("evaluate", path))
         code = "from largest.result import orbits; print(orbits(7)._repr_html_())"
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        shown = forked.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert "<p>1, 2, 4</p>" in shown.stdout and "<style>" in shown.stdout
 
         monkeypatch.setattr(registry, "_registered", {})  # neither the package nor the file

@@ -12,6 +12,7 @@ import termios
 import time
 from pathlib import Path
 
+import forked
 import nbformat
 import pytest
 from anchorlens_command import call
@@ -50,7 +51,7 @@ def test_a_terminal_shows_one_line_that_fits_and_stdout_stays_clean(tmp_path, co
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     command = [*COMMAND, "--eval-every", "20", "--json", "--out", str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=end, cwd=ROOT, env=environment) as process:
+    with forked.Popen(command, stdout=subprocess.PIPE, stderr=end, cwd=ROOT, env=environment) as process:
         os.close(end)
         shown = read_all(terminal)
         assert process.stdout is not None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -414,10 +415,10 @@ TO_THE_END = config(
 RESUMED = {"task": {"key_max": TASK.key_max}, "model": TINY.to_dict(), "train": TO_THE_END.to_dict()}
 
 
-def start(out, spec):
-    """A training process of its own, which begins or continues the run in `out`."""
+def start(out, spec, begin=forked.Popen):
+    """A training process of its own, which begins or continues the run in `out`; as a rule it is killed."""
     command = [sys.executable, "-c", RUN, str(out), json.dumps(spec)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    return begin(command, cwd=ROOT, stderr=subprocess.PIPE)
 
 
 @pytest.fixture(scope="module")
@@ -446,7 +447,7 @@ class TestResume:
             process.communicate()
             kept = self.saved(out)
         assert kills >= 1, "no process lived long enough to be killed"
-        process = start(out, RESUMED)
+        process = start(out, RESUMED, begin=subprocess.Popen)
         assert process.communicate()[1] == b"" and process.returncode == 0
         assert equal(weights_of(out / "ckpt.pt"), weights_of(uninterrupted / "ckpt.pt"))
         logs = [without_time(read_log(folder / "log.jsonl")) for folder in (out, uninterrupted)]

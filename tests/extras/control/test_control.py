@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from known_cures import ANEW, CURE, HURT, IDLE, STILL, damaged
@@ -153,7 +153,7 @@ def test_killed_it_goes_on_where_it_was(start, tmp_path):
     out = tmp_path / "out"
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     command = [sys.executable, "-c", SCRIPT, str(start), str(out)]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
+    process = forked.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
     wait_for((out / "long/state.pt").exists, seconds=400)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -161,7 +161,7 @@ def test_killed_it_goes_on_where_it_was(start, tmp_path):
     assert [one["outcome"] for one in content["attempts"]] == ["finished", "planned", "planned"]
     when = (out / "hurt/ckpt.pt").stat().st_mtime_ns
     assert not (out / "long/ckpt.pt").exists()
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+    forked.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
     content = json.loads((out / "control.json").read_text())
     assert [one["outcome"] for one in content["attempts"]] == ["finished"] * 3
     assert content["helped"] == ["cure"] and (out / "hurt/ckpt.pt").stat().st_mtime_ns == when

@@ -1,6 +1,7 @@
 """Small models trained in seconds on a rule or on random labels of 400 pairs."""
 
 import torch
+from made_once import made_once
 
 from anchorlens import ModelConfig, build_model
 
@@ -21,3 +22,24 @@ def fitted(tokens, targets, n_updates, config=CONFIG):
         torch.nn.functional.cross_entropy(logits, targets).backward()
         optimizer.step()
     raise AssertionError("the model does not fit its data")
+
+
+def fitted_once(tmp_path_factory, name, targets, n_updates):
+    """A model fitted to answer PAIRS, trained once for all processes of the tests."""
+
+    def train(path):
+        torch.save(fitted(PAIRS, targets, n_updates).state_dict(), path)
+
+    model = build_model(CONFIG)
+    model.load_state_dict(torch.load(made_once(tmp_path_factory, f"{name}.pt", train)))
+    return model
+
+
+def memoriser_of(tmp_path_factory):
+    """A model that has fit random labels, which no rule gives."""
+    return fitted_once(tmp_path_factory, "memoriser", RANDOM, 300)
+
+
+def rule_of(tmp_path_factory):
+    """A model whose answer is the first token, whatever the second is."""
+    return fitted_once(tmp_path_factory, "rule", PAIRS[:, 0], 100)

@@ -1,11 +1,10 @@
 """Pages that the tests of the report look at, each written once; ours is imported as in `../conftest.py`."""
 
 import dataclasses
-import os
 
 import pytest
 from few_questions import asked_less
-from filelock import FileLock
+from made_once import made_once
 
 
 def hostile_verdict():
@@ -28,12 +27,8 @@ def hostile_verdict():
 
 def written_once(tmp_path_factory, name, write):
     """A page that the first process to ask for it writes, for all of them."""
-    folder = tmp_path_factory.getbasetemp()
-    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / f"{name}.html"
-    with FileLock(f"{path}.lock"), asked_less():
-        if not path.exists():
-            write(path)
-    return path
+    with asked_less():
+        return made_once(tmp_path_factory, f"{name}.html", write)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import anchorlens_command
 import numpy as np
 import pytest
 import torch
-from known_fits import CONFIG, PAIRS, RANDOM, fitted
+from known_fits import CONFIG, PAIRS, RANDOM, memoriser_of, rule_of
 from known_models import as_bridge
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
@@ -38,15 +38,15 @@ READINGS = (
 
 
 @pytest.fixture(scope="module")
-def memoriser():
+def memoriser(tmp_path_factory):
     """A model that has fit random labels, which no rule gives."""
-    return fitted(PAIRS, RANDOM, 300)
+    return memoriser_of(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def of_a_rule():
+def of_a_rule(tmp_path_factory):
     """A model whose answer is the first token, whatever the second is."""
-    return fitted(PAIRS, PAIRS[:, 0], 100)
+    return rule_of(tmp_path_factory)
 
 
 class TestDataAlone:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.shared import AsJson, Device, Plot, draw_and_print, one_line_errors, path_option
+from anchorlens.cli import AsJson, Device, Plot, draw_and_print, one_line_errors, path_option
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device

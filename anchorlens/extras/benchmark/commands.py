@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorlens.cli.shared import AsJson, Device, Plot, draw_and_print, one_line_errors
+from anchorlens.cli import AsJson, Device, Plot, draw_and_print, one_line_errors
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.models.devices import choose_device

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli.inputs import moved
-from anchorlens.cli.shared import AsJson, NoiseSeed, OwnTasks, TaskFiles, one_line_errors, path_option, say
+from anchorlens.cli import AsJson, NoiseSeed, OwnTasks, TaskFiles, moved, one_line_errors, path_option, say
 from anchorlens.configuration import check_number
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 

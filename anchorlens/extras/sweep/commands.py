@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorlens.cli import shared
-from anchorlens.cli.field_options import read_fields, with_field_options
-from anchorlens.cli.inputs import base_parts, moved, read_toml, unreadable_message
+from anchorlens import cli
 from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PAGES, check_can_write
@@ -25,9 +23,9 @@ if TYPE_CHECKING:
 GROUP = "Train and compare many models"
 
 
-@shared.in_group(GROUP)
-@with_field_options(axes=True, short=ALIASES, first=("engine",))
-@shared.one_line_errors
+@cli.in_group(GROUP)
+@cli.with_field_options(axes=True, short=ALIASES, first=("engine",))
+@cli.one_line_errors
 def sweep_command(
     ctx: typer.Context,
     preset: Annotated[
@@ -36,12 +34,12 @@ def sweep_command(
     ] = None,
     config: Annotated[
         Path | None,
-        shared.file_option(
+        cli.file_option(
             "TOML file with the tables task, model, train and sweep (the axes), and optionally a preset."
         ),
     ] = None,
     out: Annotated[
-        Path | None, shared.path_option("Folder of the sweep. The command skips finished runs in the folder.")
+        Path | None, cli.path_option("Folder of the sweep. The command skips finished runs in the folder.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -65,7 +63,7 @@ def sweep_command(
             "--dry-run", help="List the runs with their estimated time and memory, without training."
         ),
     ] = False,
-    tasks: shared.OwnTasks = None,
+    tasks: cli.OwnTasks = None,
 ) -> None:
     """Train a model for every combination of values.
 
@@ -80,18 +78,18 @@ def sweep_command(
         anchorlens sweep --gamma 0.3:0.8:0.05 --seed 0:3 --out sweeps/a
         anchorlens sweep --preset phase2 --n-samples 5000,20000 --dry-run
     """
-    fields = read_fields(ctx)
+    fields = cli.read_fields(ctx)
     if out is None and not dry_run:
         raise ValueError(
             "--out must be the folder of the sweep, got none. Give a folder, for example --out sweeps/a."
         )
-    file: dict[str, Any] = {} if config is None else read_toml(config)
+    file: dict[str, Any] = {} if config is None else cli.read_toml(config)
     named, axes = file.pop("preset", None), file.pop("sweep", {})
     if not isinstance(axes, dict):
         raise ValueError(f"{config}: sweep must be a table of axes, got {safe_repr(axes)}. Write [sweep].")
     axes |= fields
     start = axis_values("start", axes["start"])[0] if "start" in axes else None
-    base = base_parts(preset or named, start)
+    base = cli.base_parts(preset or named, start)
     runs = grid(merged(base, file), axes)
     from anchorlens.extras.sweep import terminal as printing
 
@@ -112,26 +110,26 @@ def sweep_command(
             progress=COMMAND_LINE_SECONDS,
         )
     except EngineError as error:
-        shared.fail(str(error), shared.EXIT_FAILED)
+        cli.fail(str(error), cli.EXIT_FAILED)
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
-            shared.fail(
+            cli.fail(
                 f"{n} of {len(result)} runs {verb} {status}; anchorlens status {out} gives the reason",
-                shared.EXIT_FAILED,
+                cli.EXIT_FAILED,
             )
 
 
 Folder = Annotated[Path, typer.Argument(help="Folder of a sweep.", readable=False)]
 
 
-@shared.in_group(GROUP)
-@shared.one_line_errors
+@cli.in_group(GROUP)
+@cli.one_line_errors
 def status_command(
     out: Folder,
     cells: Annotated[bool, typer.Option("--cells", help="Print one row per run.")] = False,
-    as_json: shared.AsJson = False,
-    tasks: shared.OwnTasks = None,
+    as_json: cli.AsJson = False,
+    tasks: cli.OwnTasks = None,
 ) -> None:
     """Show the progress of a sweep and the phases of its runs.
 
@@ -147,12 +145,12 @@ def status_command(
     printing.print_sweep_json(result) if as_json else printing.print_sweep(result, cells=cells)
 
 
-@shared.in_group(GROUP)
-@shared.one_line_errors
+@cli.in_group(GROUP)
+@cli.one_line_errors
 def diagram_command(
     sweep: Folder,
     out: Annotated[
-        Path | None, shared.path_option("Page to write. Default: diagram.html in the folder of the sweep.")
+        Path | None, cli.path_option("Page to write. Default: diagram.html in the folder of the sweep.")
     ] = None,
     x: Annotated[
         str | None,
@@ -165,7 +163,7 @@ def diagram_command(
         ),
     ] = None,
     table: Annotated[
-        Path | None, shared.path_option("Also write a table of all runs (.csv or .parquet).")
+        Path | None, cli.path_option("Also write a table of all runs (.csv or .parquet).")
     ] = None,
     reports: Annotated[
         bool,
@@ -174,8 +172,8 @@ def diagram_command(
             help="Also write the full report of every run. Each report takes some seconds and megabytes.",
         ),
     ] = False,
-    data: shared.TaskFiles = None,
-    tasks: shared.OwnTasks = None,
+    data: cli.TaskFiles = None,
+    tasks: cli.OwnTasks = None,
 ) -> None:
     """Draw the phase diagram of a sweep as a page that works offline.
 
@@ -195,14 +193,14 @@ def diagram_command(
         check_can_write(out, "--out", PAGES)
     result = _opened(sweep)
     if data:
-        cells = (replace(c, run=c.run._replace(task=moved(c.run.task, data))) for c in result)
+        cells = (replace(c, run=c.run._replace(task=cli.moved(c.run.task, data))) for c in result)
         result = replace(result, cells=tuple(cells))
     check_can_write(page, "--out", PAGES)
     write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
-    shared.say(f"the diagram is in {page}")
+    cli.say(f"the diagram is in {page}")
     if table is not None:
         write_table(result.cells, table)
-        shared.say(f"{len(result)} cells are in {table}")
+        cli.say(f"{len(result)} cells are in {table}")
 
 
 def _opened(folder: Path) -> SweepResult:
@@ -212,4 +210,4 @@ def _opened(folder: Path) -> SweepResult:
     try:
         return open_sweep(folder)
     except OSError as error:
-        raise ValueError(f"{unreadable_message(folder, error)}. Give the folder of a sweep.") from None
+        raise ValueError(f"{cli.unreadable_message(folder, error)}. Give the folder of a sweep.") from None

@@ -34,7 +34,7 @@ from .tasks.shared.phases import Phase as Phase
 from .tasks.two_anchor.evaluation import AnchorEvaluation as AnchorEvaluation
 from .tasks.two_anchor.task import AnchorTask as AnchorTask
 from .training import checkpoints as checkpoints
-from .training.result import TrainResult as TrainResult
+from .training.loop import TrainResult as TrainResult
 from .training.run import train as train
 from .training.run import train_many as train_many
 from .verdict.classify import classify as classify

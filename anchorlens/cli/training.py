@@ -88,8 +88,8 @@ def train_command(
         print_plan(plan([run]), as_json)
         return
     from anchorlens.training.logging import TensorBoard
+    from anchorlens.training.loop import OnLogError, TrainingDiverged
     from anchorlens.training.plan import check_runs
-    from anchorlens.training.result import OnLogError, TrainingDiverged
     from anchorlens.training.run import train
     from anchorlens.training.run_folder import has_ended
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from anchorlens.configuration import Config, check_number, documented, number
 from anchorlens.texts import safe_repr
@@ -19,28 +19,6 @@ _SIZE = {"minimum": 1, "limit": 1_000_000}
 GAMMA_RANGE: Mapping[str, Any] = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
 _MOST_EXPERTS = 64
-
-
-class Readable(Protocol):
-    """The sizes of a task that decide which models can read the task's inputs."""
-
-    @property
-    def d_vocab(self) -> Any:
-        """The size of the vocabulary of the task's inputs.
-
-        The answers may share this vocabulary.
-        """
-        ...
-
-    @property
-    def d_vocab_out(self) -> Any:
-        """The size of the vocabulary of the task's answers."""
-        ...
-
-    @property
-    def seq_len(self) -> int:
-        """The number of tokens in a sequence."""
-        ...
 
 
 def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
@@ -243,7 +221,7 @@ class ModelConfig(Config):
         return self.variant == "released" if own is None else own
 
     @classmethod
-    def for_task(cls, task: Readable, **fields: object) -> ModelConfig:
+    def for_task(cls, task: Any, **fields: object) -> ModelConfig:
         """Make a config whose vocabulary and context fit `task`, unless `fields` gives other sizes.
 
         >>> from anchorlens import preset
@@ -253,7 +231,7 @@ class ModelConfig(Config):
         defaults = {"d_vocab": max(cls.d_vocab, task.d_vocab), "n_ctx": max(cls.n_ctx, task.seq_len)}
         return cls.from_dict({**defaults, **fields})
 
-    def check_task(self, task: Readable) -> None:
+    def check_task(self, task: Any) -> None:
         """Check that the model can read `task`.
 
         Raises:

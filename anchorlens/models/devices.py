@@ -33,23 +33,19 @@ def choose_device(name: str | torch.device) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device must be available, got {safe_repr(name)}, but torch found no CUDA GPU. Use auto or cpu"
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device must be available, got {safe_repr(name)}, but the number of CUDA GPUs is "
-            f"{torch.cuda.device_count()}. Use a lower number"
-        )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(
-            f"device must be available, got {safe_repr(name)}, but torch found no MPS. Use auto or cpu"
-        )
-    if device.type == "mps":
-        warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
     if device.type not in ("cpu", "cuda", "mps"):
         raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu")
+    missing = ""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        missing = "torch found no CUDA GPU. Use auto or cpu"
+    elif device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        missing = f"the number of CUDA GPUs is {torch.cuda.device_count()}. Use a lower number"
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        missing = "torch found no MPS. Use auto or cpu"
+    if missing:
+        raise ValueError(f"device must be available, got {safe_repr(name)}, but {missing}")
+    if device.type == "mps":
+        warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
     return device
 
 

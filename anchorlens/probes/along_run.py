@@ -25,8 +25,8 @@ from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
+from anchorlens.training.loop import TrainResult
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.result import TrainResult
 from anchorlens.training.run_folder import trajectory_files
 from anchorlens.views import html
 

@@ -24,10 +24,9 @@ from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.jobs import Report, train_in_jobs
-from anchorlens.training.loop import Loop, Member
+from anchorlens.training.loop import Loop, Member, OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
 from anchorlens.training.progress import Lines
-from anchorlens.training.result import OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
 Folder = str | os.PathLike[str]

@@ -34,7 +34,7 @@ from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.tasks.shared.task_errors import evaluated
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
-from anchorlens.training.result import TrainResult
+from anchorlens.training.loop import TrainResult
 from anchorlens.training.run_folder import read_log, trajectory_files
 from anchorlens.verdict.explanation import explain, outside_calibration
 from anchorlens.verdict.probe_verdict import probe_verdict

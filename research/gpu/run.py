@@ -35,7 +35,7 @@ from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.files.checkpoint import library_versions, load_checkpoint
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig
-from anchorlens.training.result import OnLogError
+from anchorlens.training.loop import OnLogError
 from anchorlens.training.run import train_many
 from anchorlens.training.run_folder import has_ended, read_log
 from jobs import Choice, Job

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from anchorlens.recipes.presets import preset
 from anchorlens.training import logging as loggers
-from anchorlens.training.result import OnLogError
+from anchorlens.training.loop import OnLogError
 from anchorlens.training.run import train, train_many
 from anchorlens.training.run_folder import read_log
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorlens.recipes.presets import preset
-from anchorlens.training.result import OnLogError
+from anchorlens.training.loop import OnLogError
 from anchorlens.training.run import train, train_many, train_together
 from anchorlens.training.run_folder import read_log
 

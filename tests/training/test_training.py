@@ -29,7 +29,7 @@ from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.training.result import TrainingDiverged
+from anchorlens.training.loop import TrainingDiverged
 from anchorlens.training.run import train
 from anchorlens.training.run_folder import RunFolder, read_log
 

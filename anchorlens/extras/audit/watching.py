@@ -17,8 +17,8 @@ from anchorlens.randomness import generator
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch
 from anchorlens.training.jobs import train_in_jobs
+from anchorlens.training.loop import TrainingDiverged
 from anchorlens.training.plan import check_runs
-from anchorlens.training.result import TrainingDiverged
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -20,7 +20,7 @@ from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.base import Task
-from anchorlens.training.result import TrainResult
+from anchorlens.training.loop import TrainResult
 from anchorlens.training.run import train_many
 from anchorlens.verdict.classify import classify
 

@@ -16,8 +16,8 @@ from anchorlens.show.words import number
 from anchorlens.tasks.registry import logged_metrics
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.texts import safe_text
+from anchorlens.training.loop import TrainResult
 from anchorlens.training.progress import Progress
-from anchorlens.training.result import TrainResult
 from anchorlens.views import html
 
 MOST_METRICS = 40

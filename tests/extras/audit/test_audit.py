@@ -14,7 +14,7 @@ from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.lateness import NEVER
 from anchorlens.extras.audit.tables import fit_in_words, summary, suspects
 from anchorlens.recipes.run_config import RunConfig
-from anchorlens.training.result import TrainingDiverged
+from anchorlens.training.loop import TrainingDiverged
 
 TASK = AnchorTask(anchors={1: 5, 2: -3, 3: 1}, unseen_pairs=[], key_min=20, key_max=49, seq_len=4)
 TINY = ModelConfig.for_task(TASK, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.8)

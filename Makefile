@@ -31,9 +31,10 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHAPES) -m $(FAST) --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-# the whole installation: the wheel, the package without each product, a full disk, no word of its own, the referee
+# installations and machines as a whole: the wheel, packages, each product missing, a full disk, memory, the referee
 test-system: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m 'system and not slow' --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'system and not slow' --numprocesses 2 --dist loadfile \
+		$$(grep -rl --include='*.py' mark.system tests)
 
 # the core alone: a copy of the repository without the products of extras/ and their entry points
 test-core: $(READY)

@@ -91,6 +91,10 @@ class Slowest:
         self.before = sum(os.times()[:4])
         self.files: defaultdict[str, float] = defaultdict(float)
 
+    def pytest_collection_finish(self) -> None:
+        """Leave out what collecting took."""
+        self.before = sum(os.times()[:4])
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
         """Note in the report of each set-up, call and tear-down what it took."""

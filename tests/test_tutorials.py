@@ -260,6 +260,7 @@ def run_beginning(path, python, repository, folder, n_cells=1):
     return done.stdout + done.stderr
 
 
+@pytest.mark.system
 class TestFirstCell:
     def test_it_asks_for_the_url_while_there_is_none(self, without_anchorlens, tmp_path):
         said = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path)

@@ -31,6 +31,7 @@ def faults(how, **environment):
     return int(done.stdout)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's limits")
 def test_freed_memory_is_kept_unless_the_environment_says_otherwise():
     assert faults("kept") < PAGES / 100

@@ -70,6 +70,7 @@ def warnings(good):
     return "FILLING", '"a"'
 
 
+@pytest.mark.system
 def test_what_they_take(tmp_path):
     """In one process, one folder after the other; each has 40 to 600 MB to read."""
     cases = [

@@ -52,6 +52,7 @@ def finish(process, code=0):
 
 
 class TestPackage:
+    @pytest.mark.system
     def test_it_goes_the_whole_way(self, tmp_path, monkeypatch):
         """Trained, killed, resumed, classified, swept in several processes, drawn, measured by its probe."""
         source, site = tmp_path / "source", str(tmp_path / "site")

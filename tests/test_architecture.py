@@ -123,8 +123,8 @@ def test_imports_point_one_way(name):
             assert product_of(other) in ("", "shared", product_of(name)), f"{name} imports {other}"
             continue
         assert not product_of(other), f"{name} imports {other}"
-        if other == "texts" or (name in FACES and other.startswith(f"{name}.")):
-            continue  # `texts` imports nothing; a face offers what is in its folders
+        if name in FACES and other.startswith(f"{name}."):
+            continue  # a face offers what is in its folders
         assert FOLDERS.index(folder_of(other)) <= FOLDERS.index(folder_of(name)), f"{name} imports {other}"
 
 
@@ -172,7 +172,6 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.benchmark.shipped",
     "anchorlens.extras.control.tries",
     "anchorlens.probes.along_run",  # the checkpoints in a run's folder
-    "anchorlens.records",  # results as JSON
     "anchorlens.recipes.train_config",
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",

@@ -108,8 +108,6 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
         "classify": classify_command,
         "probe": probe_command,
     },
-    "Train and compare many models": {},
-    OTHERS: {},
 }
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
@@ -117,7 +115,8 @@ for _point in entry_points("anchorlens.commands"):
     with contextlib.suppress(Exception):  # `_advice` says what is wrong when the command is called
         _function = _point.load()
         if not any(_point.name in _commands for _commands in GROUPS.values()):
-            GROUPS[getattr(_function, "group", OTHERS)][_point.name] = _function
+            GROUPS.setdefault(getattr(_function, "group", OTHERS), {})[_point.name] = _function
+GROUPS[OTHERS] = GROUPS.pop(OTHERS, {})  # the last group of the help
 
 for _title, _commands in GROUPS.items():
     for _name, _command in _commands.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from anchorlens.plots import BLUE, ORANGE, styled
+from anchorlens.plots import BLUE, styled
 from calibration.held_out import Said, selective
 
 FIRST = 20
@@ -16,14 +16,14 @@ FIRST = 20
 def selective_curve(said: Mapping[str, Sequence[Said]]) -> go.Figure:
     """A line for each verdict, over the runs: the surest are named first."""
     figure = go.Figure()
-    for (name, some), colour, dash in zip(said.items(), (BLUE, ORANGE), ("solid", "dash"), strict=True):
+    for name, some in said.items():
         points = [point for point in selective(some) if point[2] >= FIRST]
         figure.add_scatter(
             x=[share for share, _, _ in points],
             y=[right for _, right, _ in points],
             name=name,
             mode="lines",
-            line={"color": colour, "dash": dash},
+            line={"color": BLUE},
         )
     figure.update_xaxes(title="proportion of models that get a verdict", range=[0, 1.01], tickformat=".0%")
     figure.update_yaxes(title="accuracy", tickformat=".0%")

@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from anchorlens.configuration import field_types, suggestion
+from anchorlens.configuration import Config, field_types, suggestion
 from anchorlens.plugins import defined_in, installed, what_to_install
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
@@ -151,6 +152,8 @@ def task_or_default(task: object = None) -> Task:
     if task is not None and not isinstance(task, Task):
         got = type(task).__name__
         advice = ". Write AnchorTask(**fields)." if isinstance(task, Mapping) else ""
+        if isinstance(task, Config):
+            advice = ". Give the task before the configurations."
         advice = _INSTEAD_OF_A_TASK.get(got, advice)
         raise ValueError(f"task must be a task such as AnchorTask(), got {got}{advice}")
     return TASKS[0]() if task is None else task
@@ -159,9 +162,6 @@ def task_or_default(task: object = None) -> Task:
 _INSTEAD_OF_A_TASK = {
     "RunConfig": ". Unpack the run: train(*preset(...)).",
     "str": ". For a run that has a name, write train(*preset(name)).",
-    **dict.fromkeys(
-        ("ModelConfig", "UNetConfig", "TrainConfig"), ". Give the task before the configurations."
-    ),
     **dict.fromkeys(
         ("HookedTransformer", "Checkpoint", "TrainResult"), ". Give the model first, then its task."
     ),
@@ -218,8 +218,6 @@ def read_evaluation(values: Mapping[str, Any]) -> Evaluation:
     Raises:
         ValueError: If the kind of task is unknown, or a value is missing or has the wrong type.
     """
-    from anchorlens.tasks.shared.training_data_task import TrainingDataTask
-
     kind = values["kind"] if isinstance(values, Mapping) and "kind" in values else ""
     task = TrainingDataTask if kind == TrainingDataTask.kind else task_class(kind)
     read = task.evaluation_class.from_dict(values)

@@ -243,11 +243,8 @@ def evaluate(
         >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
     """
-    for name, value, least in (
-        ("max_train", max_train, 1),
-        ("batch_size", batch_size, 1),
-        ("max_trials", max_trials, 2),
-    ):
+    sizes = {"max_train": (max_train, 1), "batch_size": (batch_size, 1), "max_trials": (max_trials, 2)}
+    for name, (value, least) in sizes.items():
         check_number(name, value, minimum=least, limit=MOST_ASKED, integer=True)
     check_number("seed", seed, minimum=0, integer=True)
     if half is not None:
@@ -258,31 +255,26 @@ def evaluate(
     questions = SplitEvaluator(model, task, seed, batch_size, max_trials, half)
     known = None if training_set is None else checked_training_set(training_set, task)
 
-    ask = questions.ask
     train_trials = questions.trials("train")
     train_targets = task.targets(train_trials)
-    fresh = ask(train_trials, min(2, n_noise)) == train_targets[:, None]
+    fresh = questions.ask(train_trials, min(2, n_noise)) == train_targets[:, None]
     train_fresh = questions.split_accuracy("train", fresh)
     train, trained = train_fresh, questions.by_position("train", train_trials, fresh)
     if known is not None:
         train, trained = questions.ask_batch(known, max_train)
 
     id_trials = questions.trials("id")
-    id_deviation = ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
-    deviations: dict[Split, dict[int, float]] = {"id": _shares(id_deviation)}
-    pairs = list(questions.pair_accuracies("id", id_trials, task.seen_pairs, id_deviation == 0))
-    id_accuracy = questions.split_accuracy("id", id_deviation == 0)
-    beside = _beside_the_rules(questions, id_trials, id_deviation == 0, n_noise) if task.n_exceptions else {}
-    found = {"train": trained, "id": questions.by_position("id", id_trials, id_deviation == 0)}
-
+    id_deviation = questions.ask(id_trials, n_noise) - task.targets(id_trials)[:, None]
+    right = id_deviation == 0
+    pairs = questions.pair_accuracies("id", id_trials, task.seen_pairs, right)
+    id_accuracy = questions.split_accuracy("id", right)
+    beside = _beside_the_rules(questions, id_trials, right, n_noise) if task.n_exceptions else {}
     unseen = _answers_on_unseen(questions, n_noise) if task.ood_pairs else _Unseen()
-    if unseen.deviation is not None:
-        deviations["ood"] = unseen.deviation
-    pairs += unseen.pairs
-    found |= unseen.by_position
+    found = {"train": trained, "id": questions.by_position("id", id_trials, right)} | unseen.by_position
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
-    best_constant = float(np.bincount(train_targets).max()) / len(train_targets)
+    majority_baseline = float(np.bincount(train_targets).max()) / len(train_targets)
+    options = {"n_noise": n_noise, "max_train": max_train, "max_trials": max_trials, "seed": seed}
     positions = gathered(found, task.positions.tolist())
     return AnchorEvaluation(
         kind=task.kind,
@@ -297,7 +289,7 @@ def evaluate(
         },
         in_conflict=task.in_conflict,
         finite=questions.finite,
-        options=_options(task, half, n_noise=n_noise, max_train=max_train, max_trials=max_trials, seed=seed),
+        options=options | {"task": task.describe()} | ({} if half is None else {"half": half}),
         figure_specs=(positions_figure(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
@@ -305,16 +297,11 @@ def evaluate(
         other_targets=None if known is None else _other_targets(known, task),
         by_symmetry=unseen.by_symmetry,
         train_fresh=train_fresh,
-        pairs=tuple(pairs),
-        deviations=deviations,
+        pairs=(*pairs, *unseen.pairs),
+        deviations={"id": _shares(id_deviation)} | unseen.deviations,
         positions=positions,
-        best_constant=Accuracy.of_share(best_constant, len(train_targets)),
+        best_constant=Accuracy.of_share(majority_baseline, len(train_targets)),
     )
-
-
-def _options(task: CompositeFunction, half: int | None, **numbers: int) -> dict[str, Any]:
-    """Return the options of an evaluation as JSON data."""
-    return {**numbers, "task": task.describe(), **({} if half is None else {"half": half})}
 
 
 class _Unseen(NamedTuple):
@@ -324,9 +311,9 @@ class _Unseen(NamedTuple):
     symmetric: Accuracy | None = None
     commutativity: Accuracy | None = None
     by_symmetry: Accuracy | None = None
-    deviation: dict[int, float] | None = None
+    deviations: Mapping[Split, dict[int, float]] = MappingProxyType({})
     pairs: tuple[PairAccuracy, ...] = ()
-    by_position: Mapping[str, Any] = MappingProxyType({})
+    by_position: Mapping[str, dict[int, Accuracy]] = MappingProxyType({})
 
 
 def _answers_on_unseen(questions: SplitEvaluator, n_noise: int) -> _Unseen:
@@ -348,7 +335,7 @@ def _answers_on_unseen(questions: SplitEvaluator, n_noise: int) -> _Unseen:
         symmetric=questions.split_accuracy("ood", as_mirror[differs]),
         commutativity=questions.split_accuracy("ood", (answers == mirrored)[has_mirror]),
         by_symmetry=questions.split_accuracy("ood", deviation[~counts] == 0),
-        deviation=_shares(deviation[counts]) if counts.any() else None,
+        deviations={"ood": _shares(deviation[counts])} if counts.any() else {},
         pairs=tuple(questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)),
         by_position={
             "ood": questions.by_position("ood", counting, deviation[counts] == 0),

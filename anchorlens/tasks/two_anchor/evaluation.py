@@ -108,13 +108,7 @@ NOTABLE = 0.1
 """Difference between two positions above which it is reported."""
 MOST_POSITIONS = 200
 """Most positions of the key that are evaluated one by one."""
-TITLES = {
-    "train": "train",
-    "id": "ID",
-    "ood": "OOD",
-    "inferential": "inferential",
-    "symmetric": "symmetric",
-}
+TITLES = {"train": "train", "id": "ID", "ood": "OOD", "inferential": "inferential", "symmetric": "symmetric"}
 """Field -> title."""
 
 
@@ -311,13 +305,9 @@ class AnchorEvaluation(Evaluation):
         """Leave out what was measured if a logit was not finite."""
         super().__post_init__()
         if not self.finite:
-            for name, nothing in (
-                ("pairs", ()),
-                ("deviations", {}),
-                ("positions", ()),
-                ("by_symmetry", None),
-            ):
-                object.__setattr__(self, name, nothing)
+            nothing = {"pairs": (), "deviations": {}, "positions": (), "by_symmetry": None}
+            for name, value in nothing.items():
+                object.__setattr__(self, name, value)
 
     @property
     def symmetric(self) -> Accuracy | None:

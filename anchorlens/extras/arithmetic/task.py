@@ -19,10 +19,7 @@ from anchorlens.extras.arithmetic.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import by_distance, pair_plane
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.measures import Metric, phase_metrics
+from anchorlens.tasks import IGNORE, Evaluator, FigureSpec, Metric, TokenBatch, phase_metrics
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

@@ -12,7 +12,7 @@ from anchorlens.files.writing import PICTURES, check_can_write
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.train_config import TrainConfig
-from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks import task_or_default
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
 

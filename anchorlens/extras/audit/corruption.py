@@ -9,8 +9,7 @@ import numpy as np
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.audit.mappings import Mappings, mappings_of
-from anchorlens.tasks.two_anchor.sequences import Pair
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks import AnchorTask, Pair
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -15,9 +15,7 @@ from anchorlens.configuration import suggestion
 from anchorlens.extras.audit.mappings import Mappings, mappings_of
 from anchorlens.files.csv_file import TARGETS, CsvFile
 from anchorlens.safe import START, kind_of, read_bytes, read_toml
-from anchorlens.tasks.shared.batch import distinct_rows
-from anchorlens.tasks.two_anchor.sequences import Trials
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks import AnchorTask, Trials, distinct_rows
 from anchorlens.texts import safe_repr
 
 MOST_BYTES = 50_000_000

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.shared.batch import distinct_rows
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks import AnchorBatch, AnchorTask, Pair, Trials, distinct_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

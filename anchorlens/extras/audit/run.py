@@ -28,7 +28,7 @@ from anchorlens.texts import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
 
 if TYPE_CHECKING:
-    from anchorlens.tasks.two_anchor.task import AnchorTask
+    from anchorlens.tasks import AnchorTask
 
 GAMMA = 0.8
 """The initialisation rate of an audit: small weights, with which a model learns compositions first."""

@@ -15,7 +15,7 @@ from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.models.devices import choose_device
 from anchorlens.randomness import generator
 from anchorlens.recipes.run_config import RunConfig
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
+from anchorlens.tasks import AnchorBatch
 from anchorlens.training.jobs import train_in_jobs
 from anchorlens.training.loop import TrainingDiverged
 from anchorlens.training.plan import check_runs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.shared.batch import on_device
+from anchorlens.tasks import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int

@@ -26,8 +26,7 @@ from anchorlens.extras.concept_graphs.images import (
     marked,
 )
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.figure_specs import Grid, ImageGrid
-from anchorlens.tasks.shared.measures import Accuracy, Metric
+from anchorlens.tasks import Accuracy, Grid, ImageGrid, Metric
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

@@ -17,10 +17,7 @@ from anchorlens.extras.concept_graphs.presets import PRESETS
 from anchorlens.extras.concept_graphs.scoring import METRICS, classifier, scored
 from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import TaskConfig
-from anchorlens.tasks.shared.batch import on_device
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks import Evaluation, Metric, TaskConfig, on_device
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

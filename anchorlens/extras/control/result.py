@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Name, Record, Share, Text, limits
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.phases import LEARNT, Phase
+from anchorlens.tasks import LEARNT, Evaluation, Phase
 from anchorlens.views import html
 
 Minutes = Annotated[float, limits(ge=0)]

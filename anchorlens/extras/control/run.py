@@ -20,8 +20,7 @@ from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.importers.inputs import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig, identity
-from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.measures import has_labels
+from anchorlens.tasks import Task, has_labels
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
 from anchorlens.training.progress import progress_bar

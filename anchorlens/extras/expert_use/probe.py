@@ -17,8 +17,7 @@ from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.show.words import CAPTIONS, captions_in
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch
-from anchorlens.tasks.two_anchor.task import AnchorTask
+from anchorlens.tasks import AnchorBatch, AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

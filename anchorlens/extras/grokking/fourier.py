@@ -35,7 +35,7 @@ from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
 from anchorlens.randomness import generator
 from anchorlens.show.words import CAPTIONS, captions_in
-from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.tasks import check_capacity
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -31,7 +31,7 @@ from anchorlens.files.importers.source import (
     in_one_precision,
 )
 from anchorlens.safe import CheckpointError, read_tensors, reading
-from anchorlens.tasks.shared.evaluator import Evaluator
+from anchorlens.tasks import Evaluator
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -20,10 +20,7 @@ from anchorlens.extras.shared.split_task import Right, shares_by_group
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.data_checks import Overlap
-from anchorlens.tasks.shared.figure_specs import FigureSpec
-from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
+from anchorlens.tasks import IGNORE, Accuracy, FigureSpec, Metric, Overlap, TokenBatch, phase_metrics
 from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
 _MOST_READ = 2_000

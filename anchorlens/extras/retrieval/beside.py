@@ -15,15 +15,13 @@ from anchorlens.models import hooks
 from anchorlens.models.running import attached, device_of, measuring
 from anchorlens.probes.shared.checks import check_inputs, check_layer
 from anchorlens.randomness import generator
-from anchorlens.tasks.two_anchor.behaviour import TrainingSet, checked_training_set, pairs_asked
-from anchorlens.tasks.two_anchor.sequences import LazyDataset
+from anchorlens.tasks import LazyDataset, TrainingSet, checked_training_set, pairs_asked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
     from anchorlens.models.library import HookedTransformer
-    from anchorlens.tasks.two_anchor.sequences import Trials
-    from anchorlens.tasks.two_anchor.task import AnchorTask
+    from anchorlens.tasks import AnchorTask, Trials
 
 MOST_STORED = 1_000_000
 """Largest `max_stored`."""

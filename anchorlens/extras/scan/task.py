@@ -19,7 +19,7 @@ from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks import Metric
 from anchorlens.tasks.shared.words import Examples, Vocabulary
 
 VERBS = ("walk", "look", "run", "jump")

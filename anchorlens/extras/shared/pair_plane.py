@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.tasks.shared.figure_specs import Curve, Grid
-from anchorlens.tasks.shared.measures import Accuracy
+from anchorlens.tasks import Accuracy, Curve, Grid
 
 if TYPE_CHECKING:
     from jaxtyping import Float

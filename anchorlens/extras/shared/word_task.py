@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
-    from anchorlens.tasks.shared.batch import TokenBatch
+    from anchorlens.tasks import TokenBatch
 
 _MOST_GROUPS = 12
 """The largest number of groups of answers by length in a picture."""

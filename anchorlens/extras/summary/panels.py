@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anchorlens.probes.two_anchor.information_flow import InformationFlow
     from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
     from anchorlens.probes.two_anchor.v_similarity import VSimilarity
-    from anchorlens.tasks.shared.evaluation import Evaluation
+    from anchorlens.tasks import Evaluation
 
 SMALL = 6.5
 """The font size of the text within a panel, in points."""

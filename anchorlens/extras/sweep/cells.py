@@ -16,8 +16,7 @@ from anchorlens.extras.sweep.cell_json import CellContent
 from anchorlens.files.tables import table_of_rows
 from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
 from anchorlens.safe import CheckpointError
-from anchorlens.tasks.shared.measures import Metric
-from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks import Metric, Phase
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import figure, html, table
 

@@ -14,7 +14,7 @@ from anchorlens.configuration import field_types
 from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import Parts, RunConfig, field_owners, merged, same_value, sorted_by_part
 from anchorlens.safe import read_json
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks import Task
 from anchorlens.texts import safe_repr, safe_text
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}

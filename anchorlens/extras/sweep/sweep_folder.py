@@ -44,8 +44,7 @@ from anchorlens.safe import (
     read_json,
     reading,
 )
-from anchorlens.tasks.registry import read_stored_task
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks import Task, read_stored_task
 from anchorlens.texts import safe_repr, safe_text
 
 SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"

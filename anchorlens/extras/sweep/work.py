@@ -19,7 +19,7 @@ from anchorlens.models.devices import choose_device, is_out_of_memory
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.safe import CheckpointError
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks import Task
 from anchorlens.training.loop import TrainResult
 from anchorlens.training.run import train_many
 from anchorlens.verdict.classify import classify

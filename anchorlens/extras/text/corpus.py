@@ -21,7 +21,7 @@ from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.extras.text.documents import Document, content_digest, documents, sizes
 from anchorlens.randomness import generator
 from anchorlens.safe import read_bytes, read_json
-from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks import TokenBatch
 
 if TYPE_CHECKING:
     from jaxtyping import Int

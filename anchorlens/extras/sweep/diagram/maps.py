@@ -25,7 +25,7 @@ from anchorlens.extras.sweep.diagram.outcomes import (
 from anchorlens.plots import SHARE
 from anchorlens.plots.picture import Picture, plotly_text
 from anchorlens.show.words import Caption, captions_in
-from anchorlens.tasks.shared.measures import Metric, has_labels, has_phases
+from anchorlens.tasks import Metric, has_labels, has_phases
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import figure
 

@@ -27,7 +27,7 @@ from anchorlens.plots.picture import script_json
 from anchorlens.plots.training_curve import thinned, training_curve, training_traces
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.page import write_report
-from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks import Metric
 from anchorlens.texts import safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify

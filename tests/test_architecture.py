@@ -179,6 +179,7 @@ OTHERS_THAT_READ = (
     "anchorlens.extras.sweep.cells",  # logs that cannot be read
     "anchorlens.extras.sweep.engines",
     "anchorlens.extras.sweep.grids",  # axes as JSON text
+    "anchorlens.extras.sweep.run",  # the last line of a log
     "anchorlens.extras.sweep.sweep_folder",
     "anchorlens.extras.sweep.work",  # cells whose files are damaged
     "anchorlens.extras.cogs.files",

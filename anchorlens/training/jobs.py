@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,19 +31,6 @@ LOOK_SECONDS, WAIT_SECONDS = 0.005, 0.001
 Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
 """Called with the index of a run and a line of its log."""
-
-
-class InThisProcess(Executor):
-    """An executor that runs submitted functions one after another in this process."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a function at once, and return its completed future."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 def grouped(

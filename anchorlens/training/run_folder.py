@@ -49,7 +49,7 @@ STATE_VERSION = 1
 ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG = 256 * 2**20
-_LONGEST_LINE, _MOST_LINES = 2**16, 500_000
+LONGEST_LINE, _MOST_LINES = 2**16, 500_000
 _TOO_LARGE = 10**MOST_DIGITS
 _MOST_SECONDS = 10**9
 """Longest time that a log can tell: 30 years."""
@@ -286,8 +286,8 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
     with reading(path), ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
             raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten it")
-        while text := file.readline(_LONGEST_LINE):
-            line = _log_line(text)
+        while text := file.readline(LONGEST_LINE):
+            line = log_line(text)
             if line is None:
                 return lines, text.endswith(b"\n") or file.read(1) != b""
             if len(lines) == _MOST_LINES:
@@ -296,20 +296,7 @@ def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
     return lines, False
 
 
-def last_step(path: Path) -> int:
-    """Return the step of the last complete line of a log, or 0 if no complete line can be read."""
-    try:
-        check_inside(path.parent, path)
-        with ordinary_file(path) as (file, size):
-            file.seek(max(0, size - _LONGEST_LINE))
-            ends = file.read(_LONGEST_LINE).rpartition(b"\n")[0]
-    except (OSError, ValueError):
-        return 0
-    line = _log_line(ends.rpartition(b"\n")[2])
-    return 0 if line is None else line["step"]
-
-
-def _log_line(text: bytes) -> dict[str, Any] | None:
+def log_line(text: bytes) -> dict[str, Any] | None:
     """Parse a line of a log; return None if a value is neither a finite number nor None."""
     try:
         line = from_json(text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anchorlens.recipes.presets import preset
-from anchorlens.training.jobs import InThisProcess, grouped, submit_all
+from anchorlens.training.jobs import grouped, submit_all
 
 
 class TestGroups:
@@ -50,29 +50,3 @@ class TestGivingOut:
 
         submit_all(range(20), submit, lambda job, future: out.discard(job) or [], at_a_time)
         assert max(most) == (at_a_time or 20) and not out
-
-    def test_here_one_follows_the_other_and_an_error_is_in_its_future(self):
-        order = []
-
-        def collect(job, future):
-            order.append(("in", job))
-            if job == 2:
-                with pytest.raises(ZeroDivisionError):
-                    future.result()
-            return []
-
-        def work(job):
-            order.append(("out", job))
-            return 1 // (2 - job)
-
-        submit_all([1, 2, 3], lambda job: InThisProcess().submit(work, job), collect, 1)
-        assert order == [(what, job) for job in (1, 2, 3) for what in ("out", "in")]
-
-    def test_what_take_in_raises_stops_it(self):
-        def collect(job, future):
-            raise KeyError(job)
-
-        given = []
-        with pytest.raises(KeyError):
-            submit_all([1, 2], lambda job: InThisProcess().submit(given.append, job), collect, 1)
-        assert given == [1]

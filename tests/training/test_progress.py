@@ -21,11 +21,11 @@ from sweeping import tiny
 
 from anchorlens.extras.sweep import grid, sweep
 from anchorlens.extras.sweep.engines import SweepEngine
-from anchorlens.extras.sweep.run import _Driver
+from anchorlens.extras.sweep.run import _Driver, last_step
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.training.progress import Progress
 from anchorlens.training.run import train
-from anchorlens.training.run_folder import last_step, read_log
+from anchorlens.training.run_folder import read_log
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ["train", "--n-layers", "1", "--d-model", "16", "--d-head", "8", "--d-mlp", "16", "--steps", "60"]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
+from anchorlens.extras.shared.in_this_process import InThisProcess
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.models.devices import choose_device
@@ -21,7 +22,6 @@ from anchorlens.recipes.run_config import RunConfig
 from anchorlens.safe import read_bytes, read_json, reading
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.child_processes import process_pool
-from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.plan import plan
 from anchorlens.training.progress import Show
 from anchorlens.training.run import train_many

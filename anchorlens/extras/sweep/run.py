@@ -16,10 +16,11 @@ from anchorlens.extras.sweep.engines import EngineError, SweepEngine
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
 from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
+from anchorlens.safe import check_inside, ordinary_file
 from anchorlens.training.jobs import grouped, submit_all
 from anchorlens.training.plan import check_runs, check_start, trained_together
 from anchorlens.training.progress import Show, progress_bar
-from anchorlens.training.run_folder import last_step
+from anchorlens.training.run_folder import LONGEST_LINE, log_line
 
 BREAKS = 3
 """The number of breaks of an engine in a row, without a finished cell, that end a sweep with an error."""
@@ -194,3 +195,16 @@ def killed_for_memory(events: Path = EVENTS) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def last_step(path: Path) -> int:
+    """Return the step of the last complete line of a log, or 0 if no complete line can be read."""
+    try:
+        check_inside(path.parent, path)
+        with ordinary_file(path) as (file, size):
+            file.seek(max(0, size - LONGEST_LINE))
+            ends = file.read(LONGEST_LINE).rpartition(b"\n")[0]
+    except (OSError, ValueError):
+        return 0
+    line = log_line(ends.rpartition(b"\n")[2])
+    return 0 if line is None else line["step"]

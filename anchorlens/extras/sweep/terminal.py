@@ -143,6 +143,6 @@ def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     logs = [(cell, path) for cell, path in logs if folder.size(path)]
     if not logs:
         return []
-    from anchorlens.training.run_folder import last_step  # imports torch
+    from anchorlens.extras.sweep.run import last_step  # imports torch
 
     return [(cell, last_step(path)) for cell, path in logs]

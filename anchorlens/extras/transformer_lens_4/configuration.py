@@ -83,8 +83,6 @@ class HookedTransformerConfig(TransformerLensConfig):
     init_weights: bool = True
     initializer_range: float = -1.0
     n_params: int | None = None
-    num_experts: int | None = None
-    experts_per_token: int | None = None
     norm_topk_prob: bool = False
     # features that it lacks
     init_mode: str = _lacking("gpt2")

@@ -15,10 +15,10 @@ import pytest
 from sweeping import ROOT, finished, flags, start, tiny, wait_for, workers_of
 
 from anchorlens import load_checkpoint
+from anchorlens.extras.shared.in_this_process import InThisProcess
 from anchorlens.extras.sweep import open_sweep, sweep
 from anchorlens.extras.sweep.engines import EngineError
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
-from anchorlens.training.jobs import InThisProcess
 
 pytest.importorskip("distributed", reason="needs the extra [cluster]")
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}

@@ -8,13 +8,13 @@ from anchorlens_command import call
 from sweeping import TINY, finished, tiny
 
 from anchorlens import CheckpointError, classify, load_checkpoint, preset
+from anchorlens.extras.shared.in_this_process import InThisProcess
 from anchorlens.extras.sweep import Cell, grid, open_sweep, sweep
 from anchorlens.extras.sweep.cells import cell_id
 from anchorlens.extras.sweep.engines import SweepEngine
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.extras.sweep.work import work
 from anchorlens.tasks.shared import evaluator
-from anchorlens.training.jobs import InThisProcess
 from anchorlens.training.run import train
 
 AXES = {"gamma": "0.3,0.5", "seed": "0:2"}

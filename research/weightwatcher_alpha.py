@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from anchorlens.probes.shared.weights import weight_matrices
+from anchorlens.probes.shared.linalg import weight_matrices
 
 
 def weightwatcher_alpha(model: Any) -> float:

@@ -34,7 +34,7 @@ from anchorlens.probes import PROBES, REPORT_PROBES, apply
 from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared import edge_effects
 from anchorlens.probes.shared.edge_effects import causal_edges
-from anchorlens.probes.shared.patches import patch_effects, sequences_that_differ
+from anchorlens.probes.shared.interventions import patch_effects, sequences_that_differ
 
 IMPORTED = (go, TSNE, silhouette_score, patching)
 """What probes import when they need it, so that it is not timed."""

@@ -10,7 +10,12 @@ from known_models import FIRST, KEY, LAST, SECOND, TASK, as_bridge, memorising, 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
 from anchorlens.probes import activation_patching
-from anchorlens.probes.shared.patches import PatchPairs, patch_effects, patched_logits, sequences_that_differ
+from anchorlens.probes.shared.interventions import (
+    PatchPairs,
+    patch_effects,
+    patched_logits,
+    sequences_that_differ,
+)
 
 PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)

@@ -8,7 +8,7 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import gradient_sharing
-from anchorlens.probes.shared import pair_gradients
+from anchorlens.probes.two_anchor import gradient_sharing as pair_gradients
 from anchorlens.probes.two_anchor.gradient_sharing import RELATIONS
 from anchorlens.training import checkpoints
 

@@ -13,7 +13,7 @@ from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.models.config import VARIANTS
 from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, SHIPPED
 from anchorlens.probes.any_model.holdout import holdout
-from anchorlens.probes.shared.further_training import AdamW, Copies
+from anchorlens.probes.shared.further_training import Copies
 from anchorlens.training import checkpoints
 
 FEW = {"n_copies": 1, "batch_size": 8, "lr": 1e-7}
@@ -235,7 +235,7 @@ class TestCopies:
                 name: weight.detach().repeat(2, *[1] * weight.dim()).requires_grad_()
                 for name, weight in models[0].named_parameters()
             }
-        optimizer, decays = AdamW(list(copies.weights.values()), 1e-2), (0.0, 5.0)
+        decays = (0.0, 5.0)
         theirs = [
             torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=decay)
             for model, decay in zip(models, decays, strict=True)
@@ -243,7 +243,7 @@ class TestCopies:
         tokens, targets = PAIRS.unflatten(0, (2, 200)), RANDOM.unflatten(0, (2, 200))
         for _ in range(3):
             losses = copies.answers(tokens, targets).losses
-            optimizer.update(copies.gradients(losses), torch.tensor(decays))
+            copies.update(losses, 1e-2, torch.tensor(decays))
             for k, one in enumerate(theirs):
                 one.zero_grad()
                 torch.nn.functional.cross_entropy(models[k](tokens[k])[:, -1], targets[k]).backward()

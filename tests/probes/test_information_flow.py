@@ -24,8 +24,7 @@ from anchorlens.models import hooks
 from anchorlens.plots.flow_diagram import MOST_LINES, drawn_edges
 from anchorlens.probes import information_flow
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
-from anchorlens.probes.shared.edge_effects import drops, margin, margins_without
-from anchorlens.probes.shared.routes import group_masks, routes, stages
+from anchorlens.probes.shared.edge_effects import drops, group_masks, margin, margins_without, routes, stages
 from anchorlens.training import checkpoints
 
 PAPER = AnchorTask()

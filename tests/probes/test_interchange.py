@@ -12,7 +12,7 @@ from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
 from anchorlens.models.running import attached
 from anchorlens.probes import interchange
-from anchorlens.probes.shared.interchanges import (
+from anchorlens.probes.two_anchor.interchange import (
     KINDS,
     Answers,
     Interchanges,

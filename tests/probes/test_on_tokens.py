@@ -82,7 +82,7 @@ def test_what_patches_bring_back():
 
 def test_sequences_of_the_task_give_what_the_task_gives():
     """The same sequences, given: what the probe measures of its first change."""
-    from anchorlens.probes.shared.patches import sequences_that_differ
+    from anchorlens.probes.shared.interventions import sequences_that_differ
 
     model, by_task = reasoning(), activation_patching(reasoning(), TASK, n_sequences=4)
     pairs = sequences_that_differ(TASK, 1, KEY, 4, 0)

@@ -18,9 +18,8 @@ from anchorlens import (
 )
 from anchorlens.engine.layout import Transformer
 from anchorlens.probes import COSTLY, REPORT_PROBES, SHIPPED, survival
-from anchorlens.probes.shared import restoration
-from anchorlens.probes.shared.restoration import groups_to_leave_out
 from anchorlens.probes.two_anchor import survival as probe_module
+from anchorlens.probes.two_anchor.survival import groups_to_leave_out
 from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
@@ -90,7 +89,7 @@ class TestKnownAnswers:
         assert found.survival < 0.4 and (found.other_accuracies >= 0.9).all()
 
     def test_a_random_start_has_nothing_to_restore(self, monkeypatch):
-        monkeypatch.setattr(restoration, "MOST_UPDATES", 40)
+        monkeypatch.setattr(probe_module, "MOST_UPDATES", 40)
         found = survival(build_model(CONFIG), TASK, **FEW)
         assert found.survival is None and found.others < 0.5 and found.updates.tolist() == [40, 40]
         assert "do not come back" in found.headline()
@@ -115,7 +114,7 @@ def test_more_noise_is_tried_while_the_others_are_back_soon(monkeypatch):
 
     def restored(model, task, groups, *, noise, **options):
         given.append(noise)
-        return restoration.Restoration(*np.array([[0.4] * 2, [0.8] * 2, [{1: 40}.get(noise, 80)] * 2]))
+        return probe_module.Restoration(*np.array([[0.4] * 2, [0.8] * 2, [{1: 40}.get(noise, 80)] * 2]))
 
     monkeypatch.setattr(probe_module, "restored_without", restored)
     found = survival(build_model(CONFIG), TASK, n_copies=2)
@@ -165,13 +164,13 @@ def test_what_is_left_out_is_never_trained_and_unseen_pairs_are_never_asked(monk
         windows = {tuple(window) for row in tokens.tolist() for window in zip(row, row[1:], strict=False)}
         return {pair for pair in windows if set(pair) <= set(TASK.anchors)}
 
-    class Spy(restoration.Copies):
+    class Spy(probe_module.Copies):
         def answers(self, tokens, targets):
             (trained if torch.is_grad_enabled() else asked).append([pairs_in(own) for own in tokens])
             return super().answers(tokens, targets)
 
-    monkeypatch.setattr(restoration, "Copies", Spy)
-    monkeypatch.setattr(restoration, "MOST_UPDATES", 40)
+    monkeypatch.setattr(probe_module, "Copies", Spy)
+    monkeypatch.setattr(probe_module, "MOST_UPDATES", 40)
     found = survival(build_model(CONFIG), TASK, n_copies=5, n_sequences=32, noise=1)
     groups = [{(a, b), (b, a)} for a, b in found.groups.tolist()]
     assert len(groups) == 5 and len(trained) == 40 and asked
@@ -183,7 +182,7 @@ def test_what_is_left_out_is_never_trained_and_unseen_pairs_are_never_asked(monk
 
 def test_noise_is_that_of_each_matrix_and_only_of_matrices(monkeypatch):
     model, started = build_model(CONFIG), []
-    monkeypatch.setattr(restoration.Copies, "answers", lambda self, *given: started.append(self) or 1 / 0)
+    monkeypatch.setattr(probe_module.Copies, "answers", lambda self, *given: started.append(self) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         survival(model, TASK, noise=2, n_copies=2)
     layout = Transformer(started[0].config)

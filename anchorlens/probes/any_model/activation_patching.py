@@ -13,7 +13,7 @@ from anchorlens.plots.heatmaps import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
-from anchorlens.probes.shared.patches import (
+from anchorlens.probes.shared.interventions import (
     clearly_above_zero,
     given_pairs,
     patch_effects,

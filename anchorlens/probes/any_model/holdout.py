@@ -17,7 +17,7 @@ from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
-from anchorlens.probes.shared.further_training import AdamW, Copies
+from anchorlens.probes.shared.further_training import Copies
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import Batch
@@ -346,7 +346,6 @@ def _trained_without(
     found, decays = [], []
     with evaluation_mode(model), numeric_settings(device_of(model)):
         copies = Copies(model, len(is_out), data.tokens)
-        optimizer = AdamW(list(copies.weights.values()), lr)
         for update in range(UPDATES[-1] + 1):
             if update in UPDATES:
                 found.append([copies.accuracies(*each).cpu().numpy() for each in questions])
@@ -359,6 +358,6 @@ def _trained_without(
                 batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))
                 is_answered = batch.n_right >= _DECAYING * batch.n_scored
                 decays.append(weight_decay * (update < _UPDATES_WITH_DECAY) * is_answered.double())
-                optimizer.update(copies.gradients(batch.losses), decays[-1])
+                copies.update(batch.losses, lr, decays[-1])
     measured = np.array(found, dtype=float)
     return measured[:, 0], measured[:, 1], float(torch.stack(decays[:_UPDATES_WITH_DECAY]).mean())

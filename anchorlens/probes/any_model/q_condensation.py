@@ -12,9 +12,8 @@ from anchorlens.configuration import check_number
 from anchorlens.plots.heatmaps import grouped_neurons
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_layer, check_model
-from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups
+from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups, merged_heads, single
 from anchorlens.probes.shared.result import ProbeResult, probe_result
-from anchorlens.probes.shared.weights import merged_heads, single
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -10,9 +10,8 @@ import numpy as np
 from anchorlens.plots.bars import rank_bars
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
-from anchorlens.probes.shared.linalg import gaussian_stable_rank, stable_rank_of
+from anchorlens.probes.shared.linalg import gaussian_stable_rank, short_name, stable_rank_of, weight_matrices
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
-from anchorlens.probes.shared.weights import short_name, weight_matrices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,9 +11,9 @@ from anchorlens.plots.bars import movement
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
+from anchorlens.probes.shared.linalg import short_name, weight_matrices
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.probes.shared.tangent_kernel import tangent_kernel
-from anchorlens.probes.shared.weights import short_name, weight_matrices
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
-"""The effect of every attention edge on the answer, which is the drop of the margin without the edge."""
+"""Cuts of attention edges: the effect of every edge on the answer, and the routes that edges form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
@@ -138,3 +140,177 @@ def drops(
                     )
                 residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
     return total / len(tokens)
+
+
+N_ROUTE_SEQUENCES = 280
+"""The number of random sequences for the average, which is twenty for each trained pair of the papers."""
+N_TO_CHOOSE = 28
+"""The number of first sequences that determine the border between early and late layers."""
+MOST_MEETINGS = 9
+"""The largest number of borders to try. The borders are evenly spread. In a model of at most ten layers, the
+function tries every border."""
+CUTS_AT_ONCE = 15
+"""The largest number of cuts in one pass. The cuts of a pass share one uncut copy of the sequences."""
+
+Edges = tuple[range, range, range]
+"""A group of edges (layers, queries, keys), which contains every edge from a key to a query in all heads."""
+
+
+def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str, dict[str, Edges]]:
+    """Return the edges of each stage of each route.
+
+    Each stage lies either in the early layers or in the late layers.
+
+    Args:
+        anchors: the positions of the anchors, which follow the key.
+        last: the last position.
+        n_layers: the number of layers of the model.
+        late_from: the first late layer.
+    """
+    early, late = range(late_from), range(late_from, n_layers)
+    key, n = range(anchors[0] - 1, anchors[0]), len(anchors)
+    at, end = [range(anchor, anchor + 1) for anchor in anchors], range(last, last + 1)
+    to_anchors = {"key to anchors": (early, anchors, key)}
+    return {
+        "inferential": to_anchors | {f"anchor {i + 1} to last": (late, end, at[i]) for i in range(n)},
+        "symmetric": {f"anchor {i + 1} to last": (early, end, at[i]) for i in range(n)}
+        | {"key to last": (late, end, key)},
+        "gathered": to_anchors
+        | {f"anchor {i + 1} to later anchors": (early, anchors[i + 1 :], at[i]) for i in range(n - 1)}
+        | {f"anchor {n} to last": (late, end, at[-1])},
+    }
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The baseline margin, the lost fraction for each stage, and the first late layer of each route."""
+
+    baseline: float
+    """The mean margin when no later position attends to the key or an anchor."""
+    stages: dict[str, dict[str, float | None]]
+    """The fraction of the margin above the baseline that is lost without each stage of each route, from 0 to
+    1. The fraction is `None` unless the margin is above 0 and above the baseline."""
+    late_from: dict[str, int]
+    """The first late layer of each route."""
+
+
+def routes(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    key: int,
+    chain_length: int,
+    patterns: Literal["frozen", "recomputed"] = "frozen",
+) -> Routes:
+    """Measure the fraction of the margin that is lost when each stage of a route is cut in all heads.
+
+    In a model of two layers, layer 0 is early and layer 1 is late. In deeper models, the function chooses the
+    border between early and late layers separately for each route. The chosen border maximises the smallest
+    fraction over the stages of the route. The function measures these fractions on the first `N_TO_CHOOSE`
+    sequences.
+
+    Args:
+        model: a model of two layers or more whose attention hooks can be edited.
+        tokens: the sequences. The position of the key and of the anchors is the same in all sequences.
+        targets: the correct answers.
+        key: the position of the key. The anchors follow the key and end before the last position.
+        chain_length: the number of anchors.
+        patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
+    """
+    n_layers, anchors = model.cfg.n_layers, range(key + 1, key + 1 + chain_length)
+    meetings = np.linspace(1, n_layers - 1, min(MOST_MEETINGS, n_layers - 1)).round().astype(int).tolist()
+    options = {s: stages(anchors, tokens.shape[1] - 1, n_layers, s) for s in meetings}
+    names = options[1].keys()
+    late_from = dict.fromkeys(names, 1)
+    if len(options) > 1:
+        every = [edges for split in options.values() for route in split.values() for edges in route.values()]
+        _, lost = shares(model, tokens[:N_TO_CHOOSE], targets[:N_TO_CHOOSE], key, anchors, every, patterns)
+        for name in names:
+            late_from[name] = max(
+                options, key=lambda s, name=name: min(lost[edges] or 0 for edges in options[s][name].values())
+            )
+    chosen = {name: options[late_from[name]][name] for name in names}
+    every = [edges for route in chosen.values() for edges in route.values()]
+    baseline, lost = shares(model, tokens, targets, key, anchors, every, patterns)
+    lost_by_stage = {
+        name: {stage: lost[edges] for stage, edges in route.items()} for name, route in chosen.items()
+    }
+    return Routes(baseline, lost_by_stage, late_from)
+
+
+def shares(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    key: int,
+    anchors: range,
+    groups: Sequence[Edges],
+    patterns: Literal["frozen", "recomputed"],
+) -> tuple[float, Mapping[Edges, float | None]]:
+    """Compute the baseline, and the fraction of the margin that is lost without each group of edges.
+
+    The fraction is the lost margin divided by the margin above the baseline.
+    """
+    n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
+    hidden = [(range(n_layers), range(at + 1, n_pos), range(at, at + 1)) for at in (key, *anchors)]
+    groups = list(dict.fromkeys(groups))
+    cuts = [hidden, *([group] for group in groups)]
+    at_once = max(1, min(CUTS_AT_ONCE, hooks.sequences_per_batch(model, n_pos) - 1))
+    clean, margins = 0.0, []
+    for first in range(0, len(cuts), at_once):
+        clean, *some = mean_margins(model, tokens, targets, cuts[first : first + at_once], patterns)
+        margins += some
+    baseline, *without = margins
+    if not clean > max(0, baseline):
+        return baseline, dict.fromkeys(groups)
+    lost = np.clip((clean - np.array(without)) / (clean - baseline), 0, 1)
+    return baseline, dict(zip(groups, lost.tolist(), strict=True))
+
+
+def mean_margins(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "batch pos"],
+    targets: Int[Tensor, " batch"],
+    cuts: Sequence[Sequence[Edges]],
+    patterns: Literal["frozen", "recomputed"],
+) -> list[float]:
+    """Compute the mean margin without a cut, and then with each cut.
+
+    A cut is one or several groups of edges.
+    """
+    n_layers = model.cfg.n_layers
+    begins = [min(layer for layers, *_ in groups for layer in layers) for groups in cuts]
+    order = sorted(range(len(cuts)), key=begins.__getitem__)
+    masks = group_masks([cuts[cut] for cut in order], n_layers, tokens.shape[1])
+    begun = {layer: sum(begin <= layer for begin in begins) for layer in range(n_layers)}
+    size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(cuts) + 1))
+    parts = []
+    for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
+        with measuring(model):
+            residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
+            for layer in range(n_layers):  # a cut has no separate copy before its first layer
+                uncut = residual[: len(some_tokens)]
+                n_new = begun[layer] + 1 - len(residual) // len(uncut)
+                residual = torch.cat([residual, uncut.repeat(n_new, 1, 1)])
+                stop = layer + 1 if layer + 1 < n_layers else None
+                with hooks.cut_copies(model, {layer: masks[layer][: begun[layer]]}, patterns=patterns):
+                    residual = model(residual, start_at_layer=layer, stop_at_layer=stop)
+            logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(some_tokens))
+            parts.append(margin(logits, some_targets.to(logits.device).expand(len(logits), -1)))
+    means = torch.cat(parts, dim=1).mean(dim=1).tolist()
+    return [means[0], *(means[1 + order.index(cut)] for cut in range(len(cuts)))]
+
+
+def group_masks(
+    cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
+) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
+    """Return boolean masks for each layer that are true where a cut zeroes attention in all heads."""
+    masks = {
+        layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
+        for layer in range(n_layers)
+    }
+    for cut, groups in enumerate(cuts):
+        for layers, queries, keys in groups:
+            for layer in layers:
+                masks[layer][cut, 0, queries.start : queries.stop, keys.start : keys.stop] = True
+    return masks

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,44 +27,6 @@ if TYPE_CHECKING:
 
 _A_FEW = 16
 """The number of sequences on which the logits of the training engine and of the model must agree."""
-
-
-class AdamW:
-    """An AdamW optimiser that updates weights in place, without gradient clipping.
-
-    The learning rate is constant, and the betas are 0.9 and 0.999. The class calls torch's function `adamw`,
-    because torch's optimiser classes import torch's compiler. The import of the compiler takes 2 s.
-    """
-
-    def __init__(self, weights: Sequence[Tensor], lr: float) -> None:
-        """Store the weights with zero moments."""
-        self._weights, self._lr = list(weights), lr
-        self._first, self._second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
-        self._steps = [torch.zeros((), dtype=torch.float32, device="cpu") for _ in weights]  # as torch's own
-
-    @torch.no_grad()
-    def update(self, gradients: Sequence[Tensor], weight_decay: float | Float[Tensor, " copy"]) -> None:
-        """Update the weights, with one decoupled weight decay for all copies or one for each copy."""
-        kept = 1 - self._lr * weight_decay
-        for weight in self._weights:
-            each = [-1, *[1] * (weight.dim() - 1)]
-            weight.mul_(kept.to(weight).view(each) if isinstance(kept, Tensor) else kept)
-        adamw(
-            self._weights,
-            list(gradients),
-            self._first,
-            self._second,
-            [],
-            self._steps,
-            foreach=False,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self._lr,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
 
 
 class CopyAnswers(NamedTuple):
@@ -159,9 +122,29 @@ class Copies:
         )
         return CopyAnswers(losses.sum(dim=(1, 2)) / n_scored, n_right, n_scored)
 
-    def gradients(self, losses: Float[Tensor, " copy"]) -> list[Tensor]:
-        """Compute the gradients of the copies' losses, in the order of `weights`."""
-        return list(torch.autograd.grad(losses.sum(), list(self.weights.values()), materialize_grads=True))
+    @cached_property
+    def _moments(self) -> list[list[Tensor]]:
+        """The first and second moments of the weights, and the numbers of updates, as torch's own."""
+        moments = [[torch.zeros_like(weight) for weight in self.weights.values()] for _ in range(2)]
+        return [*moments, [torch.zeros((), dtype=torch.float32, device="cpu") for _ in self.weights]]
+
+    def update(self, losses: Float[Tensor, " copy"], lr: float, weight_decay: Float[Tensor, " copy"]) -> None:
+        """Update the weights with AdamW, with decoupled weight decay and without gradient clipping.
+
+        The betas are 0.9 and 0.999. The method calls torch's function `adamw`, because torch's optimiser
+        classes import torch's compiler. The import of the compiler takes 2 s.
+        """
+        weights, (first, second, steps) = list(self.weights.values()), self._moments
+        gradients = torch.autograd.grad(losses.sum(), weights, materialize_grads=True)
+        kept = 1 - lr * weight_decay
+        with torch.no_grad():
+            for weight in weights:
+                weight.mul_(kept.to(weight).view(-1, *[1] * (weight.dim() - 1)))
+            adamw(
+                weights, list(gradients), first, second, [], steps,
+                foreach=False, amsgrad=False, beta1=0.9, beta2=0.999, lr=lr, weight_decay=0.0, eps=1e-8,
+                maximize=False,
+            )  # fmt: skip
 
     @torch.no_grad()
     def accuracies(

@@ -16,9 +16,8 @@ from anchorlens.plots.flow_diagram import flow_diagram
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
-from anchorlens.probes.shared.edge_effects import drops, margin
+from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, drops, margin, routes
 from anchorlens.probes.shared.result import ProbeResult, probe_result
-from anchorlens.probes.shared.routes import N_ROUTE_SEQUENCES, routes
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

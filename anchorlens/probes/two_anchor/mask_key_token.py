@@ -18,7 +18,7 @@ from anchorlens.probes.shared.anchor_sequences import (
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
-from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.probes.shared.interventions import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

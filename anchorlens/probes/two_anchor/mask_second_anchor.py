@@ -14,8 +14,8 @@ from anchorlens.plots.heatmaps import ordered_results
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.interventions import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
-from anchorlens.probes.shared.masking import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr

@@ -34,7 +34,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(np|numpy|pd|pandas|torch|nn|go|plotly|transformer_lens|wandb)\..*"),
     ("py:class", "Tensor|HookedTransformer|Path|Security"),
     # written twice, by the name that users take and by its own
-    ("py:class", r"anchorlens\.models\.transformer\..*"),
+    ("py:class", r"anchorlens\.extras\.transformer_lens_4\..*"),
     # a Literal, whose values the docstring of the argument has
     ("py:class", "Noise"),
     ("py:class", "Queries"),

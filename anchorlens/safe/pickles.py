@@ -58,6 +58,7 @@ _RECORDS = frozenset(
         "transformer_lens.config.HookedTransformerConfig.HookedTransformerConfig",
         "transformer_lens.config.hooked_transformer_config.HookedTransformerConfig",
         "anchorlens.models.transformer.configuration.HookedTransformerConfig",
+        "anchorlens.extras.transformer_lens_4.configuration.HookedTransformerConfig",
     }
 )
 """The classes whose instances consist of their fields, one for each form of TransformerLens's name."""

@@ -94,7 +94,8 @@ class CsvFile:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
                 column.
         """
-        blocks, values, n = [], array("q"), len(self.fields)
+        blocks, values = [], array("q")
+        n = len(self.fields)
         for line, fields in self._records():
             if line > self.first_line or not self.names:
                 values.extend(self._integers(line, fields))

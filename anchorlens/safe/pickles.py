@@ -30,8 +30,12 @@ _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
 _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
 """The bytes that a pickle may build: a fixed number, plus a multiple of its length."""
-_OBJECT, _REFERENCE, _ENTRY = 64, 8, 100
-"""The bytes of an empty container, of an item of a list or tuple, and of a dict entry, rounded up."""
+_OBJECT = 64
+"""The bytes of an empty container, rounded up."""
+_REFERENCE = 8
+"""The bytes of an item of a list or tuple."""
+_ENTRY = 100
+"""The bytes of an entry of a dict, rounded up."""
 _COPY = {str: 1, bytes: 1, bytearray: 1, list: _REFERENCE, tuple: _REFERENCE, dict: _ENTRY}
 """The bytes of a copy for each item, by type."""
 
@@ -47,10 +51,13 @@ _ARGUMENTS = {
 _PROTOCOLS = range(2, 6)
 _KEYS = (float, bool, type(None))
 """The types of which at most a few values have the same hash."""
-_LARGEST_KEY, _LARGEST_IN_TUPLE, _LONGEST_TUPLE = 2**60, 2**20, 3
-"""The limits of integers as keys of a dict, and in tuples as keys. Many larger integers or longer tuples may
-have the same hash, which makes a dict very slow."""
-
+_LARGEST_KEY = 2**60
+"""The limit of integers as keys of a dict, of which many larger ones may have the same hash. A dict of such
+keys is very slow."""
+_LARGEST_IN_TUPLE = 2**20
+"""The limit of integers in tuples as keys of a dict."""
+_LONGEST_TUPLE = 3
+"""The largest number of values of a tuple as a key of a dict."""
 _RECORDS = frozenset(
     {
         "argparse.Namespace",

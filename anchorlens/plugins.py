@@ -183,7 +183,9 @@ def _run(file: Path, name: str, what: str) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        exec(compile(file.read_bytes(), file, "exec", dont_inherit=True), vars(module))  # no future of ours
+        # a file of 0 bytes is not read: /proc/kmsg would wait for more (tests/files/test_unreadable_files.py)
+        source = file.read_bytes() if file.stat().st_size else b""
+        exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # no future of ours
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         syntax = isinstance(error, SyntaxError) and error.filename == str(file)

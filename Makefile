@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 TL4 := .venv-tl4
 TL4_VERSION := 4.3.0
 TL4_TESTS := tests/models tests/extras/transformer_lens_4 tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
-	tests/files/test_checkpoint.py tests/files/test_importer_formats.py tests/files/test_vocabularies.py
+	tests/files/test_checkpoint.py tests/extras/importers/test_formats.py tests/extras/importers/test_vocabularies.py
 
 FAST := 'not slow and not system'
 

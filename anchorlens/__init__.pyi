@@ -10,14 +10,14 @@ from .extras.control.run import control as control
 from .extras.gamma_init.gamma_init import GammaTable as GammaTable
 from .extras.gamma_init.gamma_init import gamma_init_ as gamma_init_
 from .extras.gamma_init.gamma_init import gamma_table as gamma_table
+from .extras.importers.hooked_from import hooked_from as hooked_from
 from .extras.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .extras.scan.task import ScanTask as ScanTask
 from .extras.text.task import TextTask as TextTask
 from .files.checkpoint import Checkpoint as Checkpoint
 from .files.checkpoint import load_checkpoint as load_checkpoint
 from .files.checkpoint import save_checkpoint as save_checkpoint
-from .files.importers.hooked_from import hooked_from as hooked_from
-from .files.importers.opened import open_checkpoint as open_checkpoint
+from .files.importers import open_checkpoint as open_checkpoint
 from .models.config import ModelConfig as ModelConfig
 from .models.hooked import build_model as build_model
 from .models.library import HookedTransformer as HookedTransformer

@@ -29,7 +29,7 @@ from foreign_checkpoints import (
 
 from anchorlens import classify
 from anchorlens.files.checkpoint import Checkpoint, check_whole, load_checkpoint
-from anchorlens.files.importers import Opened, open_checkpoint
+from anchorlens.files.importers import LoadedModel, open_checkpoint
 from anchorlens.training import checkpoints
 
 LONGEST = 10.0
@@ -93,7 +93,7 @@ _SAME: set[str] = set()
 """Kinds of file of which one was damaged where it changes nothing, and classified."""
 
 
-def classified(case: Case, opened: Opened) -> None:
+def classified(case: Case, opened: LoadedModel) -> None:
     """Phase 3 as before, unless the weights or the configuration really are others now."""
     ours, original = opened.checkpoint, case.original
     same = (ours.model_config, ours.task) == (original.model_config, original.task) and all(
@@ -151,7 +151,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(result)
 
 
-def must_be_whole(case: Case, opened: Opened) -> None:
+def must_be_whole(case: Case, opened: LoadedModel) -> None:
     """A file that is opened holds a whole checkpoint, and with a checksum exactly what was written."""
     check_whole(opened.checkpoint)
     if case.checksummed:
@@ -162,7 +162,7 @@ def must_be_whole(case: Case, opened: Opened) -> None:
 
 
 def fuzz(
-    cases: list[Case], n: int, seed: int, judge: Callable[[Case, Opened], None] = must_be_whole
+    cases: list[Case], n: int, seed: int, judge: Callable[[Case, LoadedModel], None] = must_be_whole
 ) -> Iterator[tuple[str, str]]:
     """Damage one file after the other; give each case's name and `refused` or `opened`.
 

@@ -18,7 +18,7 @@ from anchorlens.tasks.registry import task_or_default
 from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
-    from anchorlens.files.importers.inputs import Input
+    from anchorlens.files.loaded_model import LoadedModel
     from anchorlens.tasks.shared.base import Task
     from anchorlens.tasks.shared.batch import TokenBatch
 
@@ -132,7 +132,7 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 
 def opened_input(
     path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
-) -> Input:
+) -> LoadedModel:
     """Open a checkpoint, with new paths for the files of its task.
 
     The argument `data` contains the new paths of the task's files.
@@ -141,7 +141,7 @@ def opened_input(
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If the task has no files, but paths are given.
     """
-    from anchorlens.files.importers.inputs import resolve
+    from anchorlens.files.model_input import resolve
 
     given = resolve(path, config=config, device=device)
     if not data:
@@ -161,7 +161,7 @@ class TrainingData:
         """
         self._path, self._batch = path, None
 
-    def of(self, given: Input, task: Task | None) -> TokenBatch | None:
+    def of(self, given: LoadedModel, task: Task | None) -> TokenBatch | None:
         """Return the training data for a checkpoint.
 
         The result is None if the checkpoint has training data, or if no file was given.

@@ -40,7 +40,7 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
-    from anchorlens.files.importers.source import PAPERS_TASK
+    from anchorlens.files.loaded_model import PAPERS_TASK
 
     check_config(config)
     if n_noise is not None:

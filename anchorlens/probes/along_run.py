@@ -13,9 +13,8 @@ import torch
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.files.checkpoint import library_versions, load_checkpoint
-from anchorlens.files.importers.inputs import Input, ModelInput, resolve
-from anchorlens.files.importers.opened import Opened
-from anchorlens.files.importers.source import Trajectory
+from anchorlens.files.loaded_model import LoadedModel, Trajectory
+from anchorlens.files.model_input import ModelInput, resolve
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.files.settings import ModelConfiguration
     from anchorlens.tasks.shared.evaluation import Evaluation
 
-Run: TypeAlias = "Mapping[int, ModelInput] | str | os.PathLike[str] | Opened | TrainResult"
+Run: TypeAlias = "Mapping[int, ModelInput] | str | os.PathLike[str] | LoadedModel | TrainResult"
 """The models of a run by step, or one run. A model may be a path or a checkpoint."""
 
 
@@ -118,7 +117,7 @@ def along(
 
     Args:
         run: the folder of a run, a result of `train` that has a folder, or another library's run with several
-            checkpoints. Give a run of another library as a path or as an `Opened`. You may also give the
+            checkpoints. Give a run of another library as a path or as a `LoadedModel`. You may also give the
             models of a run, as a dict from steps to models. A model is any input that a probe accepts.
         probes: a probe, the name of a probe, or a list of probes and names.
         task: the task of the run. If the task needs files, the field `data` of the task contains their paths.
@@ -193,13 +192,13 @@ def _models(
         if run.out is None:
             raise ValueError("a run must have a folder, got a result without a folder. Train with out=...")
         run = run.out
-    if not isinstance(run, str | os.PathLike | Opened):
+    if not isinstance(run, str | os.PathLike | LoadedModel):
         raise ValueError(
             f"run must be the folder of a run, a result of train or a dict from steps to models, got "
             f"{safe_repr(run)}. Give a folder that `train --out` wrote"
         )
-    folder = Path(run.path if isinstance(run, Opened) else run)
-    if paths := [] if isinstance(run, Opened) or folder.is_file() else _checkpoints(folder):
+    folder = Path(run.path if isinstance(run, LoadedModel) else run)
+    if paths := [] if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):
         if config is not None:
             raise ValueError("runs of `train` must be given without config, got a config. Omit config")
         return str(folder), {_step(path): path for path in paths}
@@ -208,14 +207,14 @@ def _models(
         f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
     )
     try:
-        given = resolve(run if isinstance(run, Opened) else folder, task, config=config, device=device)
+        given = resolve(run if isinstance(run, LoadedModel) else folder, task, config=config, device=device)
     except CheckpointError:
         if folder.is_file():
             raise
         raise none_there from None
-    if not isinstance(given.opened, Opened) or not given.opened.trajectory:
+    if not given.trajectory:
         raise none_there
-    return str(folder), given.opened.trajectory
+    return str(folder), given.trajectory
 
 
 def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
@@ -255,7 +254,7 @@ def _step(path: Path) -> int:
 
 
 def _numbers(
-    given: Input, step: int, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
+    given: LoadedModel, step: int, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the metrics of a checkpoint if its task is known, and the readings of the probes."""
     numbers: dict[str, Any] = {}
@@ -278,7 +277,7 @@ def _numbers(
     return numbers
 
 
-def _evaluated(given: Input, task: Task) -> Evaluation:
+def _evaluated(given: LoadedModel, task: Task) -> Evaluation:
     """Evaluate the model on a sample of test inputs."""
     if given.checkpoint is None:
         return task.evaluate(given.model, **task.sampling)

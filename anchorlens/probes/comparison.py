@@ -13,7 +13,8 @@ import torch
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.files.checkpoint import origin
-from anchorlens.files.importers.inputs import Input, ModelInput
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.model_input import ModelInput
 from anchorlens.plots import complete, in_words
 from anchorlens.plots.picture import plotly_text
 from anchorlens.plots.side_by_side import distinct, side_by_side
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.files.settings import ModelConfiguration
 
 
 @documented
@@ -194,7 +195,7 @@ def compare(
     )
 
 
-def _label(given: Input) -> str:
+def _label(given: LoadedModel) -> str:
     checkpoint = given.checkpoint
     if checkpoint is None:
         return given.name
@@ -202,7 +203,7 @@ def _label(given: Input) -> str:
     return words or checkpoint.model_config.overview
 
 
-def _recipe(given: Input, k: int) -> tuple[str, str]:
+def _recipe(given: LoadedModel, k: int) -> tuple[str, str]:
     """Return a model's configuration without its seed, as text and as a key that identifies the recipe.
 
     Args:

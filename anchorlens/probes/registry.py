@@ -30,8 +30,8 @@ from anchorlens.probes.two_anchor.v_similarity import v_similarity
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
-    from anchorlens.files.importers.inputs import ModelInput
-    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.files.model_input import ModelInput
+    from anchorlens.files.settings import ModelConfiguration
     from anchorlens.tasks.shared.base import Task
 
 _CORE: tuple[Callable[..., ProbeResult], ...] = (

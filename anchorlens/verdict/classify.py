@@ -11,18 +11,16 @@ import torch
 
 from anchorlens.configuration import checked_arguments
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
-from anchorlens.files.importers.hooked_from import HINT
-from anchorlens.files.importers.inputs import (
+from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
+from anchorlens.files.model_input import (
+    HINT,
     WHAT_HOLDS_A_MODEL,
-    Input,
     ModelInput,
     given_training_data,
     of_several,
     resolve,
 )
-from anchorlens.files.importers.opened import Opened
-from anchorlens.files.importers.settings import ModelConfiguration
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
@@ -130,14 +128,12 @@ def classify(
     given = _with_known_task(given, training_set)
     checkpoint, behaviour, notes, points = given.checkpoint, None, given.notes, ()
     about: dict[str, Any] = {"name": given.name}  # the subject's fields
-    if given.opened is not None:
-        opened = given.opened
-        about |= {"path": str(opened.path), "sha256": opened.sha256, "kind": opened.kind}
-        if opened.kind == "anchorlens":
-            about["log"] = tuple(read_log(opened.file.parent / "log.jsonl"))
-            points = tuple(trajectory(opened.path)) if opened.path.is_dir() else ()
-        elif isinstance(opened, Opened):
-            about["log"], points = opened.log, tuple(trajectory_of_others(opened.trajectory))
+    if given.kind:
+        about |= {"path": str(given.path), "sha256": given.sha256, "kind": given.kind, "log": given.log}
+        points = tuple(trajectory_of_others(given.trajectory))
+        if given.kind == "anchorlens":
+            about["log"] = tuple(read_log(given.file.parent / "log.jsonl"))
+            points = tuple(trajectory(given.path)) if given.path.is_dir() else ()
     elif isinstance(model_or_checkpoint, TrainResult):
         result = model_or_checkpoint
         about["log"] = tuple(result.log)
@@ -178,7 +174,7 @@ def classify(
     )
 
 
-def _with_known_task(given: Input, training_set: object) -> Input:
+def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
     """Return the input with a task, which is the named task, the papers' task, or the training data alone.
 
     Training data belong to the papers' task if the data have the task's shape and vocabulary, and at most a

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import article, check_names
-from anchorlens.files.importers.inputs import (
+from anchorlens.files.loaded_model import PAPERS_TASK
+from anchorlens.files.model_input import (
     WHAT_HOLDS_A_MODEL,
     ModelInput,
     given_training_data,
     of_several,
     resolve,
 )
-from anchorlens.files.importers.source import PAPERS_TASK
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import LogitsModel, Task
@@ -26,7 +26,7 @@ from anchorlens.tasks.shared.task_errors import evaluated
 if TYPE_CHECKING:
     import torch
 
-    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.files.settings import ModelConfiguration
 
 
 @of_several

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from anchorlens import probes
-from anchorlens.files.importers.inputs import Input
+from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import Accuracy
@@ -270,7 +270,7 @@ def by_holdout(
     if why_not is not None:
         return ProbeVerdict(why_not, None, tuple(_of_weights(model, task)))
     try:
-        found = probes.apply(holdout, Input(task, model), training_set=training_set)
+        found = probes.apply(holdout, LoadedModel(task=task, in_memory=model), training_set=training_set)
     except ValueError as error:
         phase = Phase.undecided("no readings", str(error))
         return ProbeVerdict(phase, None, tuple(_of_weights(model, task)))

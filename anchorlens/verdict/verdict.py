@@ -218,11 +218,11 @@ class ClassifiedModel(Record):
             ValueError: If the verdict was loaded from JSON.
         """
         if probe not in self.measured:
-            from anchorlens.files.importers.inputs import Input
+            from anchorlens.files.loaded_model import LoadedModel
             from anchorlens.probes.registry import apply
 
             model, task = self.model_and_task()
-            self.measured[probe] = apply(probe, Input(task, model, self.checkpoint))
+            self.measured[probe] = apply(probe, LoadedModel(self.checkpoint, task, in_memory=model))
         return self.measured[probe]
 
 

@@ -18,7 +18,7 @@ from foreign_checkpoints import TINY, rewritten_zip, write_bare
 
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.importers.settings import Settings
+from anchorlens.files.settings import Settings
 from anchorlens.files.training_data import read_training_data
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights

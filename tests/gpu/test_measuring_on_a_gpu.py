@@ -12,8 +12,8 @@ from foreign_checkpoints import write_bare, write_hugging_face, write_released
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, classify, train
 from anchorlens.engine.layout import architecture
 from anchorlens.extras.audit import audit
-from anchorlens.files.importers.inputs import resolve
-from anchorlens.files.importers.opened import open_checkpoint
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.model_input import resolve
 
 pytestmark = pytest.mark.gpu
 DEVICES = [f"cuda:{k}" for k in range(min(2, torch.cuda.device_count()))]

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from anchorlens import HookedTransformer
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 from anchorlens.models.config import PARTS, VARIANTS, ModelConfig
 from anchorlens.models.gamma import init_table, parameter_shapes
 from anchorlens.models.hooked import build_model

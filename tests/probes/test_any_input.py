@@ -23,7 +23,7 @@ from anchorlens import (
     train,
 )
 from anchorlens.extras.arithmetic.task import AdditionTask
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 from anchorlens.probes import PROBES, compare, needs_initial, needs_task, stable_rank
 
 TASK = AnchorTask(key_min=20, key_max=49)
@@ -37,7 +37,7 @@ FEW = {
 }
 SLOW = ("nearest_neighbours", "training_regime", "information_flow", *FEW)
 """Those that take seconds get one form for all."""
-KINDS = ("Checkpoint", "TrainResult", "path", "text", "folder", "Opened")
+KINDS = ("Checkpoint", "TrainResult", "path", "text", "folder", "LoadedModel")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def given(tmp_path_factory):
         "path": path,
         "text": str(path),
         "folder": folder,
-        "Opened": open_checkpoint(path),
+        "LoadedModel": open_checkpoint(path),
     }
 
 
@@ -205,7 +205,7 @@ class TestConfigOfBareWeights:
         ):
             stable_rank(model, config=model.cfg)
         with pytest.raises(
-            ValueError, match="config must be given only for a file of bare weights, got an Input"
+            ValueError, match="config must be given only for a file of bare weights, got a LoadedModel"
         ):
             stable_rank(resolve(model), config=model.cfg)
 

@@ -59,7 +59,7 @@ TEXT = {
     "Accuracy",
     "Evidence",
     "Mappings",
-    "Opened",
+    "LoadedModel",
     "PairAccuracy",
     "Phase",
     "Score",

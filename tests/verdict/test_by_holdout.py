@@ -13,7 +13,7 @@ from known_models import as_bridge
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.scan.task import ScanTask
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.loaded_model import PAPERS_TASK
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, holdout
 from anchorlens.tasks.shared.phases import LEARNT as LEARNT_BY_BEHAVIOUR
 from anchorlens.tasks.shared.phases import Phase

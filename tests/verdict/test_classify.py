@@ -19,7 +19,7 @@ from anchorlens import (
     save_checkpoint,
     train,
 )
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.loaded_model import PAPERS_TASK
 from anchorlens.tasks.shared.phases import LABELS, Phase
 from anchorlens.training import checkpoints
 from anchorlens.verdict import ProbeVerdict

@@ -21,7 +21,7 @@ from anchorlens import (
     load_checkpoint,
     save_checkpoint,
 )
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.loaded_model import PAPERS_TASK
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.training import checkpoints

@@ -15,7 +15,7 @@ from anchorlens.extras.benchmark.questions import QUESTIONS, BenchmarkQuestion
 from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel, QuestionScore, ReadingScore
 from anchorlens.extras.benchmark.shipped import shipped_models
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.probes.from_file import what_went_wrong, with_own
 from anchorlens.probes.registry import probe_named

@@ -17,7 +17,7 @@ from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.extras.control.tries import Trial, Tries, folder_lock
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks import Task, has_labels

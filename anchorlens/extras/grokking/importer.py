@@ -21,15 +21,9 @@ from anchorlens.extras.grokking.networks import hooked
 from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers import hooked_transformer
-from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import (
-    Imported,
-    ImportedModel,
-    Source,
-    Trajectory,
-    in_one_precision,
-)
+from anchorlens.files.importers import Source, read_source
+from anchorlens.files.loaded_model import LoadedModel, Trajectory
+from anchorlens.files.settings import Settings
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks import Evaluator
 
@@ -59,7 +53,7 @@ def recognises(content: Mapping[str, Any]) -> bool:
     return run is not None and run.is_modular
 
 
-def read(source: Source) -> Imported | ImportedModel:
+def read(source: Source) -> LoadedModel:
     """Read a run, infer the operation from its last weights, and return its trajectory.
 
     Raises:
@@ -71,7 +65,7 @@ def read(source: Source) -> Imported | ImportedModel:
     assert run is not None
     config, table, path = _configuration(source, run)
     weights = hooked(run.weights, config)
-    given = source.task if source.config is None else source.config.task() or source.task
+    given = source.named_task
     if given is not None and not isinstance(given, ModularTask):
         raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
     task = given or _without_operation(weights, config)
@@ -80,9 +74,7 @@ def read(source: Source) -> Imported | ImportedModel:
     else:
         activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
         fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
-    found = hooked_transformer.read(
-        replace(source, content=weights, config=Settings(path, fields), task=task)
-    )
+    found = read_source(replace(source, content=weights, config=Settings(path, fields), task=task))
     notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
     if not {*_ACTIVATION} & {*config, *table}:
         notes.append("its activation is not given: act_fn relu is assumed")
@@ -102,13 +94,14 @@ def read(source: Source) -> Imported | ImportedModel:
         notes.append(note)
     if split is None:
         notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
-    if isinstance(found, ImportedModel):
-        return found._replace(task=task, notes=tuple(notes))
+    if found.checkpoint is None:
+        return replace(found, task=task, notes=tuple(notes))
     checkpoint = replace(
         found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
     )
     entries, left_out = _entries(source.path, run, config, checkpoint)
-    return Imported(checkpoint, (*notes, *left_out), Trajectory(entries), run.log)
+    whole = (*notes, *left_out)
+    return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log)
 
 
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
@@ -141,9 +134,9 @@ def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any])
     return ModularTask(modulus=n_numbers, tokens=tokens)
 
 
-def _answered(found: Imported | ImportedModel, task: ModularTask) -> Int[np.ndarray, " pair"]:
+def _answered(found: LoadedModel, task: ModularTask) -> Int[np.ndarray, " pair"]:
     """[p * p] Compute the answer of the last weights for each pair."""
-    model = found.model if isinstance(found, ImportedModel) else found.checkpoint.fast_model()
+    model = found.model if found.checkpoint is None else found.checkpoint.fast_model()
     return Evaluator(model, task, 4096).answers(task.sequences(np.arange(task.modulus**2)).tokens)
 
 
@@ -213,8 +206,9 @@ def _entries(
 
     def at(step: int, weights: Mapping[str, Tensor]) -> Checkpoint:
         with reading(path):
-            found, _ = in_one_precision(hooked(weights, config))
-        return replace(checkpoint, weights={name: found[name] for name in checkpoint.weights}, step=step)
+            found = hooked(weights, config)
+        here = {name: found[name].to(last.dtype).contiguous() for name, last in checkpoint.weights.items()}
+        return replace(checkpoint, weights=here, step=step)
 
     def of_file(step: int, file: Path) -> Checkpoint:
         with reading(file):

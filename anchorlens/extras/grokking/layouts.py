@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import state_dict
+from anchorlens.files.importers import state_dict
+from anchorlens.files.settings import Settings
 from anchorlens.safe import check_inside, reading
 from anchorlens.texts import safe_repr
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.engine.numerics import numeric_settings
-from anchorlens.files.importers.inputs import given_training_data
+from anchorlens.files.model_input import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.plots.bars import accuracy_lines

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anchorlens.configuration import check_names
-from anchorlens.files.importers.inputs import Input, ModelInput, resolve
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
+from anchorlens.files.model_input import ModelInput, resolve
 from anchorlens.models.alterations import assert_unmodified
 from anchorlens.models.running import lock_of
 from anchorlens.plugins import is_own, not_ending
 
 if TYPE_CHECKING:
-    from anchorlens.files.importers.settings import ModelConfiguration
+    from anchorlens.files.settings import ModelConfiguration
     from anchorlens.tasks.shared.base import Task
 
 R = TypeVar("R")
@@ -167,7 +167,7 @@ def given_for(
     task: Task | None = None,
     options: Iterable[str] = (),
     **how: Any,
-) -> Input:
+) -> LoadedModel:
     """Resolve a caller's input to the model and the task for a probe.
 
     Args:

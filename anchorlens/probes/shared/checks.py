@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
-from anchorlens.files.importers.hooked_from import HINT
+from anchorlens.files.model_input import HINT
 from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.texts import safe_repr
 

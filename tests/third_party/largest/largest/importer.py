@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from anchorlens.files.importers import our_format
+from anchorlens.files import container
+from anchorlens.files.importers import read_source
 
 KIND = "largest run"
 
@@ -14,10 +15,10 @@ def file_in(folder, config):
 
 def recognises(content):
     """Whether it is a dict with a checkpoint of ours under `largest`."""
-    return isinstance(content.get("largest"), dict) and our_format.recognises(content["largest"])
+    return isinstance(content.get("largest"), dict) and container.is_ours(content["largest"])
 
 
 def read(source):
     """The checkpoint, and a note."""
-    found = our_format.read(replace(source, content=source.content["largest"]))
-    return found._replace(notes=(*found.notes, "read by the package largest"))
+    found = read_source(replace(source, content=source.content["largest"]))
+    return replace(found, notes=(*found.notes, "read by the package largest"))

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from anchorlens import AnchorTask, CheckpointError, classify, hooked_from, open_checkpoint, probes
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 
 TOKENS = AnchorTask().sample(32).tokens
 VOCAB, CONTEXT = 128, 12

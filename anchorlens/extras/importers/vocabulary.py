@@ -1,15 +1,18 @@
-"""Renumber a model's tokens to match the vocabulary of a word task."""
+"""Read a vocabulary, and renumber a model's tokens to match the vocabulary of a word task."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.files.settings import Settings
+from anchorlens.safe import CheckpointError, decoded, read_bytes, read_json, read_toml, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 from anchorlens.texts import safe_repr
@@ -28,6 +31,54 @@ _NAMES = {
     **dict.fromkeys(("unk",), UNKNOWN),
 }
 """The other names of special words, without their brackets."""
+
+
+def vocabulary_of(settings: Settings | None) -> Mapping[str, Any] | None:
+    """Return a map from task words to the model's tokens, or None if the configuration has no vocabulary.
+
+    The configuration contains the map, or names a file with the map.
+
+    Raises:
+        CheckpointError: If the vocabulary is neither a table nor the name of a file.
+        CheckpointError: If the file is unreadable, or is outside the folder of the configuration.
+    """
+    named = None if settings is None else settings.values.get("vocabulary")
+    if settings is None or named is None or isinstance(named, dict):
+        return named
+    with reading(settings.path, "its vocabulary makes no sense"):
+        if not isinstance(named, str):
+            raise ValueError(f"vocabulary must be a table or the name of a file, got {safe_repr(named)}")
+        folder = settings.path.parent.resolve()
+        file = (folder / named).resolve()
+        if folder not in file.parents:  # links are resolved
+            raise ValueError(
+                "vocabulary must name a file in the folder of its configuration, got "
+                f"{safe_repr(named)}. Copy the file into the folder of the configuration"
+            )
+        return _vocabulary_in(file)
+
+
+def _vocabulary_in(path: Path) -> Mapping[str, Any]:
+    """Read word -> token from a file: JSON, TOML, or a `.txt` with a word in each line.
+
+    Raises:
+        CheckpointError: If the file is missing, too large, or holds no such table.
+    """
+    with reading(path):
+        text = decoded(read_bytes(path))
+    begin = text.lstrip()[:1]
+    if path.suffix in (".txt", ".vocab") and begin != "{":
+        return words_in([line.split("\t")[0] for line in text.splitlines()])
+    try:
+        content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
+    except ValueError as error:
+        raise CheckpointError(path, f"the file must be valid JSON or TOML, got an error: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(
+            path,
+            f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}",
+        )
+    return content
 
 
 def words_in(content: object) -> Any:

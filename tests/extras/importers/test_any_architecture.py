@@ -9,7 +9,7 @@ from foreign_checkpoints import TINY, write_bare
 from known_models import only_on_3, user_built
 
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, open_checkpoint, probes
-from anchorlens.files.importers.inputs import resolve
+from anchorlens.files.model_input import resolve
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes.shared.calling import given_for
 

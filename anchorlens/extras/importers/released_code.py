@@ -16,22 +16,14 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.files.importers.released_task import trained
-from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import (
-    Imported,
-    ImportedModel,
-    Source,
-    StateDict,
-    imported,
-    not_used,
-    state_dict,
-)
+from anchorlens.extras.importers.checkpoints import StateDict, config_beside, imported, not_used
+from anchorlens.extras.importers.released_task import trained
+from anchorlens.files.importers import Source, state_dict
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.settings import Settings
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
-
-KIND = "released code"
 
 _MODELS = ("GPT2_init_for_diff_part_prenorm",)
 _GAMMAS = {
@@ -74,15 +66,15 @@ def recognises(content: Mapping[str, Any]) -> bool:
     return "decoder.layers.0.dec_self_attn.W_Q.weight" in state_dict(content)
 
 
-def read(source: Source) -> Imported | ImportedModel:
+def read(source: Source) -> LoadedModel:
     """Read a model of the released code, with the config.json of its run.
 
     Raises:
         CheckpointError: If config.json is missing or cannot be read as a ModelConfig and an AnchorTask.
         ValueError: If the weights do not fit the configuration.
     """
-    theirs = Settings.beside(source.file, source.file.parent.parent, source.file.parent)
-    given = source.task if source.config is None else source.config.task() or source.task
+    theirs = config_beside(source.file, source.file.parent.parent, source.file.parent)
+    given = source.named_task
     with reading(theirs.path, "its configuration cannot be read"):
         config, run = _model(theirs.values), trained(theirs.values, given)
     notes = [f"{theirs.path}: {note}" for note in run.notes]
@@ -99,8 +91,8 @@ def read(source: Source) -> Imported | ImportedModel:
     }
     notes += not_used(theirs, used)
     weights = _weights(StateDict(source.tensors), config)
-    metrics = {"recipe": recipe}
-    return imported(config, run.task, weights, notes=notes, step=step, metrics=metrics, overlap=run.overlap)
+    found = {"step": step, "metrics": {"recipe": recipe}, "overlap": run.overlap}
+    return imported("released code", config, run.task, weights, notes=notes, **found)
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:

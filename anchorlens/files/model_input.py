@@ -1,4 +1,4 @@
-"""`resolve` turns a model, a checkpoint, a result or a path into an `Input`: the model and its task."""
+"""`resolve` turns a model, a checkpoint, a result or a path into a `LoadedModel`: the model and its task."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+from dataclasses import replace
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import torch
 from torch import nn
 
 from anchorlens.configuration import article, as_path
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers.opened import ModelConfiguration, Opened, OpenedModel, open_model
-from anchorlens.files.importers.source import PAPERS_TASK
+from anchorlens.files.importers import open_model
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
@@ -26,9 +26,6 @@ from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluator import logits_in
 from anchorlens.texts import safe_repr, safe_text, titles
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,52 +41,7 @@ class HasCheckpoint(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Input:
-    """A model to measure, with its task and its origin."""
-
-    task: Task | None
-    """The task that the model was trained on; None if it is not known."""
-    in_memory: Any = None
-    """The model, if it is already built; else None."""
-    checkpoint: Checkpoint | None = None
-    """The checkpoint of the model; None for a model without a checkpoint."""
-    opened: Opened | OpenedModel | None = None
-    """The file that the model was read from; None for a model in memory."""
-    device: torch.device | None = None
-    """The device on which a checkpoint's model is built."""
-    notes: tuple[str, ...] = ()
-    """The remarks for the user, one line each."""
-    name: str = "model"
-    """The name to show."""
-
-    @property
-    def named_task(self) -> Task | None:
-        """The task that the caller or the file names, or None if the papers' task is only assumed."""
-        return None if PAPERS_TASK in self.notes else self.task
-
-    @cached_property
-    def model(self) -> Any:
-        """The HookedTransformer, or another network."""
-        if self.checkpoint is None or self.in_memory is not None:
-            return self.in_memory
-        return self.checkpoint.build_model(self.device or "cpu")
-
-    def initial_model(self) -> HookedTransformer:
-        """Build the model at the start of its run.
-
-        Raises:
-            ValueError: If the start of the run is not known.
-        """
-        if self.checkpoint is None:
-            raise ValueError(
-                "the model must be a checkpoint to find the start of its run, got a model in memory. Give "
-                "the initial model itself"
-            )
-        return self.checkpoint.initial_model(device_of(self.model))
-
-
-ModelInput: TypeAlias = "nn.Module | Checkpoint | HasCheckpoint | str | os.PathLike[str] | Input"
+ModelInput: TypeAlias = "nn.Module | Checkpoint | HasCheckpoint | str | os.PathLike[str]"
 """A model, or an object that holds a model: a HookedTransformer (or TransformerBridge), a Checkpoint, the
 result of `train` or `open_checkpoint`, or the path of a file or folder that `open_checkpoint` reads."""
 
@@ -103,7 +55,7 @@ def resolve(
     name: str | None = None,
     runs_it: bool = True,
     needs_hooks: bool = True,
-) -> Input:
+) -> LoadedModel:
     """Find the model to measure in an object or at a path.
 
     Args:
@@ -125,37 +77,38 @@ def resolve(
         ValueError: If `task` is invalid, or is not the checkpoint's task.
         CheckpointError: If a file cannot be read safely and completely.
     """
-    if isinstance(given, Input) and config is None:
+    if isinstance(given, LoadedModel) and config is None and (given.device or given.in_memory) is not None:
         return given
     task, where = None if task is None else task_or_default(task), choose_device(device)
-    opened = given if isinstance(given, Opened) else None
     if isinstance(given, str | os.PathLike):
-        opened = open_model(as_path("path", given), config=config, task=task)
-        if isinstance(opened, OpenedModel):
-            if task is not None and opened.task not in (None, task):
-                raise ValueError(
-                    f"task must be the task of config or None, got {safe_repr(task)}. Omit task or the task "
-                    "of config"
-                )
-            model = opened.model.to(str(where), print_details=False)
-            called = name or safe_text(titles([given])[0])
-            return Input(task or opened.task, model, None, opened, where, opened.notes, called)
+        found = open_model(as_path("path", given), config=config, task=task)
     elif config is not None:
         raise ValueError(
             f"config must be given only for a file of bare weights, got {article(type(given).__name__)}. "
             "Omit config"
         )
-    checkpoint = given if isinstance(given, Checkpoint) else getattr(opened or given, "checkpoint", None)
-    if isinstance(checkpoint, Checkpoint):
-        notes = () if opened is None else opened.notes
-        if task is not None and task != checkpoint.task:
-            raise ValueError(
-                f"task must be the task of the checkpoint or None, got {safe_repr(task)}. Omit task, or give "
-                "checkpoint.build_model() with your task"
-            )
-        checkpoint = checkpoint if task is None else replace(checkpoint, task=task)
-        called = repr(checkpoint) if opened is None else safe_text(titles([opened.path])[0])
-        return Input(checkpoint.task, None, checkpoint, opened, where, notes, name or called)
+    elif isinstance(given, LoadedModel):
+        found = given
+    else:
+        checkpoint = given if isinstance(given, Checkpoint) else getattr(given, "checkpoint", None)
+        if not isinstance(checkpoint, Checkpoint):
+            return _in_memory(given, task, name, runs_it, needs_hooks)
+        found = LoadedModel(checkpoint, checkpoint.task, name=repr(checkpoint))
+    if task is not None and found.task not in (None, task):
+        whose, other = "the checkpoint", ", or give checkpoint.build_model() with your task"
+        if found.checkpoint is None:
+            whose, other = "config", " or the task of config"
+        raise ValueError(f"task must be the task of {whose} or None, got {safe_repr(task)}. Omit task{other}")
+    called = name or (safe_text(titles([found.path])[0]) if found.kind else found.name)
+    found = replace(found, task=task or found.task, device=where, name=called)
+    if found.checkpoint is None:
+        return replace(found, in_memory=found.in_memory.to(str(where), print_details=False))
+    return found if task is None else replace(found, checkpoint=replace(found.checkpoint, task=task))
+
+
+def _in_memory(
+    given: object, task: Task | None, name: str | None, runs_it: bool, needs_hooks: bool
+) -> LoadedModel:
     if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
     model, notes = unwrapped(given), ()
@@ -165,7 +118,7 @@ def resolve(
         left = hooks_in_words(model)
         model, cast = _in_single_precision(model)
         notes = (*notes, *cast, *([] if left is None else [left]))
-    return Input(task, model, notes=notes, name=name or "model")
+    return LoadedModel(task=task, notes=notes, in_memory=model, name=name or "model")
 
 
 def given_training_data(given: object) -> Any:
@@ -227,6 +180,8 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
     return each  # pyright: ignore[reportReturnType]
 
 
+HINT = ". Use hooked_from(gpt) for a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
+"""The hint for a plain GPT where a HookedTransformer is needed."""
 WHAT_HOLDS_A_MODEL = (
     "a HookedTransformer, a Checkpoint, the result of train, or the path of a checkpoint or run"
 )

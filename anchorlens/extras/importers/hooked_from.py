@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anchorlens.files.importers.gpt2_weights import gpt2_config, gpt2_weights, is_of_linears
+from anchorlens.extras.importers.gpt2 import gpt2_config, gpt2_weights, is_of_linears
 from anchorlens.models.hooked import model_of
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import unwrapped
@@ -94,8 +94,6 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
 
 
 _ELSE = "Use evaluate(gpt, task), which takes any model"
-HINT = ". Use hooked_from(gpt) for a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
-"""The hint for a plain GPT where a HookedTransformer is needed."""
 
 
 def _n_heads(gpt: nn.Module) -> Any:

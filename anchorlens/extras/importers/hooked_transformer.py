@@ -11,25 +11,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.source import (
-    Imported,
-    ImportedModel,
-    Source,
-    StateDict,
-    imported,
-    not_used,
-    papers_task,
-    state_dict,
-)
-from anchorlens.files.importers.vocabulary import in_order_of
+from anchorlens.extras.importers.checkpoints import StateDict, imported, not_used, papers_task
+from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
+from anchorlens.files.importers import Source, state_dict
+from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes
 from anchorlens.models.hooked import model_of
@@ -93,17 +84,12 @@ _OF_OTHER_POSITIONS = re.compile(r"rotary_.*|NTK_.*|yarn_.*|use_\w*_rope|relativ
 """The fields that have no effect on a model with learned positions."""
 
 
-def file_in(folder: Path, config: Settings) -> Path | None:
-    """Return None, because a state dict is a single file, not a folder."""
-    return None
-
-
 def recognises(content: Mapping[str, Any]) -> bool:
     """Check whether the parameter names belong to a HookedTransformer."""
     return "embed.W_E" in state_dict(content)
 
 
-def read(source: Source) -> Imported | ImportedModel:
+def read(source: Source) -> LoadedModel:
     """Read the state dict of the model that the given configuration describes.
 
     Raises:
@@ -119,7 +105,7 @@ def read(source: Source) -> Imported | ImportedModel:
             "HookedTransformerConfig",
         )
     config, tensors = source.config, source.tensors
-    task, vocabulary, train = config.task() or source.task, config.vocabulary(), None
+    task, vocabulary, train = source.named_task, vocabulary_of(config), None
     with reading(config.path, "it does not describe this model"):
         sizes = _sizes(tensors)
         tables = any(isinstance(config.values.get(name), dict) for name in ("model", "train"))
@@ -152,7 +138,7 @@ def read(source: Source) -> Imported | ImportedModel:
         model, noted = model_of(fields, tensors), []
         if task is None:
             task, noted = papers_task(fields["d_vocab"], fields["n_ctx"])
-        return ImportedModel(model, task, (*notes, *noted), other)
+        return LoadedModel(None, task, (*notes, *noted), model, kind=KIND, why=other)
 
 
 def _check_names(tensors: Mapping[str, Tensor]) -> None:
@@ -182,10 +168,9 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
 
 def _checkpoint(
     source: Source, fields: Mapping[str, Any], train: TrainConfig | None, notes: list[str]
-) -> Imported | ImportedModel:
+) -> LoadedModel:
     """Make the checkpoint of a model that `ModelConfig` can describe."""
     assert source.config is not None
-    task, vocabulary = source.config.task() or source.task, source.config.vocabulary()
     with reading(source.config.path, "it does not describe this model"):
         ours = {name: value for name, value in fields.items() if name in _FIELDS and value is not None}
         unknown = {} if train or "gamma" in fields else {"gamma": None}
@@ -193,7 +178,8 @@ def _checkpoint(
     weights = _weights(source.tensors, config)
     if not fields.get("variant") and config.variant == "gpt2":
         notes = [*notes, "its variant is not named: it is read as gpt2"]
-    return imported(config, task, weights, notes=notes, train_config=train, vocabulary=vocabulary)
+    given = {"vocabulary": vocabulary_of(source.config), "train_config": train}
+    return imported(KIND, config, source.named_task, weights, notes=notes, **given)
 
 
 def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:

@@ -1,120 +1,30 @@
-"""The input and output types of importers, and their shared functions."""
+"""A checkpoint of the weights of other software: tensors taken by name, fields not used, one precision."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from anchorlens.extras.importers.vocabulary import in_order_of
 from anchorlens.files.checkpoint import Checkpoint, check_whole
-from anchorlens.files.importers.settings import Settings
-from anchorlens.files.importers.vocabulary import in_order_of
+from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
+from anchorlens.files.settings import BLOBS, Settings
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.models.hooked import model_with
+from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
-
 _MOST_NAMED = 1000
 """The largest number of characters of the fields in a note."""
-PAPERS_TASK = "no task was named, so the papers' own task is assumed"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A weights file with its configuration and task."""
-
-    path: Path
-    """The path that was given: the file, or the folder that holds it."""
-    file: Path
-    """The weights file, which errors name."""
-    content: Mapping[str, Any]
-    """The content of the file from the safe reader: names, plain values and tensors."""
-    config: Settings | None
-    """The configuration that the caller gave, or None."""
-    task: Task | None = None
-    """The task that the caller gave, used if neither the file nor the configuration names one."""
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The state dict of the file, or an empty dict."""
-        return state_dict(self.content)
-
-
-class Trajectory(Mapping[int, Checkpoint]):
-    """The checkpoints of a run in the order of their steps.
-
-    Each checkpoint is made on demand.
-    """
-
-    def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
-        """Store the function of each step that makes its checkpoint, or raises CheckpointError."""
-        self._entries = dict(sorted(entries.items()))
-
-    def __getitem__(self, step: int) -> Checkpoint:
-        """Make the checkpoint at a step."""
-        return self._entries[step]()
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over the steps."""
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        """Return the number of steps."""
-        return len(self._entries)
-
-
-class Imported(NamedTuple):
-    """The result of an importer."""
-
-    checkpoint: Checkpoint
-    """The weights, model and task, checked against each other."""
-    notes: tuple[str, ...]
-    """The remarks for the user, one line each."""
-    trajectory: Trajectory = Trajectory()
-    """The checkpoints along the run, if the file or folder holds some; the last may be `checkpoint`."""
-    log: tuple[Mapping[str, Any], ...] = ()
-    """The lines of the run's log: `step`, `loss`, and metrics under the task's names."""
-
-
-class ImportedModel(NamedTuple):
-    """A HookedTransformer without a checkpoint, because no `ModelConfig` fits or the task is not known."""
-
-    model: HookedTransformer
-    """The model on the CPU, in evaluation mode."""
-    task: Task | None
-    """The task that the model was trained on, if the file or the caller names it."""
-    notes: tuple[str, ...]
-    """The remarks for the user, one line each."""
-    why: str
-    """The reason why the model is not a checkpoint, in words."""
-
-
-def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the named tensors of a file's content, or the named tensors under the key `state_dict`.
-
-    The result is empty if neither table contains only named tensors. `wrappers.unwrapped` has moved tensors
-    from other keys to `state_dict`.
-    """
-    for candidate in (content, content.get("state_dict")):
-        if (
-            isinstance(candidate, dict)
-            and candidate
-            and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in candidate.items())
-        ):
-            return candidate
-    return {}
 
 
 class StateDict:
@@ -157,6 +67,24 @@ class StateDict:
                 )
 
 
+def config_beside(file: Path, *folders: Path) -> Settings:
+    """Read the config.json that belongs to a weights file.
+
+    Raises:
+        CheckpointError: If config.json is missing or unreadable, or a link leads out of the model's
+            folder.
+    """
+    for folder in folders:
+        with reading(folder):
+            check_inside(folder, folder / "config.json", BLOBS)
+        if (folder / "config.json").is_file():
+            return Settings.read(folder / "config.json")
+    raise CheckpointError(
+        file,
+        f"the folder {folders[0]} must hold config.json, got none. Put config.json of this run there",
+    )
+
+
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
     """Return a list with a note on the configuration fields that have a value but are not used.
 
@@ -183,6 +111,7 @@ def papers_task(d_vocab: int, n_ctx: int) -> tuple[AnchorTask | None, list[str]]
 
 
 def imported(
+    kind: str,
     config: ModelConfig,
     task: Task | None,
     weights: Mapping[str, Tensor],
@@ -190,7 +119,7 @@ def imported(
     vocabulary: Mapping[str, Any] | None = None,
     notes: Iterable[str] = (),
     **fields: Any,
-) -> Imported | ImportedModel:
+) -> LoadedModel:
     """Make a checkpoint of imported weights, in float32 or float64, with notes for the user.
 
     Without a task, anchorlens assumes the papers' task if the model can read this task, and otherwise returns
@@ -213,7 +142,8 @@ def imported(
         task, noted = papers_task(min(config.d_vocab, config.n_answers), config.n_ctx)
         if task is None and vocabulary is None:
             check_memory(config, AnchorTask(), 0, given)
-            return ImportedModel(model_with(config, weights).eval(), None, notes, "it has no task")
+            model = model_with(config, weights).eval()
+            return LoadedModel(notes=notes, in_memory=model, kind=kind, why="it has no task")
         task, notes = task or AnchorTask(), (*notes, *noted)
     if vocabulary is not None:
         weights, spelled = in_order_of(task, weights, vocabulary)
@@ -223,4 +153,4 @@ def imported(
     check_whole(checkpoint)
     train = checkpoint.train_config
     check_memory(config, task, train.n_samples if train else 0, given)
-    return Imported(checkpoint, notes)
+    return LoadedModel(checkpoint, task, notes, kind=kind)

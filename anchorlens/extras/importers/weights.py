@@ -1,4 +1,4 @@
-"""Find the weights in a file's content: under a key, under a prefix, or inside a larger module.
+"""Weights of other software: under a key, under a prefix, or inside a larger module, in one of `FORMATS`.
 
 Training loops save a state dict alone or under a key, and wrappers (`torch.compile`, `DataParallel`,
 Lightning, a model with a probe on it) put a prefix before its names.
@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from anchorlens.safe import HEADER
+from anchorlens.extras.importers import gpt2, hooked_transformer, released_code
+from anchorlens.files.importers import Source
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.settings import Settings
+from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
+
+KIND = ""
+"""`read` names the format."""
+FORMATS = (released_code, gpt2, hooked_transformer)
+"""The formats, in the order in which they are tried."""
 
 KEYS = (
     *("state_dict", "model_state_dict", "model", "model_state", "module", "net", "network", "params"),
@@ -27,7 +38,57 @@ _DEEPEST = 5
 _FEWEST = 3
 """The smallest number of tensors of a model."""
 _SHOWN = 3
+_SHARD = re.compile(r"-\d{5}-of-(?!00001)\d{5}\b")
+"""The part of a name that marks one of several weights files: `model-00001-of-00003.safetensors`."""
 _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_component\.")
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """Find the weights file in a folder with a config.json of the released code or of Hugging Face.
+
+    Raises:
+        CheckpointError: If the config.json is that of another format.
+    """
+    if not config.path.is_file():
+        return None
+    file = released_code.file_in(folder, config) or gpt2.file_in(folder, config)
+    if file is None:
+        raise CheckpointError(
+            folder,
+            "config.json must belong to an anchorlens run, the papers' released code or a Hugging Face "
+            "GPT-2, got another configuration. Give the path of the weights file",
+        )
+    return file
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Return True: this importer is the last, and says why it cannot read other content."""
+    return True
+
+
+def read(source: Source) -> LoadedModel:
+    """Read the weights in the first of `FORMATS` that has their names.
+
+    Raises:
+        CheckpointError: If the weights have no known format, or cannot be read.
+    """
+    try:
+        with reading(source.file):
+            content, notes = unwrapped(source.content, lambda content: _format(content) is not None)
+            if (known := _format(content)) is None:
+                raise CheckpointError(source.file, unknown(content))
+            with reading(source.file, "its weights cannot be read"):
+                found = known.read(replace(source, content=content))
+    except CheckpointError:
+        if not _SHARD.search(source.file.name):
+            raise
+        way = "save them in one: model.save_pretrained(folder, max_shard_size='1000GB')"
+        raise CheckpointError(source.file, f"it is one of several files of weights; {way}") from None
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _format(content: Mapping[str, Any]) -> Any:
+    return next((known for known in FORMATS if known.recognises(content)), None)
 
 
 def unwrapped(
@@ -42,14 +103,12 @@ def unwrapped(
 
     Returns:
         The content with the weights under `state_dict` and other values unchanged, and notes for the user. A
-        file of anchorlens and a file without a recognised model are returned unchanged.
+        file without a recognised model is returned unchanged.
 
     Raises:
         ValueError: If the first key with a model holds several models.
         ValueError: If there are several models, and no model is under one of `KEYS`.
     """
-    if HEADER in content:
-        return content, ()
     records = {name: value for name, value in content.items() if not isinstance(value, Tensor)}
 
     def known(table: dict[str, Tensor]) -> bool:

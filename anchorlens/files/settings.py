@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from anchorlens.files.importers.vocabulary import words_in
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import (
     START,
     CheckpointError,
-    check_inside,
     decoded,
     kind_of,
     ordinary_file,
@@ -96,24 +94,6 @@ class Settings:
             what = kind or f"an error: {error}"
             raise CheckpointError(path, f"the file must be valid JSON or TOML, got {what}") from None
 
-    @classmethod
-    def beside(cls, file: Path, *folders: Path) -> Settings:
-        """Read the config.json that belongs to a weights file.
-
-        Raises:
-            CheckpointError: If config.json is missing or unreadable, or a link leads out of the model's
-                folder.
-        """
-        for folder in folders:
-            with reading(folder):
-                check_inside(folder, folder / "config.json", BLOBS)
-            if (folder / "config.json").is_file():
-                return cls.read(folder / "config.json")
-        raise CheckpointError(
-            file,
-            f"the folder {folders[0]} must hold config.json, got none. Put config.json of this run there",
-        )
-
     def task(self) -> Task | None:
         """Return the task that the configuration names, or None if no task is named.
 
@@ -126,50 +106,3 @@ class Settings:
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {safe_repr(self.values['task'])}")
             return read_stored_task(self.values["task"], without_places=True)
-
-    def vocabulary(self) -> Mapping[str, Any] | None:
-        """Return a map from task words to the model's tokens, or None if the configuration has no vocabulary.
-
-        The configuration contains the map, or names a file with the map.
-
-        Raises:
-            CheckpointError: If the vocabulary is neither a table nor the name of a file.
-            CheckpointError: If the file is unreadable, or is outside the folder of the configuration.
-        """
-        named = self.values.get("vocabulary")
-        with reading(self.path, "its vocabulary makes no sense"):
-            if isinstance(named, str):
-                folder = self.path.parent.resolve()
-                file = (folder / named).resolve()
-                if folder not in file.parents:  # links are resolved
-                    raise ValueError(
-                        "vocabulary must name a file in the folder of its configuration, got "
-                        f"{safe_repr(named)}. Copy the file into the folder of the configuration"
-                    )
-                return _vocabulary_of(file)
-            if named is not None and not isinstance(named, dict):
-                raise ValueError(f"vocabulary must be a table or the name of a file, got {safe_repr(named)}")
-        return named
-
-
-def _vocabulary_of(path: Path) -> Mapping[str, Any]:
-    """Read word -> token from a file: JSON, TOML, or a `.txt` with a word in each line.
-
-    Raises:
-        CheckpointError: If the file is missing, too large, or holds no such table.
-    """
-    with reading(path):
-        text = decoded(read_bytes(path))
-    begin = text.lstrip()[:1]
-    if path.suffix in (".txt", ".vocab") and begin != "{":
-        return words_in([line.split("\t")[0] for line in text.splitlines()])
-    try:
-        content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
-    except ValueError as error:
-        raise CheckpointError(path, f"the file must be valid JSON or TOML, got an error: {error}") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            path,
-            f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}",
-        )
-    return content

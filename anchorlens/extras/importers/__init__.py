@@ -1,0 +1,1 @@
+"""Readers of the checkpoints of other software; formats are recognised by content."""

@@ -1,0 +1,318 @@
+"""GPT-2 of other software: the folder of Hugging Face, the `ckpt.pt` of nanoGPT, and a minGPT in memory.
+
+Hugging Face has config.json, and model.safetensors or pytorch_model.bin. A nanoGPT has its weights in `model`
+and its sizes in `model_args`; bare weights need n_heads. The file of a nanoGPT does not name the activation.
+We assume nanoGPT's activation since 2023, gelu, unless the table `model` of a configuration gives another
+`act_fn`.
+
+The matrix c_attn holds queries, keys and values next to each other, each with its heads merged.
+Hugging Face's Conv1D stores [in, out], as a HookedTransformer does; the Linear of nanoGPT and minGPT stores
+[out, in]. The unembedding has no bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from anchorlens.configuration import check_choice
+from anchorlens.extras.importers.checkpoints import StateDict, config_beside, imported, not_used
+from anchorlens.extras.importers.vocabulary import vocabulary_of
+from anchorlens.files.importers import Source, state_dict
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.settings import Settings
+from anchorlens.models.config import ModelConfig
+from anchorlens.safe import CheckpointError, reading
+from anchorlens.texts import safe_repr
+
+BUFFERS = (".attn.bias", ".attn.masked_bias")
+FIRST = "h.0.attn.c_attn.weight"
+"""The weight that identifies a GPT-2; its shape tells whether the model uses Linear or Conv1D."""
+_FILES = ("model.safetensors", "pytorch_model.bin")
+_ACTIVATIONS = ("gelu_new", "gelu", "relu")
+_EXPECTED: dict[str, Any] = {
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "reorder_and_upcast_attn": False,
+    "add_cross_attention": False,
+}
+"""The only value of each option that our architecture supports, also Hugging Face's default."""
+_READ = (
+    *("model_type", "n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "n_inner"),
+    *("activation_function", "tie_word_embeddings"),
+)
+_SIZES = {
+    "n_layer": "n_layers",
+    "n_head": "n_heads",
+    "n_embd": "d_model",
+    "block_size": "n_ctx",
+    "vocab_size": "d_vocab",
+}
+
+
+def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Remove the prefix `transformer.` from the names of the tensors."""
+    return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+
+
+def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
+    """Return whether c_attn is stored as [out, in] instead of [in, out].
+
+    The result is None if the weights do not belong to a GPT-2.
+    """
+    shape = getattr(gpt2_names(tensors).get(FIRST), "shape", ())
+    return None if len(shape) != 2 else shape[0] == 3 * shape[1]
+
+
+def gpt2_weights(
+    tensors: Mapping[str, Tensor], config: ModelConfig, *, tied: bool | None = None
+) -> dict[str, Tensor]:
+    """Convert the weights into a HookedTransformer's parameters.
+
+    Args:
+        tensors: the state dict. In a model of `Linear` layers, all biases may be missing. Missing biases are
+            zeros.
+        config: the configuration with the sizes of the model.
+        tied: True if the unembedding must be the token embedding, False if the unembedding must be in
+            `tensors`, and None if both are allowed.
+
+    Raises:
+        ValueError: If a weight is missing, unknown or of the wrong shape.
+    """
+    state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
+    biased = not linears or "h.0.attn.c_attn.bias" in state
+    heads, d_model, d_mlp = config.n_heads, config.d_model, config.d_mlp
+    d_z = heads * config.d_head
+    embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
+    if tied is False or "lm_head.weight" in state:
+        unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
+    if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
+        raise ValueError(
+            "lm_head.weight must equal wte.weight for the tied embeddings of config.json, got other values. "
+            "Correct tie_word_embeddings in config.json"
+        )
+
+    def matrix(name: str, d_in: int, d_out: int) -> Tensor:
+        return state.take(name, d_out, d_in).T if linears else state.take(name, d_in, d_out)
+
+    def bias(name: str, size: int) -> Tensor:
+        return state.take(name, size) if biased else embedding.new_zeros(size)
+
+    weights = {
+        "embed.W_E": embedding,
+        "pos_embed.W_pos": state.take("wpe.weight", config.n_ctx, d_model),
+        "unembed.W_U": unembedding.T,
+        "unembed.b_U": unembedding.new_zeros(config.d_vocab),
+        "ln_final.w": state.take("ln_f.weight", d_model),
+        "ln_final.b": bias("ln_f.bias", d_model),
+    }
+    for layer in range(config.n_layers):
+        h, block = f"h.{layer}", {}
+        matrices = matrix(f"{h}.attn.c_attn.weight", d_model, 3 * d_z).split(d_z, dim=1)
+        biases = bias(f"{h}.attn.c_attn.bias", 3 * d_z).split(d_z)
+        for x, values, offsets in zip("QKV", matrices, biases, strict=True):
+            block[f"attn.W_{x}"] = rearrange(values, "m (h d) -> h m d", h=heads)
+            block[f"attn.b_{x}"] = rearrange(offsets, "(h d) -> h d", h=heads)
+        w_o = matrix(f"{h}.attn.c_proj.weight", d_z, d_model)
+        block["attn.W_O"] = rearrange(w_o, "(h d) m -> h d m", h=heads)
+        block["attn.b_O"] = bias(f"{h}.attn.c_proj.bias", d_model)
+        block["mlp.W_in"] = matrix(f"{h}.mlp.c_fc.weight", d_model, d_mlp)
+        block["mlp.b_in"] = bias(f"{h}.mlp.c_fc.bias", d_mlp)
+        block["mlp.W_out"] = matrix(f"{h}.mlp.c_proj.weight", d_mlp, d_model)
+        block["mlp.b_out"] = bias(f"{h}.mlp.c_proj.bias", d_model)
+        for ours, norm in (("ln1", "ln_1"), ("ln2", "ln_2")):
+            block[f"{ours}.w"] = state.take(f"{h}.{norm}.weight", d_model)
+            block[f"{ours}.b"] = bias(f"{h}.{norm}.bias", d_model)
+        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
+    state.finish(BUFFERS)
+    return weights
+
+
+def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | None) -> ModelConfig:
+    """Derive the sizes of a GPT-2 from the shapes of its weights and the number of its heads.
+
+    Raises:
+        ValueError: If a matrix is missing, or the number of heads does not divide the width.
+    """
+    named = gpt2_names(tensors)
+    for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):
+        if name not in named or named[name].ndim != 2:
+            raise ValueError(
+                f"the weights must contain {name} with 2 dimensions, got "
+                f"{named[name].ndim if name in named else 'no tensor of this name'}. Give the weights of a "
+                "GPT-2"
+            )
+    d_vocab, d_model = named["wte.weight"].shape
+    layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
+    checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]
+    if d_model % checked.n_heads:
+        raise ValueError(
+            f"n_head must divide the width {d_model}, got {checked.n_heads}. Correct n_head in the "
+            "configuration"
+        )
+    return ModelConfig(
+        variant="gpt2",
+        act_fn=act_fn,  # pyright: ignore[reportArgumentType]
+        gamma=None,
+        n_layers=len(layers),
+        n_heads=checked.n_heads,
+        d_model=d_model,
+        d_head=d_model // checked.n_heads,
+        d_mlp=max(named["h.0.mlp.c_fc.weight"].shape[1 - int(bool(is_of_linears(tensors)))], 1),
+        d_vocab=d_vocab,
+        n_ctx=len(named["wpe.weight"]),
+    )
+
+
+def file_in(folder: Path, config: Settings) -> Path | None:
+    """Find the weights file in a folder of a Hugging Face model.
+
+    Raises:
+        CheckpointError: If the architecture is not GPT-2, or the weights are in several files.
+    """
+    if "model_type" not in config.values:
+        return None
+    _check_type(config)
+    for name in _FILES:
+        if (folder / name).exists():
+            return folder / name
+        if (folder / f"{name}.index.json").exists():
+            raise CheckpointError(
+                folder,
+                "the weights must be in one file, got several files. Save the model again with a larger "
+                "max_shard_size",
+            )
+    raise CheckpointError(
+        folder,
+        f"the folder must hold weights, {' or '.join(_FILES)}, got none. Give the folder of a saved model",
+    )
+
+
+def recognises(content: Mapping[str, Any]) -> bool:
+    """Check whether the parameters belong to a GPT-2, with or without the prefix `transformer.`."""
+    return is_of_linears(state_dict(content)) is not None
+
+
+def read(source: Source) -> LoadedModel:
+    """Read a GPT-2 of Hugging Face or, with weights stored as [out, in], of nanoGPT.
+
+    Raises:
+        CheckpointError: If a configuration is missing or invalid, or names a feature that ModelConfig lacks.
+        ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
+    """
+    return (_read_nano if is_of_linears(source.tensors) else _read_hugging_face)(source)
+
+
+def _read_hugging_face(source: Source) -> LoadedModel:
+    """Read a GPT-2 with the config.json next to its weights.
+
+    A configuration of the caller may give the task and the vocabulary.
+
+    Raises:
+        CheckpointError: If config.json is missing or names a feature that ModelConfig lacks.
+        ValueError: If the weights do not fit config.json.
+    """
+    theirs = config_beside(source.file, source.file.parent)
+    _check_type(theirs)
+    task, vocabulary = source.named_task, vocabulary_of(source.config)
+    notes = [] if source.config is None else not_used(source.config, ("task", "vocabulary"))
+    with reading(theirs.path, "its configuration cannot be read"):
+        config = _model(theirs.values)
+        tied = theirs.values.get("tie_word_embeddings", True)
+        if not isinstance(tied, bool):
+            raise ValueError(
+                f"tie_word_embeddings must be true or false, got {safe_repr(tied)}. Correct config.json"
+            )
+    notes += not_used(theirs, (*_EXPECTED, *_READ))
+    weights = gpt2_weights(source.tensors, config, tied=tied)
+    return imported("Hugging Face GPT-2", config, task, weights, notes=notes, vocabulary=vocabulary)
+
+
+def _check_type(theirs: Settings) -> None:
+    if theirs.values.get("model_type") != "gpt2":
+        model_type = theirs.values.get("model_type")
+        raise CheckpointError(
+            theirs.path,
+            f"model_type must be 'gpt2', got {safe_repr(model_type)}. Other models cannot be read",
+        )
+
+
+def _model(theirs: Mapping[str, Any]) -> ModelConfig:
+    for name, expected in _EXPECTED.items():
+        if theirs.get(name, expected) != expected:
+            raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}. Use another model")
+    activation = theirs.get("activation_function", "gelu_new")
+    check_choice("activation_function", activation, _ACTIVATIONS)
+    d_model, n_heads = theirs.get("n_embd"), theirs.get("n_head")
+    d_mlp = theirs.get("n_inner")
+    shapes: dict[str, Any] = {"n_layers": theirs.get("n_layer"), "n_heads": n_heads, "d_model": d_model}
+    shapes |= {"d_vocab": theirs.get("vocab_size"), "n_ctx": theirs.get("n_positions")}
+    checked = ModelConfig(**shapes)
+    if checked.d_model % checked.n_heads:
+        raise ValueError(
+            f"n_embd must be a multiple of n_head, {n_heads}, got {d_model}. Correct config.json"
+        )
+    shapes |= {"d_head": checked.d_model // checked.n_heads}
+    shapes |= {"d_mlp": 4 * checked.d_model if d_mlp is None else d_mlp}
+    return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)
+
+
+def _read_nano(source: Source) -> LoadedModel:
+    """Read a nanoGPT.
+
+    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table `model`.
+
+    Raises:
+        CheckpointError: If the configuration is invalid.
+        ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
+    """
+    args, told, notes = _table(source.content, "model_args"), {}, []
+    task, vocabulary = source.named_task, vocabulary_of(source.config)
+    if source.config is not None:
+        told = _table(source.config.values, "model")
+        notes += not_used(source.config, ("task", "vocabulary", *(["model"] if told else [])))
+    n_heads = args.get("n_head", told.get("n_heads"))
+    if n_heads is None:
+        raise ValueError(
+            "the number of heads of a nanoGPT must be in model_args or in config, got none. Open the "
+            "ckpt.pt that has model_args, or set n_heads in the table model of config (--config)"
+        )
+    if "act_fn" not in told:
+        notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
+    config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
+    for name, ours in _SIZES.items():
+        if args.get(name, size := getattr(config, ours)) != size:
+            raise ValueError(
+                f"{name} must be {size} as in the weights, got {safe_repr(args[name])} in model_args. "
+                "Correct model_args"
+            )
+    others = {name for name in told if told[name] != getattr(config, name, None)}
+    if others:
+        raise ValueError(
+            f"{min(others)} must match the weights, got {safe_repr(told[min(others)])} in the table [model]. "
+            f"Correct or omit {min(others)}"
+        )
+    whole = Settings(source.file, {**_table(source.content, "config"), **args})
+    notes += not_used(whole, (*_SIZES, "bias"))
+    step = source.content.get("iter_num")
+    return imported(
+        "nanoGPT",
+        config,
+        task,
+        gpt2_weights(source.tensors, config),
+        vocabulary=vocabulary,
+        notes=notes,
+        step=step if type(step) is int and 0 <= step < 10**12 else None,
+    )
+
+
+def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the table of this name, or an empty table if there is none."""
+    table = values.get(name)
+    return table if isinstance(table, dict) else {}

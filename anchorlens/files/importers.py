@@ -1,0 +1,297 @@
+"""Opening a checkpoint: our own format is read here, and every other format by an installed importer.
+
+A package names an importer, a module with the members of `Importer`, by an entry point of the group
+`anchorlens.importers`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from anchorlens.configuration import as_path, checked_arguments
+from anchorlens.files import container
+from anchorlens.files.checkpoint import from_contents
+from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.settings import BLOBS, ModelConfiguration, Settings
+from anchorlens.plugins import installed, is_own
+from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading
+from anchorlens.tasks.shared.base import Task
+from anchorlens.texts import safe_repr
+
+__all__ = ["LoadedModel", "open_checkpoint"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A weights file with its configuration and task."""
+
+    path: Path
+    """The path that was given: the file, or the folder that holds it."""
+    file: Path
+    """The weights file, which errors name."""
+    content: Mapping[str, Any]
+    """The content of the file from the safe reader: names, plain values and tensors."""
+    config: Settings | None
+    """The configuration that the caller gave, or None."""
+    task: Task | None = None
+    """The task that the caller gave, used if neither the file nor the configuration names one."""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The state dict of the file, or an empty dict."""
+        return state_dict(self.content)
+
+    @property
+    def named_task(self) -> Task | None:
+        """The task that the configuration names, or else the task that the caller gave."""
+        return (None if self.config is None else self.config.task()) or self.task
+
+
+class Importer(Protocol):
+    """The members of every importer module."""
+
+    KIND: Any
+    """The name of the format, such as `nanoGPT`; empty if `read` names the format."""
+
+    def file_in(self, folder: Path, config: Settings) -> Path | None:
+        """Find the weights file in a folder with this config.json, or return None for another format."""
+        ...
+
+    def recognises(self, content: Mapping[str, Any]) -> bool:
+        """Check whether the content of a file has this format."""
+        ...
+
+    def read(self, source: Source) -> LoadedModel:
+        """Return the model with its checkpoint, or without a checkpoint and the reason for it.
+
+        The result includes notes for the user.
+        """
+        ...
+
+
+def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the named tensors of a file's content, or the named tensors under the key `state_dict`.
+
+    The result is empty if neither table contains only named tensors.
+    """
+    for candidate in (content, content.get("state_dict")):
+        if (
+            isinstance(candidate, dict)
+            and candidate
+            and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in candidate.items())
+        ):
+            return candidate
+    return {}
+
+
+@checked_arguments()
+def open_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    config: ModelConfiguration | None = None,
+    task: Task | None = None,
+) -> LoadedModel:
+    """Open a checkpoint of any supported format without running code from the file.
+
+    Args:
+        path: the path of a checkpoint. The path may be a checkpoint or run of anchorlens, or a folder or
+            model file of the papers' released code. The path may also be a folder or weights file of a
+            Hugging Face GPT-2, a nanoGPT's `ckpt.pt`, or a HookedTransformer's state dict. A state dict may
+            be under a key of a dict, such as `model`. The names of its tensors may have the prefix of a
+            wrapper, such as `_orig_mod.`.
+        config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
+            `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
+            HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
+            `task`. anchorlens takes missing shapes from the weights, and assumes other missing values with a
+            note.
+        task: the task that the model was trained on, if neither the file nor `config` names it. Default: the
+            papers' two-anchor task.
+
+    Returns:
+        A `LoadedModel`: the checkpoint with its file, SHA-256, format and notes.
+
+    Raises:
+        CheckpointError: If the file cannot be read safely and completely.
+        CheckpointError: If the format is unknown, or `ModelConfig` lacks the architecture. The message is one
+            line with the file and the cause.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from anchorlens import AnchorTask, ModelConfig
+        >>> from anchorlens.models.gamma import initial_weights
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> torch.save(initial_weights(ModelConfig(n_layers=3), seed=0), folder / "theirs.pt")
+        >>> _ = (folder / "theirs.toml").write_text("model.gamma = 0.5")
+        >>> opened = open_checkpoint(folder / "theirs.pt", config=folder / "theirs.toml")
+        >>> opened.kind, opened.checkpoint
+        ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5))
+
+    Source: the formats of TransformerLens, Hugging Face and the papers' released code.
+    """
+    opened = open_model(as_path("path", path), config=config, task=task)
+    if opened.checkpoint is None:
+        raise CheckpointError(
+            opened.file,
+            f"the file must be a Checkpoint, got another model: {opened.why}. Give this path and its "
+            "config to classify, evaluate or a probe",
+        )
+    return opened
+
+
+def open_model(
+    path: Path, *, config: ModelConfiguration | None = None, task: Task | None = None
+) -> LoadedModel:
+    """Open a checkpoint, as `open_checkpoint` does, or any other HookedTransformer with a configuration.
+
+    Raises:
+        CheckpointError: In the same cases as `open_checkpoint`.
+    """
+    settings = None if config is None else Settings.of(config)
+    with reading(path):
+        if _may_be_of_the_hub(path):
+            raise CheckpointError(
+                path,
+                "cannot be read: No such file or directory. Load a model of the Hugging Face hub with "
+                f"TransformerLens first: HookedTransformer.from_pretrained({safe_repr(str(path))})",
+            )
+        file = _weights_file(path) if path.is_dir() else path
+        content, sha256 = read_tensors(file)
+        found = read_source(Source(path, file, content, settings, task))
+    return replace(found, path=path, file=file, sha256=sha256)
+
+
+def read_source(source: Source) -> LoadedModel:
+    """Read the content of a weights file with the importer of its format.
+
+    An importer may call this function with content that it has converted to another format.
+
+    Raises:
+        CheckpointError: If the content has no known format, or its weights cannot be read.
+    """
+    with reading(source.file):
+        is_ours = container.is_ours(source.content)
+        importers = () if is_ours else installed_importers()
+        importer = next((one for one in importers if one.recognises(source.content)), None)
+        if importer is None and not is_ours:
+            raise CheckpointError(source.file, "its weights are those of no model that can be read")
+        with reading(source.file, "its weights cannot be read"):
+            found = _read_own(source) if importer is None else importer.read(source)
+    return found if importer is None else replace(found, kind=importer.KIND or found.kind)
+
+
+def _read_own(source: Source) -> LoadedModel:
+    checkpoint, notes = from_contents(source.file, source.content), []
+    if source.path.is_dir() and source.file.parent != source.path:
+        notes.append(f"the run has not ended: this is its checkpoint of step {checkpoint.step}")
+    if source.config is not None:
+        notes.append(f"{source.config.path} was not needed: the checkpoint has its own configuration")
+    return LoadedModel(checkpoint, checkpoint.task, tuple(notes), kind="anchorlens")
+
+
+_MEMBERS = ("KIND", "file_in", "recognises", "read")
+
+
+@functools.cache
+def installed_importers() -> tuple[Importer, ...]:
+    """Load the importers of installed packages, those of anchorlens last.
+
+    Raises:
+        ValueError: If the importer of an installed package cannot be loaded, or lacks a member.
+    """
+    found = []
+    for importer, origin in installed("anchorlens.importers", "importer"):
+        if missing := [name for name in _MEMBERS if not hasattr(importer, name)]:
+            raise ValueError(
+                f"{origin} must be a module with {', '.join(_MEMBERS)}, got a module without {missing[0]}. "
+                f"Define {missing[0]}"
+            )
+        found.append(importer)
+    return tuple(sorted(found, key=lambda importer: not is_own(importer.read)))
+
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""The possible names of a model on the Hugging Face hub, which a path can also have."""
+_NAMED_IN_A_FOLDER = (
+    "config.json",
+    "ckpt.pt",
+    "checkpoints",
+    "model",
+    "model.safetensors",
+    "pytorch_model.bin",
+)
+_WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
+_OF_A_TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state\w*|training_args)\.\w+")
+_MOST_LISTED = 1000
+
+
+def _may_be_of_the_hub(path: Path) -> bool:
+    """Check whether a missing path looks like the name of a model on the Hugging Face hub."""
+    if not _HUB_NAME.fullmatch(str(path)) or path.suffix in _WEIGHTS or path.exists():
+        return False
+    return path.parent == Path() or not path.parent.exists()
+
+
+def _readable_in(folder: Path) -> list[str]:
+    """List the subfolders with a config.json and the weights files in a folder."""
+    with os.scandir(folder) as found:
+        entries = [Path(entry) for entry in itertools.islice(found, _MOST_LISTED)]
+    return sorted(
+        entry.name
+        for entry in entries
+        if (entry / "config.json").is_file()
+        or (entry.suffix in _WEIGHTS and not _OF_A_TRAINER.fullmatch(entry.name))
+    )
+
+
+def _weights_file(folder: Path) -> Path:
+    """Find the weights file of a folder, whose config.json names the format."""
+    for name in _NAMED_IN_A_FOLDER:
+        check_inside(folder, folder / name, BLOBS)
+    has_config = (folder / "config.json").is_file()
+    config = Settings.read(folder / "config.json") if has_config else Settings(folder / "config.json", {})
+    if config.values.get("format") == "anchorlens run":
+        file = _last_checkpoint(folder)
+    else:
+        found = (importer.file_in(folder, config) for importer in installed_importers())
+        file = next(filter(None, found), None)
+    if file is not None:
+        check_inside(folder, file, BLOBS)
+        return file
+    if has_config:
+        raise CheckpointError(
+            folder,
+            "config.json must belong to an anchorlens run, got another configuration. Give the path of the "
+            "weights file",
+        )
+    inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
+    raise CheckpointError(
+        folder,
+        "config.json was not found in this folder; give the path of one model's file or folder in "
+        f"it{inside and f', such as {inside}'}",
+    )
+
+
+def _last_checkpoint(run: Path) -> Path:
+    """Find the last checkpoint of a run.
+
+    Raises:
+        CheckpointError: If the run has no checkpoint yet.
+    """
+    if (run / "ckpt.pt").exists():
+        return run / "ckpt.pt"
+    trajectory = sorted((run / "checkpoints").glob("step_*.pt"))
+    if not trajectory:
+        raise CheckpointError(
+            run, "the run must have a checkpoint, got none yet. Wait for the first checkpoint"
+        )
+    return trajectory[-1]

@@ -23,7 +23,7 @@ PRIVATE = (
 FORBIDDEN = re.compile(rf"\b({'|'.join((*WORDS, *PRIVATE))})\b", re.IGNORECASE)
 
 IN_THE_PROGRAM = {
-    "files/importers/opened.py": "the operating system says 'No such file or directory'",
+    "files/importers.py": "the operating system says 'No such file or directory'",
 }
 """File of the package -> why a message in it still has such a word."""
 

@@ -104,8 +104,8 @@ class Slowest:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add it up in the process that reports."""
-        self.files[report.nodeid.split("::")[0]] += report.processor
+        """Add it up in the process that reports; of a worker that crashed there is nothing."""
+        self.files[report.nodeid.split("::")[0]] += getattr(report, "processor", 0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the ten files that took longest."""

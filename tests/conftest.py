@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _pytest.doctest import DoctestModule
 from few_questions import all_questions, few_questions
 from products_needed import is_there, products_needed
 
@@ -17,6 +18,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if collection_path.suffix != ".py" or all(map(is_there, products_needed(collection_path))):
         return None
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """Look for no doctests in the tests themselves."""
+    return [one for one in (yield) if not isinstance(one, DoctestModule)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,6 +1,6 @@
 from .commands import app as app
+from .field_options import FieldOptions as FieldOptions
 from .field_options import read_fields as read_fields
-from .field_options import with_field_options as with_field_options
 from .inputs import base_parts as base_parts
 from .inputs import moved as moved
 from .inputs import read_toml as read_toml

@@ -32,27 +32,6 @@ _PATHS = (*_SEVERAL, "start")
 _TITLES = {"task": "Task", "model": "Model", "train": "Training"}
 
 
-def with_field_options(
-    *, axes: bool = False, short: Mapping[str, str] | None = None, first: Sequence[str] = ()
-) -> Callable[[C], C]:
-    """Give a command an option for every field, which the command reads with `read_fields`.
-
-    Args:
-        axes: whether an option takes several values as text, instead of one value of the field's type.
-        short: a map from alternative option names to fields.
-        first: the options of the command that the short help always shows.
-
-    Returns:
-        A decorator of a command with a parameter of the type `typer.Context`.
-    """
-
-    def marked(command: C) -> C:
-        command.field_options = FieldOptions(axes, short or {}, first)  # pyright: ignore[reportFunctionMemberAccess]
-        return command
-
-    return marked
-
-
 def read_fields(ctx: typer.Context) -> dict[str, Any]:
     """Read the values of the given options of fields.
 
@@ -64,11 +43,25 @@ def read_fields(ctx: typer.Context) -> dict[str, Any]:
 
 
 class FieldOptions:
-    """The options of a command for the fields of all tasks that are registered when the options are read."""
+    """The options of a command for every field of the tasks that are registered when the options are read.
 
-    def __init__(self, axes: bool, short: Mapping[str, str], first: Sequence[str]) -> None:
+    The object is a decorator of a command with a parameter of the type `typer.Context`, which the command
+    gives to `read_fields`.
+
+    Args:
+        axes: whether an option takes several values as text, instead of one value of the field's type.
+        short: a map from alternative option names to fields.
+        first: the options of the command that the short help always shows.
+    """
+
+    def __init__(self, *, short: Mapping[str, str], axes: bool = False, first: Sequence[str] = ()) -> None:
         self._axes, self._short = axes, short
         self.first = first
+
+    def __call__(self, command: C) -> C:
+        """Give a command these options."""
+        command.field_options = self  # pyright: ignore[reportFunctionMemberAccess]
+        return command
 
     def check(self, command: Any, kinds: Sequence[type[Task]]) -> None:
         """Check that no field of these kinds of task has the name of an option of the command.

@@ -98,7 +98,7 @@ class HelpCommand(TyperCommand):
 
 
 def fields_of(command: Any) -> Any:
-    """Return the options of fields that a command has (`with_field_options`), or None."""
+    """Return the options of fields that a command has (`FieldOptions`), or None."""
     return getattr(command.callback, "field_options", None)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli import shared
-from anchorlens.cli.field_options import read_fields, with_field_options
+from anchorlens.cli.field_options import FieldOptions, read_fields
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.recipes.presets import PRESETS, presets
 from anchorlens.recipes.run_config import RunConfig, merged, sorted_by_part
@@ -23,7 +23,7 @@ def _preset_names() -> list[str]:
         return list(PRESETS)
 
 
-@with_field_options(short={"from": "start"})
+@FieldOptions(short={"from": "start"})
 @shared.one_line_errors
 def train_command(
     ctx: typer.Context,

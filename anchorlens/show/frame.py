@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,27 +21,6 @@ from anchorlens.plots.picture import QUIET, script_json, source
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page
-
-
-@dataclass(frozen=True)
-class Script:
-    """A script in the page."""
-
-    name: str
-    """The name of the script in the page."""
-    text: Markup
-    """The source code, which does not contain the end of a script element. The source code is not escaped,
-    since no part of the code comes from a model."""
-
-    @property
-    def megabytes(self) -> str:
-        """The size of the script in megabytes, as text."""
-        return f"{len(self.text.encode()) / 1e6:.1f} MB"
-
-    @property
-    def digest(self) -> str:
-        """The hash of the script in the form that the page's security policy requires."""
-        return "sha256-" + base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
 def html_page(
@@ -65,16 +43,18 @@ def html_page(
         heads: whether the page shows attention heads with circuitsvis.
         **content: the variables of the template.
     """
-    libraries = [Script("plotly.js", Markup(source("Plotly")))]
-    libraries += [Script("circuitsvis", Markup(source("CircuitsVis")))] if heads else []
-    own = Script("page", Markup('"use strict";\n') + sources(("plots.js", *scripts)))
+    # not escaped, since no part of a script comes from a model
+    libraries = {"plotly.js": Markup(source("Plotly"))}
+    if heads:
+        libraries["circuitsvis"] = Markup(source("CircuitsVis"))
+    programs = [*libraries.values(), Markup('"use strict";\n') + sources(("plots.js", *scripts))]
     return rendered(
         template,
         css=sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else []))),
         plotly_config=Markup(script_json(json.dumps(QUIET))),
         libraries=libraries,
-        scripts=[*libraries, own],
-        policy=_policy([*libraries, own]),
+        scripts=programs,
+        policy=_policy(programs),
         versions=library_versions(),
         **content,
     )
@@ -122,13 +102,14 @@ def _captions(result: object) -> list[str]:
     return [str(describe_plot(result)), *([how.how_to_read] if how else [])]
 
 
-def _policy(scripts: Sequence[Script]) -> str:
+def _policy(scripts: Sequence[str]) -> str:
     """Return the content security policy of a page with these scripts.
 
     The policy allows these scripts by their hashes, images from memory, and inline styles. plotly.js and
     circuitsvis set inline styles on elements. The policy allows nothing else.
     """
-    hashes = " ".join(f"'{script.digest}'" for script in scripts)
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"

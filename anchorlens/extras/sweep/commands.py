@@ -24,7 +24,7 @@ GROUP = "Train and compare many models"
 
 
 @cli.in_group(GROUP)
-@cli.with_field_options(axes=True, short=ALIASES, first=("engine",))
+@cli.FieldOptions(axes=True, short=ALIASES, first=("engine",))
 @cli.one_line_errors
 def sweep_command(
     ctx: typer.Context,

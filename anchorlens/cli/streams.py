@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
 _PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
@@ -26,7 +26,7 @@ class _DescriptorFile(io.FileIO):
     reader closed stdout. If stderr fails, the work continues without messages.
     """
 
-    def write(self, data: bytes) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def write(self, data: Any) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the data, or discard the data once a write has failed."""
         try:
             return super().write(data)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from anchorlens.models.running import give_back_freed_memory
+from anchorlens.models.devices import give_back_freed_memory, glibc
 
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 
@@ -144,14 +142,10 @@ def _keep_freed_memory(keep: bool) -> None:
 
     Other C libraries are left unchanged.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(libc, "mallopt"):
-        return
-    assert libc is not None
-    libc.mallopt(_M_MMAP_MAX, 0 if keep else _GLIBC_MMAP_MAX)
-    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * _GLIBC_THRESHOLD_MAX)
+    glibc("mallopt", _M_MMAP_MAX, 0 if keep else _GLIBC_MMAP_MAX)
+    glibc("mallopt", _M_TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * _GLIBC_THRESHOLD_MAX)
     if not keep:
-        libc.mallopt(_M_MMAP_THRESHOLD, _GLIBC_THRESHOLD_MAX)
+        glibc("mallopt", _M_MMAP_THRESHOLD, _GLIBC_THRESHOLD_MAX)
         give_back_freed_memory()
 
 

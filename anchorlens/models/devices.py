@@ -1,7 +1,9 @@
-"""Devices: how their names are resolved, and how a lack of memory is recognised."""
+"""Devices: how their names are resolved, how a lack of memory is recognised, and what memory glibc keeps."""
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
@@ -54,3 +56,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def glibc(function: str, *arguments: int) -> None:
+    """Call a function of the C library for memory, or do nothing if the library lacks the function."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), function, lambda *_: 0)(*arguments)
+
+
+def give_back_freed_memory() -> None:
+    """Return freed memory to the system if the C library (glibc) keeps the memory for later arrays."""
+    glibc("malloc_trim", 0)

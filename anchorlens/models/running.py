@@ -7,8 +7,6 @@ Threads that measure the same model take turns.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -192,9 +190,3 @@ def sequence_bytes(model: ModelConfig, n_pos: int) -> int:
     """
     widest = 4 * model.d_model + 4 * model.n_heads * model.d_head + 2 * model.hidden_width
     return 4 * (2 * n_pos * (widest + 2 * model.n_heads * n_pos) + 4 * model.n_answers)
-
-
-def give_back_freed_memory() -> None:
-    """Return freed memory to the system if the C library (glibc) keeps the memory for later arrays."""
-    if sys.platform == "linux":
-        getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: 0)(0)

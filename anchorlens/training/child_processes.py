@@ -8,13 +8,14 @@ not. The modules next to a script stay importable, since a child process gets th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
+
+from anchorlens.models.devices import glibc
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python's own variable: when it is set, the current folder is not searched for modules."""
@@ -48,10 +49,9 @@ def keep_freed_memory() -> None:
     precedence.
     """
     chosen = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys()
-    if sys.platform == "linux" and not chosen:
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda limit, n_bytes: 0)
-        mallopt(_TRIM_THRESHOLD, 64 * 2**20)
-        mallopt(_MMAP_THRESHOLD, 32 * 2**20)
+    if not chosen:
+        glibc("mallopt", _TRIM_THRESHOLD, 64 * 2**20)
+        glibc("mallopt", _MMAP_THRESHOLD, 32 * 2**20)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

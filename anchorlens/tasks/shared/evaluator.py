@@ -174,7 +174,8 @@ class Evaluator(Generic[AnyTask]):
         """
         import torch
 
-        from anchorlens.models.running import evaluation_mode, give_back_freed_memory
+        from anchorlens.models.devices import give_back_freed_memory
+        from anchorlens.models.running import evaluation_mode
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
         found = np.ones(tuple(targets.shape), dtype=bool)

@@ -17,7 +17,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models are faster so, in c
 import pytest  # noqa: E402
 
 ROOT = Path(__file__).parent
-LONGEST_FIRST = ("tests/extras/sweep/test_engines.py",)
+LONGEST_FIRST = (
+    "tests/probes/test_contract.py",
+    "tests/training/test_killed_tasks.py",
+    "tests/training/test_training.py",
+    "tests/verdict/test_by_holdout.py",
+    "tests/verdict/test_classify.py",
+    "tests/extras/control/test_control.py",
+    "tests/probes/test_holdout.py",
+    "tests/probes/test_command.py",
+    "tests/probes/test_along.py",
+    "tests/probes/test_any_input.py",
+    "tests/training/test_progress.py",
+    "tests/training/test_train_many.py",
+)
 """Files that would be waited for at the end of a run, were they begun late; the longest first."""
 
 

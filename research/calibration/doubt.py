@@ -31,7 +31,8 @@ def left_out_without(rows: Table, evidence: Evidence, which: Question, missing: 
     content, log_odds = fit_question(rows, evidence, which)
     if content["penalty"] is None:
         return log_odds
-    tasks, regression, strength = rows["task"].to_numpy(), evidence.regression, content["penalty"]
+    tasks = rows["task"].to_numpy()
+    regression, strength = evidence.regression, content["penalty"]
     of, yes = asked(rows, which)
     values, wanted = evidence.values, regressed(rows, evidence, which)
     taken = values.assign(**{name: np.nan for name in missing if name in values})

@@ -200,7 +200,8 @@ def fit_question(rows: Table, evidence: Evidence, which: Question) -> tuple[dict
         content = {"n": n, "n_yes": n_yes, "penalty": None, "log_odds": {"offset": 0.0, "slope": 1.0}}
         content |= {"intercept": _round(frequent), "votes": {}, "widening": LEAST_WIDENING}
         return content, np.full(len(yes), frequent)
-    values, regression, tasks = evidence.values, evidence.regression, rows["task"].to_numpy()
+    values, regression = evidence.values, evidence.regression
+    tasks = rows["task"].to_numpy()
     numbers = left_out_numbers(rows, evidence, which, tasks)
     log_odds = {one: left_out_log_odds(regression, found, of, yes, tasks) for one, found in numbers.items()}
     strength = min(STRENGTHS, key=lambda one: loss(log_odds[one][of], yes[of]))
@@ -246,7 +247,8 @@ def left_out_numbers(
 ) -> dict[float, np.ndarray]:
     """Penalty -> the votes' number of every run, from a fit on those that are asked without its group."""
     of, yes = asked(rows, which)
-    x, signs, wanted = evidence.values, evidence.signs(which), regressed(rows, evidence, which)
+    x, signs = evidence.values, evidence.signs(which)
+    wanted = regressed(rows, evidence, which)
     found = {strength: np.zeros(len(yes)) for strength in STRENGTHS}
     for mine, rest in without_each(groups, of, yes):
         votes = fit_own_votes(x[rest], yes[rest], signs)

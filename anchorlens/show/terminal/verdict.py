@@ -30,7 +30,7 @@ def print_unreadable_json(path: str, message: str) -> None:
 def print_verdict(verdict: Verdict) -> None:
     """Print one verdict, with the probe and behavioural verdicts, the evidence, and any trajectory."""
     console = Terminal()
-    phase, by_probes, behaviour = verdict.phase, verdict.by_probes, verdict.behaviour
+    by_probes, behaviour = verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
@@ -38,7 +38,7 @@ def print_verdict(verdict: Verdict) -> None:
     alone = by_probes.phase.reason if by_probes.phase.is_named else nothing
     rows = [
         ("by the probes", by_probes.phase.label, by_probes.in_words() or alone),
-        ("by behaviour", phase.label, measured),
+        ("by behaviour", verdict.phase.label, measured),
     ]
     console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "evidence"), rows)))
     console.print(verdict.explanation)

@@ -18,9 +18,9 @@ from anchorlens.extras.cogs.task import CogsTask
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.prontoqa.task import PrOntoQATask
 from anchorlens.extras.scan.task import ScanTask
+from anchorlens.extras.shared.words import EOS
 from anchorlens.extras.text.task import TextTask
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.words import EOS
 
 COGS_FOLDER = os.environ.get("COGS_FOLDER", "")
 """Folder of the published files of COGS; if empty, they are fetched once."""

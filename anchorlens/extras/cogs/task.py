@@ -19,8 +19,8 @@ from anchorlens.extras.cogs.files import Line, published_files
 from anchorlens.extras.shared.split_task import Right
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
+from anchorlens.extras.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
 from anchorlens.tasks import Accuracy, Bars, FigureSpec, Metric
-from anchorlens.tasks.shared.words import SPECIAL, UNKNOWN, Examples, Vocabulary
 
 STRUCTURAL = ("obj_pp_to_subj_pp", "cp_recursion", "pp_recursion")
 """The cases with a structure that is never trained; the other 18 have a word in an untrained role."""

@@ -18,9 +18,8 @@ from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
 from anchorlens.models.hooked import model_with
 from anchorlens.safe import CheckpointError, check_inside, reading
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks import AnchorTask, Task
 from anchorlens.tasks.shared.evaluator import check_memory
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr, safe_text
 
 _MOST_NAMED = 1000

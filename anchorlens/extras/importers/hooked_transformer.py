@@ -28,9 +28,8 @@ from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import RunConfig, merged
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.safe import CheckpointError, reading
-from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks import AnchorTask, Task
 from anchorlens.tasks.shared.evaluator import check_memory
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
 KIND = "HookedTransformer state dict"

@@ -14,11 +14,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.data_checks import Overlap
+from anchorlens.tasks import AnchorTask, Overlap, Pair, Task
 from anchorlens.tasks.two_anchor.anchor_functions import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
-from anchorlens.tasks.two_anchor.sequences import Pair
-from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
 _TARGETS = ("composition", "composition_test", "composition_random", "composition_more_anchor")

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.extras.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 from anchorlens.files.settings import Settings
 from anchorlens.safe import CheckpointError, decoded, read_bytes, read_json, read_toml, reading
-from anchorlens.tasks.shared.base import Task
-from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
+from anchorlens.tasks import Task
 from anchorlens.texts import safe_repr
 
 _NEVER_SAID = -1e9

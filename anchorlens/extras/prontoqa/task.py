@@ -19,9 +19,9 @@ from anchorlens.extras.prontoqa.reasoning import by_chaining, by_degree, by_pola
 from anchorlens.extras.shared.split_task import Right, shares_by_group
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask
+from anchorlens.extras.shared.words import SEP, Examples, Vocabulary
 from anchorlens.randomness import generator
 from anchorlens.tasks import IGNORE, Accuracy, FigureSpec, Metric, Overlap, TokenBatch, phase_metrics
-from anchorlens.tasks.shared.words import SEP, Examples, Vocabulary
 
 _MOST_READ = 2_000
 """The number of training questions whose steps are counted."""

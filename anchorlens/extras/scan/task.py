@@ -18,9 +18,9 @@ from anchorlens.configuration import choice, documented, number
 from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
+from anchorlens.extras.shared.words import Examples, Vocabulary
 from anchorlens.randomness import generator
 from anchorlens.tasks import Metric
-from anchorlens.tasks.shared.words import Examples, Vocabulary
 
 VERBS = ("walk", "look", "run", "jump")
 DIRECTIONS = ("left", "right")

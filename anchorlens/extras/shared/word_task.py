@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from anchorlens.extras.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
+from anchorlens.extras.shared.words import EOS, SEP, Examples, n_words
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
 from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
-from anchorlens.tasks.shared.words import EOS, SEP, Examples, n_words
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -22,11 +22,11 @@ from anchorlens.configuration import field_types
 from anchorlens.extras.cogs import files
 from anchorlens.extras.cogs.files import FILES, Content, published_files
 from anchorlens.extras.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
+from anchorlens.extras.shared.words import EOS, SEP
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.randomness import generator
 from anchorlens.recipes.run_config import identity
 from anchorlens.tasks.registry import read_evaluation, read_task
-from anchorlens.tasks.shared.words import EOS, SEP
 
 PUBLISHED = Path(__file__).parents[4] / "shared/data/cogs"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published COGS files at {PUBLISHED}")

@@ -22,10 +22,10 @@ from anchorlens.extras.prontoqa.reasoning import (
     normalised,
     read_question,
 )
+from anchorlens.extras.shared.words import EOS, SEP
 from anchorlens.randomness import generator
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.words import EOS, SEP
 
 PUBLISHED = Path(__file__).parents[4] / "shared/data/prontoqa"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published samples at {PUBLISHED}")

@@ -13,11 +13,11 @@ import torch
 from anchorlens.configuration import field_types
 from anchorlens.extras.scan.task import ACTIONS, COMMAND_WORDS, ScanTask, all_commands
 from anchorlens.extras.shared import split_task
+from anchorlens.extras.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
 from anchorlens.randomness import generator
 from anchorlens.tasks.registry import read_evaluation, read_task
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.figure_specs import Lines, SampleTable
-from anchorlens.tasks.shared.words import BOS, EOS, PAD, SEP, Examples, Vocabulary
 
 PUBLISHED = Path(__file__).parents[4] / "shared/data/scan"
 needs_files = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published SCAN files at {PUBLISHED}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.configuration import documented
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
+from anchorlens.tasks import IGNORE, TokenBatch
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:

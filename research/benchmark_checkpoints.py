@@ -37,8 +37,7 @@ from anchorlens.extras.benchmark import (
     score_models,
     shipped_models,
 )
-from anchorlens.extras.benchmark.auc import LEAST_TASKS, N_DRAWS
-from anchorlens.extras.benchmark.questions import ENDINGS, QUESTIONS, Ending
+from anchorlens.extras.benchmark.result import ENDINGS, LEAST_TASKS, N_DRAWS, QUESTIONS, Ending
 from anchorlens.extras.benchmark.run import _scores
 from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents

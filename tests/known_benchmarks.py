@@ -4,7 +4,7 @@ import torch
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
 from anchorlens.extras.benchmark import BenchmarkModel
-from anchorlens.extras.benchmark.questions import ENDINGS
+from anchorlens.extras.benchmark.result import ENDINGS
 
 TINY = ModelConfig(n_layers=2, d_model=8, d_head=4, d_mlp=8, gamma=0.5)
 TASKS = ("task a", "task b", "task c")

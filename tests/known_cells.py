@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from anchorlens.extras.sweep.cell_json import CellContent
-from anchorlens.extras.sweep.cells import Cell, SweepResult
+from anchorlens.extras.sweep.cells import Cell, CellContent, SweepResult
 from anchorlens.recipes.presets import preset
 from anchorlens.tasks.shared.data_checks import Overlap
 from anchorlens.tasks.shared.measures import Accuracy

@@ -177,7 +177,7 @@ OTHERS_THAT_READ = (
     "anchorlens.recipes.train_config",
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",
-    "anchorlens.extras.sweep.cell_json",
+    "anchorlens.extras.sweep.cells",
     "anchorlens.extras.sweep.cells",  # logs that cannot be read
     "anchorlens.extras.sweep.engines",
     "anchorlens.extras.sweep.grids",  # axes as JSON text

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anchorlens.extras.benchmark.auc import N_DRAWS, auc_with_interval
+from anchorlens.extras.benchmark.result import N_DRAWS, auc_with_interval
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
 from holdout.kinds import FIRST_HALF
 

@@ -14,7 +14,7 @@ from known_benchmarks import TINY, ending_number, known_models
 import benchmark_checkpoints as command
 from anchorlens import AnchorTask, Checkpoint, TrainConfig, build_model, save_checkpoint
 from anchorlens.extras.benchmark import Benchmark, score_models, shipped, shipped_models
-from anchorlens.extras.benchmark.questions import ENDINGS
+from anchorlens.extras.benchmark.result import ENDINGS
 from calibration.runs import FITTED, GROUPS
 
 

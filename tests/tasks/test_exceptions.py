@@ -10,7 +10,7 @@ from test_behaviour import oracle, rules
 
 from anchorlens import preset
 from anchorlens.extras.audit import mappings_of
-from anchorlens.extras.audit.corruption import corrupted
+from anchorlens.extras.audit.mappings import corrupted
 from anchorlens.extras.sweep.cells import Cell, axes_of, metrics_of
 from anchorlens.recipes.run_config import RunConfig, identity, recipe
 from anchorlens.tasks.registry import logged_metrics, read_evaluation

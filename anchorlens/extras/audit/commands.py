@@ -61,7 +61,7 @@ def audit_command(
     """
     from anchorlens.extras.audit import audit, mappings_of, open_dataset
     from anchorlens.extras.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
-    from anchorlens.extras.audit.terminal import print_audit
+    from anchorlens.extras.audit.views import print_audit
 
     choose_device(device)
     if plot is not None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from anchorlens import plots
 from anchorlens.configuration import check_number
-from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.extras.audit.lateness import FIT
-from anchorlens.extras.audit.mappings import Mappings, mappings_of
+from anchorlens.extras.audit.mappings import Mappings, mappings_of, planted
 from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
 from anchorlens.files.writing import atomic_write, check_can_write

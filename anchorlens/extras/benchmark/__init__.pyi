@@ -1,7 +1,7 @@
-from .questions import QUESTIONS as QUESTIONS
-from .questions import BenchmarkQuestion as BenchmarkQuestion
+from .result import QUESTIONS as QUESTIONS
 from .result import Benchmark as Benchmark
 from .result import BenchmarkModel as BenchmarkModel
+from .result import BenchmarkQuestion as BenchmarkQuestion
 from .result import QuestionScore as QuestionScore
 from .result import ReadingScore as ReadingScore
 from .run import benchmark as benchmark

@@ -55,7 +55,7 @@ def benchmark_command(
         )
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
-    from anchorlens.extras.benchmark.terminal import print_benchmark
+    from anchorlens.extras.benchmark.views import print_benchmark
 
     measure = _of_file(Path(probe), name) if is_file else probe
     result = benchmark(measure, first=first, device=choose_device(device))

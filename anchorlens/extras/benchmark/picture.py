@@ -8,8 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import views
-from anchorlens.extras.benchmark.questions import QUESTIONS
-from anchorlens.extras.benchmark.result import Benchmark, ReadingScore
+from anchorlens.extras.benchmark.result import QUESTIONS, Benchmark, ReadingScore
 from anchorlens.extras.benchmark.shipped import reference
 from anchorlens.plots import BLUE, GREY, styled
 from anchorlens.plots.picture import plotly_text

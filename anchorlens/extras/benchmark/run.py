@@ -10,9 +10,15 @@ import numpy as np
 import torch
 
 from anchorlens.configuration import checked_arguments
-from anchorlens.extras.benchmark.auc import auc_with_interval
-from anchorlens.extras.benchmark.questions import QUESTIONS, BenchmarkQuestion
-from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel, QuestionScore, ReadingScore
+from anchorlens.extras.benchmark.result import (
+    QUESTIONS,
+    Benchmark,
+    BenchmarkModel,
+    BenchmarkQuestion,
+    QuestionScore,
+    ReadingScore,
+    auc_with_interval,
+)
 from anchorlens.extras.benchmark.shipped import shipped_models
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.model_input import resolve

@@ -66,7 +66,7 @@ def control_command(
             "runs/controlled"
         )
     from anchorlens.extras.control import control
-    from anchorlens.extras.control.terminal import print_control, print_plan_of_control
+    from anchorlens.extras.control.views import print_control, print_plan_of_control
     from anchorlens.files.importers import open_checkpoint
     from anchorlens.show.terminal.console import print_json
 

@@ -16,8 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from anchorlens.extras.grokking import layouts
-from anchorlens.extras.grokking.layouts import Run
-from anchorlens.extras.grokking.networks import hooked
+from anchorlens.extras.grokking.layouts import Run, hooked
 from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.files.checkpoint import Checkpoint

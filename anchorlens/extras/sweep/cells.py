@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from anchorlens.configuration import documented
-from anchorlens.extras.sweep.cell_json import CellContent
-from anchorlens.files.tables import table_of_rows
+from anchorlens.files.tables import table_of_rows, write_rows
 from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
-from anchorlens.safe import CheckpointError
+from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
+from anchorlens.safe import CheckpointError, may_be_refused
 from anchorlens.tasks import Metric, Phase
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import figure, html, table
@@ -23,6 +23,64 @@ from anchorlens.views import figure, html, table
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
+"""The largest number of characters stored of a failed cell's error and traceback."""
+Stored = TypeVar("Stored", bound="_File")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _File(Record):
+    format: Name = ""
+    format_version: Count = 0
+
+
+@documented
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellContent(_File):
+    """The outcome and measurements of a finished run."""
+
+    status: Literal["finished", "stopped early", "diverged"]
+    """How the run ended."""
+    error: LongText | None = None
+    """The reason why the run diverged, in one line."""
+    step: Count
+    """The number of optimiser steps."""
+    seconds: Annotated[float, limits(ge=0, le=10**9)] | None
+    """The training time in seconds."""
+    loss: float | None
+    """The loss of the last logged batch, in nats."""
+    passed_at: Annotated[Mapping[Name, Count | None], limits(max_length=10)] = field(default_factory=dict)
+    """The step from which on each accuracy (`train`, `id`, `ood`) passes the threshold of its phase. The step
+    is None if the accuracy does not pass at the last evaluation. The map is empty for a task without
+    phases."""
+    probes: Annotated[Mapping[ReadingName, float | None], limits(max_length=200)]
+    """The value of each `probe.reading` that does not need a forward pass, or None if the value is not
+    defined."""
+    verdict: Verdict
+    """The verdict on the last checkpoint."""
+
+
+@documented
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Failure(_File):
+    """The reason why a run cannot be trained."""
+
+    error: LongText
+    """The error in one line."""
+    details: Lines | None = None
+    """The traceback."""
+
+
+def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
+    """Parse a file's bytes fast, or return None for content that needs `read_json`."""
+    if may_be_refused(data, most_values):
+        return None
+    try:
+        return kind.from_json(data)
+    except ValueError:
+        return None
+
 
 diagram = table("diagram")
 """Write the diagram of a result, at a path."""
@@ -337,3 +395,20 @@ def value_key(value: object) -> Hashable:
 def _ascending(value: object) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
     return (not is_number, float(value) if is_number else 0.0, str(value))
+
+
+def write_table(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
+    """Write a table with one row, `Cell.row`, for each run.
+
+    Args:
+        cells: the runs, for example a `SweepResult`.
+        path: the path of the file, `.csv` or `.parquet`. An existing file is replaced.
+
+    Raises:
+        ValueError: If there are no runs, or `path` is not a .csv or .parquet file in an existing folder.
+        OSError: If writing fails. An existing file is then unchanged.
+
+    Example:
+        >>> write_table(open_sweep("sweeps/a"), "cells.parquet")  # doctest: +SKIP
+    """
+    write_rows([cell.row() for cell in cells], path)

@@ -183,8 +183,8 @@ def diagram_command(
         anchorlens diagram sweeps/a
         anchorlens diagram sweeps/a --x gamma --y weight_decay --table runs.csv
     """
+    from anchorlens.extras.sweep.cells import write_table
     from anchorlens.extras.sweep.diagram.page import write_diagram
-    from anchorlens.extras.sweep.export import write_table
 
     page = out or sweep / "diagram.html"
     if table is not None:

@@ -23,15 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from anchorlens.configuration import as_path
-from anchorlens.extras.sweep.cell_json import (
+from anchorlens.extras.sweep.cells import (
     LONGEST_DETAILS,
     LONGEST_ERROR,
+    Cell,
     CellContent,
     Failure,
     Stored,
+    SweepResult,
+    cell_id,
+    cell_ids,
     quickly_read,
 )
-from anchorlens.extras.sweep.cells import Cell, SweepResult, cell_id, cell_ids
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.recipes.run_config import RunConfig, same_value

@@ -10,9 +10,9 @@ import torch
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.extras.audit import Audit, ControlModel, audit, corrupted, mappings_of, read_csv, watching
-from anchorlens.extras.audit.corruption import planted
 from anchorlens.extras.audit.lateness import NEVER
-from anchorlens.extras.audit.tables import fit_in_words, summary, suspects
+from anchorlens.extras.audit.mappings import planted
+from anchorlens.extras.audit.views import fit_in_words, summary, suspects
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.loop import TrainingDiverged
 

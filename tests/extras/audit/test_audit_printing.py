@@ -9,7 +9,7 @@ import pytest
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.extras.audit import Audit, mappings_of
 from anchorlens.extras.audit.lateness import NEVER
-from anchorlens.extras.audit.terminal import print_audit
+from anchorlens.extras.audit.views import print_audit
 from anchorlens.show.terminal.console import print_json
 
 MOMENTS = tuple(range(10, 110, 10))

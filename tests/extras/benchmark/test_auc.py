@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from anchorlens.extras.benchmark.auc import N_DRAWS, auc_with_interval
+from anchorlens.extras.benchmark.result import N_DRAWS, auc_with_interval
 
 HALF = np.arange(6) >= 3
 TASKS = ["a", "b", "c"] * 2

@@ -23,7 +23,7 @@ from anchorlens.extras.benchmark import (
     shipped_models,
 )
 from anchorlens.extras.benchmark.run import MOST_READINGS
-from anchorlens.extras.benchmark.tables import benchmark_table, notes, overview
+from anchorlens.extras.benchmark.views import benchmark_table, notes, overview
 from anchorlens.probes import ProbeResult
 
 

@@ -14,7 +14,7 @@ from sweeping import wait_for
 
 from anchorlens import control
 from anchorlens.extras.control import INTERVENTIONS, Control
-from anchorlens.extras.control.tables import control_table, notes, overview, summary
+from anchorlens.extras.control.views import control_table, notes, overview, summary
 from anchorlens.show.tables import text_of
 from anchorlens.training import checkpoints
 

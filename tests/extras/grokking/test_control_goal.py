@@ -3,7 +3,7 @@
 import pytest
 
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.extras.control.tables import summary
+from anchorlens.extras.control.views import summary
 from anchorlens.tasks.shared.phases import learnt_by_definition
 
 

@@ -1,13 +1,17 @@
-"""The attempts of `control`, in sentences and tables, for terminals and notebooks."""
+"""The attempts of `control` in sentences and tables, in the terminal and in a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.show.tables import Table, TableCell, dotted
+from anchorlens.show.templating import view
+from anchorlens.show.terminal.console import FittedTable, Terminal
 from anchorlens.show.words import number
 from anchorlens.texts import safe_text
+from anchorlens.views import html
 
 NOT_ENDED = "-"
 
@@ -153,3 +157,37 @@ def _reached(attempt: Attempt) -> int:
 
 def _reaches(goal: str) -> str:
     return f"is in {goal}" if goal.startswith("Phase") else goal
+
+
+def print_control(control: Control) -> None:
+    """Print the successful attempts, every attempt, the original run, and how to read the results."""
+    console = Terminal()
+    console.print(overview(control))
+    console.print(summary(control), style="bold")
+    console.print(FittedTable(control_table(control)))
+    for note in notes(control):
+        console.print(note)
+
+
+def print_plan_of_control(control: Control) -> None:
+    """Print the plan of attempts."""
+    console = Terminal()
+    console.print(overview(control))
+    console.print(FittedTable(plan_table(control)))
+
+
+TEMPLATE = Path(__file__).parent / "templates/control.html"
+
+
+@html.register
+def control_html(control: Control) -> str:
+    """Render every attempt and the original run, or the plan of attempts, without JavaScript."""
+    outcomes = {one.outcome for one in control.attempts}
+    is_plan = "planned" in outcomes and outcomes <= {"planned", "skipped"}
+    return view(
+        TEMPLATE,
+        overview=overview(control),
+        summary="" if is_plan else summary(control),
+        table=(plan_table if is_plan else control_table)(control).shortened(120),
+        notes=[] if is_plan else list(notes(control)),
+    )

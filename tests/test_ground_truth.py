@@ -174,6 +174,7 @@ class TestAnotherTask:
         ):
             apply(probe, circuit("composer").model, AnchorTask())
 
+    @pytest.mark.needs("importers")
     def test_its_file_is_no_checkpoint(self):
         with pytest.raises(CheckpointError, match="its weights are those of no model that can be read"):
             classify(ROOT / "tests/data/compiled/composer.safetensors")

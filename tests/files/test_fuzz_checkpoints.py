@@ -3,6 +3,8 @@ import collections
 import pytest
 from fuzz_checkpoints import MAKERS, classified, fuzz, make_cases, make_trained_cases
 
+pytestmark = pytest.mark.needs("importers")  # most of the files are of other software
+
 
 @pytest.mark.parametrize("share", [0.1, pytest.param(1, marks=pytest.mark.slow)])
 def test_damaged_files_of_every_kind_are_refused_or_whole(tmp_path, share):

@@ -3,6 +3,8 @@ import collections
 import pytest
 from fuzz_folders import fuzz, make_targets
 
+pytestmark = pytest.mark.needs("importers")  # most of the files are of other software
+
 
 @pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_hostile_files_of_runs_and_sweeps_are_refused_or_shown(tmp_path, times):

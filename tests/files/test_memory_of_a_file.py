@@ -45,6 +45,7 @@ def test_refused_before_anything_is_built(tmp_path, name):
     assert load_checkpoint(path, any_cost=True).model_config == costly(name).model_config
 
 
+@pytest.mark.needs("importers")
 def test_a_bare_state_dict_too(tmp_path):
     weights = costly("context").weights
     written = write_bare(tmp_path, config="model.gamma = 0.5\n", weights=weights)

@@ -136,6 +136,7 @@ class TestTheStartOfARun:
         with pytest.raises(ValueError, match="start must be None for a run"):
             load_checkpoint(stored(tmp_path / "drawn.pt")).initial_model(start=first)
 
+    @pytest.mark.needs("importers")
     def test_nor_does_a_run_or_a_sweep_name_a_file_to_hash(self, secret, touched, tmp_path):
         runs = tiny({"seed": "0:2"})
         with SweepFolder(tmp_path / "sweep").lock(runs):
@@ -303,6 +304,7 @@ class TestLinksOutOfAFolder:
         assert open_checkpoint(tmp_path / "latest").checkpoint.step == 2
         assert load_checkpoint(run).step == 2
 
+    @pytest.mark.needs("importers")
     def test_a_snapshot_of_the_hugging_face_cache_is_read(self, tmp_path):
         blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "main"
         write_hugging_face(blobs)

@@ -32,6 +32,7 @@ def test_a_file_that_is_overwritten_or_cut_later_changes_nothing(tmp_path, suffi
     assert opened.sha256 == hashlib.sha256(before).hexdigest()
 
 
+@pytest.mark.needs("importers")
 def test_the_hash_is_that_of_the_weights_while_another_replaces_the_file(tmp_path):
     """Two files take turns under one name; whichever was read, its weights and its hash go together."""
     written, contents = write_bare(tmp_path), {}
@@ -95,6 +96,7 @@ finally:
 
 
 @pytest.mark.parametrize("command", ["classify", "evaluate"])
+@pytest.mark.needs("importers")
 def test_a_command_opens_each_file_once(command, tmp_path):
     """The weights, their configuration, and the training data that they do not carry."""
     written = write_bare(tmp_path)

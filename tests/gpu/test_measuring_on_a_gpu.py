@@ -38,6 +38,7 @@ def test_a_verdict_of_a_run_that_was_trained_there(tmp_path):
     on_both(lambda device: classify(tmp_path / "run", device=device).to_dict(), tolerance=1e-4)
 
 
+@pytest.mark.needs("importers")
 @pytest.mark.parametrize("write", [write_released, write_hugging_face, write_bare])
 def test_models_of_others(write, tmp_path):
     written = write(tmp_path)

@@ -163,6 +163,7 @@ class TestTheModel:
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["a ModelConfig", "a HookedTransformerConfig"])
+@pytest.mark.needs("importers")
 def test_a_bare_state_dict_is_opened(ours, tmp_path):
     config = replace(SMALL, experts_per_token=2)
     model = build_model(config, seed=1).eval()

@@ -103,6 +103,7 @@ class TestModelsWithSteps:
         without = along(models, stable_rank)
         assert without.metrics == () and without.plot().data and "stable_rank.w_q" in repr(without)
 
+    @pytest.mark.needs("importers")
     def test_bare_weights_take_config(self, tmp_path):
         model = build_model(CONFIG)
         torch.save(model.state_dict(), tmp_path / "w.pt")

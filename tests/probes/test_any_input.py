@@ -159,6 +159,7 @@ class TestEvaluateAndClassify:
         assert evaluate(always_40, TASK, n_noise=2).phase.cause
 
 
+@pytest.mark.needs("importers")
 class TestConfigOfBareWeights:
     """`config=` as an object is as the same content in a file."""
 

@@ -86,6 +86,7 @@ def test_a_checkpoint_of_another_task(tmp_path):
     assert refused.exit_code == 2 and "task must be an AnchorTask, got AdditionTask" in refused.stderr
 
 
+@pytest.mark.needs("importers")
 def test_a_hooked_transformer_of_another_task_is_asked_with_tokens(tmp_path):
     model = user_built()
     torch.save(model.state_dict(), tmp_path / "theirs.pt")
@@ -138,6 +139,7 @@ def write(folder, model, name="theirs", **fields):
     return str(folder / f"{name}.pt"), "--config", str(folder / f"{name}.json")
 
 
+@pytest.mark.needs("importers")
 class TestAnyHookedTransformer:
     """Of any architecture and whatever it was trained on: a state dict and its HookedTransformerConfig."""
 

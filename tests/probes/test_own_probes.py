@@ -382,6 +382,7 @@ class TestCommandLine:
         done = call("classify", checkpoints[0], "--probes", file, "--report", page)
         assert done.exit_code == 0 and "leaving must return a result, got sys.exit(0)" in page.read_text()
 
+    @pytest.mark.needs("importers")
     def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
         """A bare state dict with its configuration, as classify reads it."""
         torch.save(build_model(TINY).state_dict(), tmp_path / "theirs.pt")

@@ -342,6 +342,7 @@ def called(files, name, *more, models=None, **how):
     return anchorlens_command.call("classify", *models, *data, *more, **how)
 
 
+@pytest.mark.needs("importers")
 class TestCommand:
     def test_it_prints_the_label_and_what_is_not_known(self, files):
         shown = " ".join(called(files, "random", "--strict").stdout.split())

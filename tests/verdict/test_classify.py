@@ -81,6 +81,7 @@ class TestShipped:
 
 @pytest.mark.skipif(not RELEASED.exists(), reason=f"no released-code checkpoints at {RELEASED}")
 @pytest.mark.parametrize("folder", sorted(p.name for p in RELEASED.glob("g*")))
+@pytest.mark.needs("importers")
 def test_the_four_folders_of_the_released_code(folder):
     truth = json.loads((RELEASED / folder / "measured.json").read_text())["phase"]
     verdict = classify(RELEASED / folder)

@@ -85,6 +85,7 @@ def test_a_report_of_nothing_is_not_written_and_one_without_a_folder_refused_bef
     assert refused.exit_code == 2 and "folder that exists" in refused.stderr
 
 
+@pytest.mark.needs("importers")
 def test_a_bare_state_dict_needs_config(tmp_path):
     from anchorlens import load_checkpoint
 

@@ -197,6 +197,7 @@ class TestNoTask:
         assert PAPERS_TASK not in evaluate(MODEL, TASK, **FEW).caveats
         assert evaluate(PHASE3, **FEW).caveats == ()
 
+    @pytest.mark.needs("importers")
     def test_on_the_command_line(self, tmp_path):
         torch.save(MODEL.state_dict(), tmp_path / "theirs.pt")
         (tmp_path / "theirs.toml").write_text("model.gamma = 0.5\n")

@@ -183,6 +183,7 @@ class TestAtChance:
             behaviour = evaluate(checkpoint.build_model(), checkpoint.task, n_noise=2)
             assert behaviour.at_chance is None
 
+    @pytest.mark.needs("importers")
     def test_a_foreign_model_is_shown_with_what_is_known_of_it(self, tmp_path):
         torch.save(build_model(ModelConfig(n_layers=1)).state_dict(), tmp_path / "theirs.pt")
         (tmp_path / "theirs.toml").write_text("[task]\nseq_len = 9\n")

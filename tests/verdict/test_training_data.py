@@ -90,6 +90,7 @@ class TestInMemory:
 
 
 class TestOnTheCommandLine:
+    @pytest.mark.needs("importers")
     def test_a_bare_state_dict_with_and_without_its_training_data(self, files):
         command = ["classify", files / "theirs.pt", "--config", files / "theirs.toml"]
         done = call(*command, "--json", "--train-data", files / "data.csv")

@@ -120,7 +120,7 @@ def read(source: Source) -> LoadedModel:
                     f"{name} must be {size} as in the weights, got {safe_repr(said[name])} in the "
                     f"configuration. Correct {name}"
                 )
-        fields, assumed = _completed(said, sizes, tensors)
+        fields, assumed = _completed(said, tensors)
         notes += [f"{config.path} {note}" for note in assumed]
         other = _other_than_ours(fields, sizes)
         if other and (train or fields.get("variant")):
@@ -232,13 +232,11 @@ def _our_tables(
     return {**whole, **parts.get("model", {}), **hooked}, run.train_config if "train" in parts else None
 
 
-def _completed(
-    said: Mapping[str, Any], sizes: Mapping[str, int], tensors: Mapping[str, Tensor]
-) -> tuple[dict[str, Any], list[str]]:
+def _completed(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], list[str]]:
     """Complete the fields from the weights' names and from assumptions, and note the assumptions.
 
     Raises:
-        ValueError: If norms or positions are not given, or names contradict the configuration.
+        ValueError: If the kind of the norms is not given, or names contradict the configuration.
     """
     fields, notes, variant = dict(said), [], said.get("variant")
     weight, bias = (
@@ -265,20 +263,7 @@ def _completed(
             f"normalization_type must be LN or RMS for weights with norms, got {safe_repr(norm)}. Correct "
             "normalization_type"
         )
-    if "d_mlp" not in sizes:
-        fields.setdefault("attn_only", True)
-    if "blocks.0.mlp.W_gate" in tensors:
-        fields.setdefault("gated_mlp", True)
-    if "blocks.0.attn._W_K" in tensors:
-        fields.setdefault("n_key_value_heads", len(tensors["blocks.0.attn._W_K"]))
-    if "n_ctx" not in sizes and not {"positional_embedding_type", "n_ctx"} <= set(said):
-        raise ValueError(
-            "positional_embedding_type and n_ctx must be given for weights without positions, got at most "
-            "one of these fields. Add both fields to the table model"
-        )
     assumed = {name: value for name, value in _ASSUMED.items() if name not in said}
-    if fields.get("attn_only"):
-        assumed.pop("act_fn", None)
     if variant:
         own = ModelConfig(variant=variant).activation
         assumed = {"act_fn": own} if "act_fn" in assumed else {}

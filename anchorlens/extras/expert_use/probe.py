@@ -12,10 +12,11 @@ from anchorlens.configuration import check_number
 from anchorlens.extras.expert_use.picture import expert_figure
 from anchorlens.extras.expert_use.routing import check_mixture, routing, without_expert
 from anchorlens.models.hooks import last_logits
-from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
+from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.randomness import generator
 from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks import AnchorBatch, AnchorTask
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
+
+KINDS = ("rules", "broken", "exceptions", "unseen")
+"""The kinds of a task's inputs, by the source of the answer (see `sequences_by_kind`)."""
 
 
 @probe_result
@@ -148,6 +152,46 @@ def expert_use(
         n_sequences=n_sequences,
         seed=seed,
     )
+
+
+def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
+    """Draw inputs of each kind, with each key at a position where the key is trained.
+
+    The kind of an input states what determines its target, for example the composition or an exception.
+
+    Args:
+        task: the task, which defines the pairs and exceptions.
+        n_sequences: the number of inputs of each kind, spread evenly over the pairs or exceptions of the
+            kind. The kinds `rules`, `broken` and `unseen` omit each (key, pair) that is an exception. These
+            kinds can therefore have fewer than `n_sequences` inputs.
+        seed: the seed of the positions, keys and noise.
+
+    Returns:
+        A dict from kinds to inputs. The dict contains only kinds that have inputs.
+
+        - `rules` contains inputs whose pairs are trained on the composition.
+        - `broken` contains inputs whose pairs are trained on another function.
+        - `exceptions` contains inputs whose key and pair are together trained on a random answer.
+        - `unseen` contains inputs with untrained pairs. The target of these inputs is the composition.
+    """
+    pairs = {
+        "rules": task.composed_pairs,
+        "broken": [pair for pair in task.seen_pairs if pair in task.trained_overrides],
+        "unseen": list(task.ood_pairs),
+    }
+    kinds: dict[str, AnchorBatch] = {}
+    for kind, of_kind in pairs.items():
+        if of_kind:
+            chosen = np.array(of_kind)[np.arange(n_sequences) % len(of_kind)]
+            batch = at_trained_places(task, chosen, generator(seed, "probe"))
+            kinds[kind] = batch.take(np.flatnonzero(~task.is_exception(batch.trials)))
+    if task.n_exceptions:
+        rng = generator(seed, "probe")
+        trials = task.exception_trials.take(
+            np.arange(n_sequences) * len(task.exception_trials) // n_sequences
+        )
+        kinds["exceptions"] = task.place(trials, task.noise(len(trials), rng))
+    return {kind: kinds[kind] for kind in KINDS if len(kinds.get(kind, ()))}
 
 
 def _shares(model: HookedTransformer, batch: AnchorBatch) -> Float[np.ndarray, "layer expert"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,13 +19,6 @@ from anchorlens.texts import safe_repr
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """The noise of the papers' sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
 
-Noise = Literal["independent", "shared"]
-"""The kind of noise. `independent` noise is drawn for every sequence, and `shared` noise is the same in
-sequence i of every pair."""
-
-KINDS = ("rules", "broken", "exceptions", "unseen")
-"""The kinds of a task's inputs, by the source of the answer (see `sequences_by_kind`)."""
-
 MOST_KEYS = 11
 """The default number of keys in a plot. The papers use the keys 30 to 40."""
 MANY_KEYS = 40
@@ -39,23 +31,23 @@ def anchor_sequences(
     pairs: Sequence[Sequence[int]],
     *,
     key_position: int | None = None,
-    noise: Sequence[int] | None = None,
 ) -> Int[Tensor, "sequence pos"]:
     """Build sequences that differ only in the key and the anchors.
+
+    The tokens at all other positions are the noise tokens of the papers if these tokens fit the task, and
+    evenly spread number tokens otherwise.
 
     Args:
         task: the task, which defines the length, the anchors and the number tokens.
         keys: the key of each sequence.
         pairs: the anchors of each sequence.
         key_position: the position of the key, which the anchors follow. Default: 2 (see `checked_position`).
-        noise: the tokens at all other positions, in order. Default: the noise tokens of the papers if these
-            tokens fit the task, and evenly spread number tokens otherwise.
 
     Returns:
         The token ids, [sequence, pos].
 
     Raises:
-        ValueError: If a key, an anchor, the position or the noise is invalid for the task.
+        ValueError: If a key, an anchor or the position is invalid for the task.
     """
     position = checked_position(task, key_position)
     numbers = task.keys.tolist()
@@ -73,76 +65,13 @@ def anchor_sequences(
     frame = np.zeros((len(keys), task.seq_len), dtype=np.int64)
     is_noise = np.ones(task.seq_len, dtype=bool)
     is_noise[position : position + task.chain_length + 1] = False
-    frame[:, is_noise] = _noise(task, int(is_noise.sum()), noise)
+    n_noise = int(is_noise.sum())
+    fits = n_noise <= len(PAPER_NOISE) and set(PAPER_NOISE) <= set(numbers)
+    spread = [numbers[i * len(numbers) // n_noise] for i in range(n_noise)]
+    frame[:, is_noise] = PAPER_NOISE[:n_noise] if fits else spread
     frame[:, position] = keys
     frame[:, position + 1 : position + 1 + task.chain_length] = pairs
     return torch.from_numpy(frame)
-
-
-def random_sequences(
-    task: AnchorTask,
-    pairs: Sequence[Sequence[int]],
-    n_sequences: int,
-    *,
-    key_position: int | None = None,
-    keys: Literal["held out", "any"] = "any",
-    noise: Noise = "shared",
-    seed: int = 0,
-) -> AnchorBatch:
-    """Draw sequences with random noise tokens, and with random keys at one position.
-
-    The sequences of every pair have the same keys.
-
-    Args:
-        task: the task, which defines the length, the anchors and the number tokens.
-        pairs: the anchors of the sequences.
-        n_sequences: the number of sequences of each pair, at least 1.
-        key_position: the position of the key. Default: 2 (see `checked_position`).
-        keys: the kind of keys. `held out` draws keys that are never trained at the position, as in the
-            in-distribution (ID) test set. `any` draws from all keys.
-        noise: the kind of noise. With `shared`, sequence i has the same noise for every pair. With
-            `independent`, noise is drawn separately for each sequence.
-        seed: the seed of the keys and noise.
-
-    Returns:
-        The sequences, in the order of the pairs. Sequence i of every pair has the same key.
-
-    Raises:
-        ValueError: If the position or the number of sequences is invalid for the task.
-    """
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
-    position = checked_position(task, key_position)
-    rng = generator(seed, "probe")
-    allowed = task.keys
-    if keys == "held out":
-        allowed = held_out_keys(task, position)
-        if not len(allowed):
-            raise ValueError(
-                f"key_position must be a position with held-out keys, got {position}. Use another position"
-            )
-    drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
-    n_pairs = len(pairs)
-    if noise == "shared":
-        around = np.tile(task.noise(n_sequences, rng), (n_pairs, 1))
-    else:
-        around = task.noise(n_pairs * n_sequences, rng)
-    trials = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
-    return task.place(trials, around)
-
-
-def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
-    """Return the keys that are never trained at a position.
-
-    These are the keys x with x mod m = i mod m, where i is the position and m is the modulus of the task.
-    """
-    return task.keys[(task.keys - position) % task.modulus == 0]
-
-
-def held_out_position(task: AnchorTask) -> int:
-    """Return the position with held-out keys nearest to the default position (see `checked_position`)."""
-    usual = checked_position(task, None)
-    there = [position for position in task.positions.tolist() if len(held_out_keys(task, position))]
-    return min(there, key=lambda position: (abs(position - usual), position))
 
 
 def middle_keys(task: AnchorTask) -> list[int]:
@@ -216,46 +145,6 @@ def at_trained_places(
     return task.place(Trials(pairs, keys, positions), task.noise(len(pairs), rng))
 
 
-def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str, AnchorBatch]:
-    """Draw inputs of each kind, with each key at a position where the key is trained.
-
-    The kind of an input states what determines its target, for example the composition or an exception.
-
-    Args:
-        task: the task, which defines the pairs and exceptions.
-        n_sequences: the number of inputs of each kind, spread evenly over the pairs or exceptions of the
-            kind. The kinds `rules`, `broken` and `unseen` omit each (key, pair) that is an exception. These
-            kinds can therefore have fewer than `n_sequences` inputs.
-        seed: the seed of the positions, keys and noise.
-
-    Returns:
-        A dict from kinds to inputs. The dict contains only kinds that have inputs.
-
-        - `rules` contains inputs whose pairs are trained on the composition.
-        - `broken` contains inputs whose pairs are trained on another function.
-        - `exceptions` contains inputs whose key and pair are together trained on a random answer.
-        - `unseen` contains inputs with untrained pairs. The target of these inputs is the composition.
-    """
-    pairs = {
-        "rules": task.composed_pairs,
-        "broken": [pair for pair in task.seen_pairs if pair in task.trained_overrides],
-        "unseen": list(task.ood_pairs),
-    }
-    kinds: dict[str, AnchorBatch] = {}
-    for kind, of_kind in pairs.items():
-        if of_kind:
-            chosen = np.array(of_kind)[np.arange(n_sequences) % len(of_kind)]
-            batch = at_trained_places(task, chosen, generator(seed, "probe"))
-            kinds[kind] = batch.take(np.flatnonzero(~task.is_exception(batch.trials)))
-    if task.n_exceptions:
-        rng = generator(seed, "probe")
-        trials = task.exception_trials.take(
-            np.arange(n_sequences) * len(task.exception_trials) // n_sequences
-        )
-        kinds["exceptions"] = task.place(trials, task.noise(len(trials), rng))
-    return {kind: kinds[kind] for kind in KINDS if len(kinds.get(kind, ()))}
-
-
 def checked_position(task: AnchorTask, key_position: int | None) -> int:
     """Return the given position of the key, or the default position for `None`.
 
@@ -310,16 +199,3 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
                 "same position in every sequence"
             )
     return rows, key
-
-
-def _noise(task: AnchorTask, n: int, noise: Sequence[int] | None) -> list[int]:
-    numbers = task.keys.tolist()
-    if noise is None:
-        fits = n <= len(PAPER_NOISE) and all(token in numbers for token in PAPER_NOISE)
-        return list(PAPER_NOISE[:n]) if fits else [numbers[i * len(numbers) // n] for i in range(n)]
-    if len(noise) != n or any(token not in numbers for token in noise):
-        raise ValueError(
-            f"noise must be {n} number tokens in {numbers[0]}..{numbers[-1]}, got {list(noise)}. Correct "
-            "noise"
-        )
-    return list(noise)

@@ -105,9 +105,7 @@ def _plain(value: object) -> Any:
     Raises:
         TypeError: If the value cannot be written as JSON. The message is the type of the value.
     """
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, Tensor):
+    if isinstance(value, np.ndarray | np.generic | Tensor):
         return _plain(value.tolist())
     if isinstance(value, dict):
         plain = {str(key): _plain(item) for key, item in value.items()}

@@ -99,29 +99,6 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
     return ((p, q), (r, s))
 
 
-def unseen_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Return the comparisons of every unseen pair with every pair trained on the composition.
-
-    >>> unseen_comparisons(AnchorTask())[:2]
-    (((3, 4), (1, 1)), ((3, 4), (1, 2)))
-    """
-    return tuple((unseen, seen) for unseen in task.ood_pairs for seen in task.composed_pairs)
-
-
-def trained_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Return the comparisons of every two pairs trained on the composition.
-
-    The result omits the comparisons of a pair with its reversed pair.
-
-    >>> trained_comparisons(AnchorTask())[:2]
-    (((1, 1), (1, 2)), ((1, 1), (1, 3)))
-    """
-    composed = task.composed_pairs
-    return tuple(
-        (first, second) for first in composed for second in composed if second not in (first, first[::-1])
-    )
-
-
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Return the comparison of every unseen pair with its reversed pair, without repetition.
 
@@ -156,8 +133,7 @@ def fusion_similarity(
         model: a HookedTransformer, which the probe does not change.
         task: the task, which defines the anchors, their functions and the sequence.
         comparisons: the compared anchor pairs. Default: (3,3) with (2,2), and (1,2) with (1,3), as in the
-            paper. `unseen_comparisons(task)`, `trained_comparisons(task)` and `mirror_comparisons(task)`
-            return other useful comparisons.
+            paper. `mirror_comparisons(task)` returns other useful comparisons.
         keys: the keys of both pairs. Default: the keys 30 to 40, or the middle eleven number tokens of the
             task.
         key_position: the position of the key token. Default: 2, as in the papers.

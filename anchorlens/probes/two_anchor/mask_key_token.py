@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
+from jaxtyping import Int
 
-from anchorlens.configuration import check_choice
+from anchorlens.configuration import check_choice, check_number
 from anchorlens.plots.points import cluster_figure
-from anchorlens.probes.shared.anchor_sequences import (
-    Noise,
-    checked_position,
-    held_out_position,
-    random_sequences,
-)
+from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.interventions import Edge, Queries, checked_edge, describe, masked_logits
 from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.models.library import HookedTransformer
+
+Noise = Literal["independent", "shared"]
+"""The kind of noise. `independent` noise is drawn for every sequence, and `shared` noise is the same in
+sequence i of every pair."""
 
 
 @probe_result
@@ -157,9 +159,10 @@ def mask_key_token(
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
         raise ValueError("the task must train at least 1 pair in both orders, got 0. Omit the argument seen")
-    position = held_out_position(task) if key_position is None else checked_position(task, key_position)
-    drawn: dict[str, Any] = {"key_position": position, "keys": "held out", "noise": noise, "seed": seed}
-    batch = random_sequences(task, pairs, n_sequences, **drawn)
+    usual = checked_position(task, key_position)
+    there = [at for at in task.positions.tolist() if len(held_out_keys(task, at))]
+    position = usual if key_position is not None else min(there, key=lambda at: (abs(at - usual), at))
+    batch = held_out_sequences(task, pairs, n_sequences, position, noise, seed)
     logits = masked_logits(model, batch.tokens, [position], queries, single)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
     mirror = np.arange(len(pairs)) ^ 1  # each pair is followed by its mirror
@@ -178,3 +181,37 @@ def mask_key_token(
         seed=seed,
         noise=noise,
     )
+
+
+def held_out_keys(task: AnchorTask, position: int) -> Int[np.ndarray, " key"]:
+    """Return the keys that are never trained at a position.
+
+    These are the keys x with x mod m = i mod m, where i is the position and m is the modulus of the task.
+    """
+    return task.keys[(task.keys - position) % task.modulus == 0]
+
+
+def held_out_sequences(
+    task: AnchorTask, pairs: Sequence[Pair], n_sequences: int, position: int, noise: Noise, seed: int
+) -> AnchorBatch:
+    """Draw sequences with random noise tokens, and with random keys that are never trained at the position.
+
+    The sequences of every pair have the same keys.
+
+    Raises:
+        ValueError: If the position or the number of sequences is invalid for the task.
+    """
+    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    rng = generator(seed, "probe")
+    allowed = held_out_keys(task, position)
+    if not len(allowed):
+        raise ValueError(
+            f"key_position must be a position with held-out keys, got {position}. Use another position"
+        )
+    drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
+    if noise == "shared":
+        around = np.tile(task.noise(n_sequences, rng), (len(pairs), 1))
+    else:
+        around = task.noise(len(pairs) * n_sequences, rng)
+    trials = task.product([tuple(pair) for pair in pairs], drawn, np.full(n_sequences, position))
+    return task.place(trials, around)

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model
+from anchorlens.extras.expert_use.probe import sequences_by_kind
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import expert_use
-from anchorlens.probes.shared.anchor_sequences import sequences_by_kind
 
 TASK = AnchorTask(complexity=2, unseen_pairs=[(3, 4), (4, 3)], n_exceptions=40)
 CONFIG = ModelConfig(n_layers=2, n_heads=2, d_model=32, d_head=16, d_mlp=32, gamma=0.3, num_experts=2)

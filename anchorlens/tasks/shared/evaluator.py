@@ -130,7 +130,9 @@ class Evaluator(Generic[AnyTask]):
         from anchorlens.models.running import device_of
 
         check_capacity(model, task)
-        self.model, self.task, self.finite = model, task, True
+        self.model = model
+        self.task = task
+        self.finite = True
         config = getattr(model, "config", None)
         self.config = config if isinstance(config, ModelConfig) else None
         self.batch_size = batch_size

@@ -280,7 +280,9 @@ class Targets:
         Raises:
             ValueError: If a target is below 0 and so is not a token.
         """
-        self._anchors, self.keys, self._chain_length = anchors, keys, chain_length
+        self._anchors = anchors
+        self.keys = keys
+        self._chain_length = chain_length
         self._rank = np.full(max(anchors) + 1, -1)
         self._rank[list(anchors)] = np.arange(len(anchors))
         values = keys[None]  # [chains so far, key]

@@ -69,7 +69,9 @@ def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int
     row, position, chain = pairs_asked(tokens.numpy(), task)
     key = tokens.numpy()[row, position]
     asks = (key >= task.key_min) & (key <= task.key_max) & np.isin(chain, list(task.anchors)).all(axis=1)
-    row, chain, key = row[asks], chain[asks].astype(np.int64), key[asks].astype(np.int64)
+    row = row[asks]
+    chain = chain[asks].astype(np.int64)
+    key = key[asks].astype(np.int64)
     targets = np.full(len(tokens), -1, dtype=np.int64)
     targets[row] = task.targets(Trials(chain, key, position[asks]))
     return torch.from_numpy(targets)
@@ -113,7 +115,9 @@ class SplitEvaluator(Evaluator[CompositeFunction]):
     ) -> None:
         """Take the arguments of `evaluate`."""
         super().__init__(model, task, batch_size)
-        self.seed, self.max_trials, self.half = seed, max_trials, half
+        self.seed = seed
+        self.max_trials = max_trials
+        self.half = half
 
     def whole(self, split: Split) -> bool:
         """Return whether the evaluation uses every trial (pair, key, position) of a split."""

@@ -24,7 +24,9 @@ from anchorlens.tasks.two_anchor.sequences import Pair, Split
 KIND = "two_anchor"
 """Name of the task in files."""
 
-N_NOISE, MAX_TRAIN, MAX_TRIALS = 8, 4096, 20_000
+N_NOISE = 8
+MAX_TRAIN = 4096
+MAX_TRIALS = 20_000
 """What `evaluate` asks: draws of noise for a trial, most training sequences, most trials of a split."""
 QUICK_TRAIN, QUICK_TRIALS = 1024, 2048
 """The same of `quick_accuracies`, with one draw of noise."""

@@ -172,7 +172,10 @@ class LazyDataset:
             ValueError: If `n` < 1, or the split is unknown or empty.
         """
         check_number("n", n, minimum=1, integer=True)
-        self.task, self.split, self._n, self._rng = task, split, n, rng
+        self.task = task
+        self.split = split
+        self._n = n
+        self._rng = rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
             raise ValueError(

@@ -129,7 +129,7 @@ def given_training_data(given: object) -> Any:
     """
     if not isinstance(given, str | os.PathLike):
         return given
-    from anchorlens.files.training_data import read_training_data  # late, since it imports pyarrow
+    from anchorlens.files.training_data import read_training_data  # late: few commands read data
 
     return read_training_data(given)
 

@@ -129,7 +129,7 @@ def test_a_killed_worker_is_said_and_the_runs_continue(tmp_path):
     os.kill(worker_of(process.pid), signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
-    assert "a worker process was killed" in errors and "continue with resume" in errors
+    assert "got a process that was killed" in errors and "continue with resume" in errors
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == str(["finished"] * 4)

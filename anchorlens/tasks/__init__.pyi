@@ -13,7 +13,6 @@ from .shared.batch import distinct_rows as distinct_rows
 from .shared.batch import on_device as on_device
 from .shared.data_checks import Overlap as Overlap
 from .shared.data_checks import compared as compared
-from .shared.data_checks import overlap_of_prompts as overlap_of_prompts
 from .shared.evaluation import Evaluation as Evaluation
 from .shared.evaluator import Evaluator as Evaluator
 from .shared.evaluator import at_end as at_end

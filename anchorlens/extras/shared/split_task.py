@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from anchorlens.configuration import check_choice, check_number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.data_checks import Overlap, compared, overlap_of_prompts
+from anchorlens.tasks.shared.data_checks import Overlap, compared
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
@@ -20,6 +20,7 @@ from anchorlens.tasks.shared.phases import TRAINING_SET
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+    from torch import Tensor
 
 AT_ONCE = 4096
 """The number of examples that are made into sequences at a time, the shortest first."""
@@ -311,3 +312,31 @@ def _right(evaluator: Evaluator, batch: TokenBatch) -> Bool[np.ndarray, "2 seque
     last = right.shape[1] - 1 - scored[:, ::-1].argmax(axis=1)
     right[np.arange(len(right)), last] = True
     return np.stack([whole, right.all(axis=1)])
+
+
+def overlap_of_prompts(
+    trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
+) -> Overlap:
+    """Count the training sequences whose prompt is also in the test data.
+
+    Args:
+        trained: the training sequences.
+        held_out: a map from the name of each metric to its test sequences.
+        end: the token that ends a prompt. A sequence without this token is not counted.
+    """
+    tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
+    counts = dict.fromkeys(tests, 0)
+    for prompt in _prompts(trained, end):
+        for name, test in tests.items():
+            counts[name] += prompt in test
+    return Overlap(len(trained), counts)
+
+
+def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
+    """Yield the prompt of each sequence, up to its first `end`, as bytes."""
+    ends = tokens == end
+    lengths = (ends.int().argmax(dim=1) + 1).tolist()
+    rows = tokens.numpy()  # training data may be narrower than int64
+    for row, length, there in zip(rows, lengths, ends.any(dim=1).tolist(), strict=True):
+        if there:
+            yield row[:length].astype(np.int64).tobytes()

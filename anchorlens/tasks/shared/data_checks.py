@@ -5,7 +5,7 @@ A test is invalid if training sequences are held-out inputs, or if their targets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,34 +46,6 @@ class Overlap(Record):
         """
         parts = (f"{n:,} are in the test on {asks.get(name, name)}" for name, n in self.counts.items() if n)
         return f"of {self.n_sequences:,} training sequences, {' and '.join(parts)}"
-
-
-def overlap_of_prompts(
-    trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
-) -> Overlap:
-    """Count the training sequences whose prompt is also in the test data.
-
-    Args:
-        trained: the training sequences.
-        held_out: a map from the name of each metric to its test sequences.
-        end: the token that ends a prompt. A sequence without this token is not counted.
-    """
-    tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
-    counts = dict.fromkeys(tests, 0)
-    for prompt in _prompts(trained, end):
-        for name, test in tests.items():
-            counts[name] += prompt in test
-    return Overlap(len(trained), counts)
-
-
-def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
-    """Yield the prompt of each sequence, up to its first `end`, as bytes."""
-    ends = tokens == end
-    lengths = (ends.int().argmax(dim=1) + 1).tolist()
-    rows = tokens.numpy()  # training data may be narrower than int64
-    for row, length, there in zip(rows, lengths, ends.any(dim=1).tolist(), strict=True):
-        if there:
-            yield row[:length].astype(np.int64).tobytes()
 
 
 MOST_OTHER = 0.1

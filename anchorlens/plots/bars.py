@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
 
-from anchorlens.plots import BLUE, ORANGE, styled
+from anchorlens.plots import BLUE, COSINE, ORANGE, styled
 
 
 def accuracy_bars(
@@ -140,16 +140,8 @@ def movement(
     for column, kernel in enumerate(kernels.values(), start=1):
         values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
         bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
-        figure.add_heatmap(
-            z=values,
-            colorbar=bar,
-            showscale=column == 2,
-            colorscale="RdBu_r",
-            zmin=-1,
-            zmax=1,
-            row=2,
-            col=column,
-        )
+        heatmap = go.Heatmap(z=values, colorbar=bar, showscale=column == 2, **COSINE)
+        figure.add_trace(heatmap, row=2, col=column)
         figure.update_xaxes(title="sequence", constrain="domain", row=2, col=column)
         figure.update_yaxes(
             autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", row=2, col=column

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.files.settings import ModelConfiguration
-    from anchorlens.tasks.shared.evaluation import Evaluation
 
 Run: TypeAlias = "Mapping[int, ModelInput] | str | os.PathLike[str] | LoadedModel | TrainResult"
 """The models of a run by step, or one run. A model may be a path or a checkpoint."""
@@ -198,10 +197,10 @@ def _models(
             f"{safe_repr(run)}. Give a folder that `train --out` wrote"
         )
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
-    if paths := [] if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):
+    if paths := {} if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):
         if config is not None:
             raise ValueError("runs of `train` must be given without config, got a config. Omit config")
-        return str(folder), {_step(path): path for path in paths}
+        return str(folder), paths
     none_there = ValueError(
         f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
         f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
@@ -234,23 +233,20 @@ def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
     return {int(step): models[step] for step in sorted(models)}
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run of `train`, oldest first.
-
-    The last two checkpoints may have the same step.
-    """
+def _checkpoints(folder: Path) -> dict[int, Path]:
+    """Return the paths of the checkpoints of a run of `train` by step, oldest first."""
     with reading(folder):
         check_inside(folder, folder / "ckpt.pt")
-    return [*trajectory_files(folder), *folder.glob("ckpt.pt")]
-
-
-def _step(path: Path) -> int:
-    step = load_checkpoint(path).step
-    if step is None:
-        raise ValueError(
-            f"{safe_text(path)} must contain its training configuration, got none. Give the folder of a run"
-        )
-    return step
+    found = {}
+    for path in [*trajectory_files(folder), *folder.glob("ckpt.pt")]:
+        step = load_checkpoint(path).step
+        if step is None:
+            raise ValueError(
+                f"{safe_text(path)} must contain its training configuration, got none. Give the folder of a "
+                "run"
+            )
+        found[step] = path
+    return found
 
 
 def _numbers(
@@ -261,7 +257,10 @@ def _numbers(
     task = given.task
     try:
         if task is not None:
-            behaviour = _evaluated(given, task)
+            if given.checkpoint is None:
+                behaviour = task.evaluate(given.model, **task.sampling)
+            else:
+                behaviour = given.checkpoint.evaluate(device=device_of(given.model), **task.sampling)
             for metric in task.metrics:
                 if metric.logged_as:
                     measure = behaviour.measure(metric.name)
@@ -275,10 +274,3 @@ def _numbers(
     except ValueError as error:
         raise ValueError(f"step {step}: {error}") from error
     return numbers
-
-
-def _evaluated(given: LoadedModel, task: Task) -> Evaluation:
-    """Evaluate the model on a sample of test inputs."""
-    if given.checkpoint is None:
-        return task.evaluate(given.model, **task.sampling)
-    return given.checkpoint.evaluate(device=device_of(given.model), **task.sampling)

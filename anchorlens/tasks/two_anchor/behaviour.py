@@ -274,7 +274,7 @@ def evaluate(
     id_accuracy = questions.split_accuracy("id", right)
     beside = _beside_the_rules(questions, id_trials, right, n_noise) if task.n_exceptions else {}
     unseen = _answers_on_unseen(questions, n_noise) if task.ood_pairs else _Unseen()
-    found = {"train": trained, "id": questions.by_position("id", id_trials, right)} | unseen.by_position
+    found = {"train": trained, "id": questions.by_position("id", id_trials, right), **unseen.by_position}
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
     majority_baseline = float(np.bincount(train_targets).max()) / len(train_targets)
@@ -302,7 +302,7 @@ def evaluate(
         by_symmetry=unseen.by_symmetry,
         train_fresh=train_fresh,
         pairs=(*pairs, *unseen.pairs),
-        deviations={"id": _shares(id_deviation)} | unseen.deviations,
+        deviations={"id": _shares(id_deviation), **unseen.deviations},
         positions=positions,
         best_constant=Accuracy.of_share(majority_baseline, len(train_targets)),
     )

@@ -127,7 +127,7 @@ MISUSES = {
     "probes.compare('stable_rank', [CHECKPOINT])": "probe must be .* got [Checkpoint .* models before",
     "probes.compare('stable_rank', [MODEL])": "probe must be .* got [<HookedTransformer>]. Give the models",
     "probes.probe_named('theirs.pt')": "got the path 'theirs.pt'. On the command line, give the probe",
-    "probes.along(MODEL, 'stable_rank')": "run must be the folder of a run.* got <HookedTr",
+    "probes.along(MODEL, 'stable_rank')": "run must be the folder of a run, .* got <HookedTr",
     "gamma_init_(0.7, MODEL)": "gamma must be a finite number .* got <HookedTransformer>",
     "gamma_init_(MODEL, gama=0.7)": "gamma_init_ must get a known argument, got 'gama'. Did you "
     "mean 'gamma'?",

@@ -46,7 +46,7 @@ nitpick_ignore_regex = [
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
     (
         "py:class",
-        r"anchorlens\.extras\.sweep\.cell_json\.CellContent|anchorlens\.engine\.layout\.FlatLayout",
+        r"anchorlens\.extras\.sweep\.cells\.CellContent|anchorlens\.engine\.layout\.FlatLayout",
     ),
     # jaxtyping's shapes: Float[Tensor, "batch pos"]
     ("py:class", "Bool|Float|Int"),

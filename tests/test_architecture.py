@@ -177,8 +177,7 @@ OTHERS_THAT_READ = (
     "anchorlens.recipes.train_config",
     "anchorlens.extras.grokking.importer",
     "anchorlens.extras.grokking.layouts",
-    "anchorlens.extras.sweep.cells",
-    "anchorlens.extras.sweep.cells",  # logs that cannot be read
+    "anchorlens.extras.sweep.cells",  # the files of cells, and logs that cannot be read
     "anchorlens.extras.sweep.engines",
     "anchorlens.extras.sweep.grids",  # axes as JSON text
     "anchorlens.extras.sweep.run",  # the last line of a log

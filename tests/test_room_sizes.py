@@ -3,6 +3,7 @@
 The ceilings of core and sum are a ratchet: no commit raises them, from the commit on that brought `sum`.
 """
 
+import ast
 import hashlib
 import re
 import subprocess
@@ -80,6 +81,23 @@ def test_nothing_is_longer_than_a_reader_can_hold(kind, found):
     above = {name: lines for name, lines in found[kind].items() if lines > PLAN["house"][kind]}
     assert {n: lines for n, lines in above.items() if lines > exceptions.get(n, {"lines": 0})["lines"]} == {}
     assert set(exceptions) <= set(above), "an exception that is no longer needed goes"
+
+
+def packed(source):
+    """The lines of a source that assign three values or more to as many names: statements in disguise."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 2
+        if any(isinstance(target, ast.Tuple) for target in node.targets)
+        if not any(isinstance(value, ast.Starred) for value in node.value.elts)
+    ]
+
+
+def test_no_line_packs_three_statements_into_a_tuple():
+    found = {path: packed(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+    assert packed("a, b = 1, 2\na, b, c = 1, 2, 3\na, b, c = f()\n") == [2]
 
 
 def test_any_is_rare():

@@ -21,7 +21,10 @@ LONGEST = 1200
 MEMORY = (
     "there is not enough memory. Use a smaller model or batch, fewer or shorter sequences, or fewer workers"
 )
-EXIT_FAILED, EXIT_USAGE, EXIT_CHECKPOINT, EXIT_UNDECIDED = 1, 2, 3, 4
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CHECKPOINT = 3
+EXIT_UNDECIDED = 4
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -14,7 +14,9 @@ from anchorlens.models.devices import give_back_freed_memory, glibc
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # malloc.h
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
 _GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped blocks, largest threshold
 
 

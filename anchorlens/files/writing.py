@@ -15,7 +15,9 @@ from typing import IO
 from anchorlens.configuration import as_path
 from anchorlens.texts import safe_repr, safe_text
 
-PAGES, PICTURES, SUMMARIES = (".html",), (".html", ".png", ".svg", ".pdf"), (".pdf", ".svg", ".png")
+PAGES = (".html",)
+PICTURES = (".html", ".png", ".svg", ".pdf")
+SUMMARIES = (".pdf", ".svg", ".png")
 """The suffixes of pages, pictures and summaries."""
 
 

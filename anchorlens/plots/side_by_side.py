@@ -70,7 +70,9 @@ def side_by_side(
     width, height = (max(content["layout"][side] for content in contents) for side in ("width", "height"))
     total_width = int(width * n_columns * (1 if n_columns < 3 else 0.8))
     if room is not None:
-        n_columns, total_width, height = min(n, room.n_columns), room.width, room.height
+        n_columns = min(n, room.n_columns)
+        total_width = room.width
+        height = room.height
         n_rows = -(-n // n_columns)
     lines = [_wrapped(label, total_width / n_columns) for label in labels]
     if room is None:

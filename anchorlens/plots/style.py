@@ -13,7 +13,9 @@ from anchorlens.plots.picture import Picture
 from anchorlens.texts import safe_text
 from anchorlens.views import page
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREY = "#999999"
 """The blue and the vermilion of Okabe and Ito, and a grey for context."""
 
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195")

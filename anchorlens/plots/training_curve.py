@@ -28,7 +28,9 @@ STYLES = {
     )
 }
 """The line style of each metric, by title. The styles can be distinguished without colour."""
-MOST_ROWS, ROW_HEIGHT, BELOW = 8, 190, 110
+MOST_ROWS = 8
+ROW_HEIGHT = 190
+BELOW = 110
 """The largest number of rows along a run, and the pixels of a row and below the last row."""
 _OTHERS = [
     {"line": {"color": colour, "dash": "dashdot"}, "marker": {"symbol": symbol, "color": colour}}

@@ -172,7 +172,10 @@ def compare(
         raise ValueError(
             f"labels must contain {len(several)} labels, got {got}. Give one label for each model"
         )
-    names, results, seeds, recipes = [], [], [], []
+    names = []
+    results = []
+    seeds = []
+    recipes = []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):
         name = safe_text(next(called)) if isinstance(model, str | os.PathLike) else None

@@ -169,7 +169,9 @@ class _Machine:
     ) -> None:
         arrays = dict.fromkeys((f"{core}.multiarray._reconstruct" for core in _CORES), self._new_array)
         self.functions = {**_FUNCTIONS, **arrays, "numpy.dtype": self._new_type, **functions}
-        self.names, self.storage, self.repeated = names, storage, repeated
+        self.names = names
+        self.storage = storage
+        self.repeated = repeated
         self.budget = 0
         """The number of bytes that may still be built."""
         self.stack: list[Any] = []

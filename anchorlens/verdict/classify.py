@@ -126,7 +126,10 @@ def classify(
     training_set = given_training_data(training_set)
     given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
     given = _with_known_task(given, training_set)
-    checkpoint, behaviour, notes, points = given.checkpoint, None, given.notes, ()
+    checkpoint = given.checkpoint
+    behaviour = None
+    notes = given.notes
+    points = ()
     about: dict[str, Any] = {"name": given.name}  # the subject's fields
     if given.kind:
         about |= {"path": str(given.path), "sha256": given.sha256, "kind": given.kind, "log": given.log}

@@ -146,7 +146,9 @@ def score(
     """
     from sklearn.metrics import roc_auc_score
 
-    n, n_bad, n_flagged = len(late), int(violates.sum()), int(flagged.sum())
+    n = len(late)
+    n_bad = int(violates.sum())
+    n_flagged = int(flagged.sum())
     hits = int((flagged & violates).sum())
     auc = error = None
     if 0 < n_bad < n:

@@ -124,7 +124,9 @@ def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
 
 def _too_few(audit: Audit) -> str:
     """Explain why the steps are too few, with the number of steps to exceed."""
-    never, late, n = int((audit.never_fit > 0).sum()), audit.late_fences, len(audit.seeds)
+    never = int((audit.never_fit > 0).sum())
+    late = audit.late_fences
+    n = len(audit.seeds)
     causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
     if late:
         steps = ", ".join(f"{limit:,.0f}" for limit in late)

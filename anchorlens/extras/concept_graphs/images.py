@@ -42,7 +42,9 @@ N_CHANNELS = 3
 """The channels of an image: red, green and blue."""
 N_CONDITIONS = 6
 """The numbers of a condition: two for the shape, one for the size, three for the colour."""
-_COLOUR_JITTER, _RADIUS_JITTER, _NOISE = 0.1, 0.06, 1e-3
+_COLOUR_JITTER = 0.1
+_RADIUS_JITTER = 0.06
+_NOISE = 1e-3
 _SIZE_UNIT = 4.4
 """The factor from the radius to the condition for size: 2.6 for a large shape, as in the released code, and
 1.3 for a small shape (1.6 in the released code)."""

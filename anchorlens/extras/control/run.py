@@ -205,7 +205,10 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
 
 def _trial(origin: _Origin, one: Intervention) -> Trial:
     """Return the attempt of an intervention on the run, or the reason why it cannot be tried."""
-    run, note, changes, steps = None, "", "", 0
+    run = None
+    note = ""
+    changes = ""
+    steps = 0
     try:
         run = one.applied(origin.run, str(origin.file))
         changes, steps = _in_words(one, run), run.train_config.total_steps

@@ -27,7 +27,9 @@ from anchorlens.training.progress import Show
 from anchorlens.training.run import train_many
 from anchorlens.training.run_folder import claim, has_ended
 
-FILE, FORMAT, VERSION = "control.json", "anchorlens control", 1
+FILE = "control.json"
+FORMAT = "anchorlens control"
+VERSION = 1
 _CHOOSE, _REPORT = 0, 1
 """The half of the OOD test inputs that chooses the best attempt, and the half that is reported."""
 
@@ -124,7 +126,10 @@ class Tries:
             began: the time when the call began, by the monotonic clock.
             every: whether to try all attempts, even after one has reached Phase 3.
         """
-        self.found, self.out, self.began, self.every = found, out, began, every
+        self.found = found
+        self.out = out
+        self.began = began
+        self.every = every
         self.runs = [trial.run for trial in trials]
         self.ends = began + 60 * found.budget
         possible = [run for run in self.runs if run is not None]
@@ -190,7 +195,9 @@ class Tries:
         self, place: int, executor: Executor, running: dict[Future[_Outcome], tuple[int, float]]
     ) -> None:
         """Begin an attempt, if it is expected to end in time."""
-        run, now, folder = self.runs[place], time.monotonic(), self._folder(place)
+        run = self.runs[place]
+        now = time.monotonic()
+        folder = self._folder(place)
         assert run is not None
         if not has_ended(folder):
             needed, left = self.clock.minutes(run.train_config.total_steps), (self.ends - now) / 60

@@ -279,7 +279,9 @@ class ModularTask(TaskConfig):
         """
         batch_size = _AT_ONCE if batch_size is None else batch_size
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
-        trained, source, other_targets = self.trained, METRICS[0].asks, None
+        trained = self.trained
+        source = METRICS[0].asks
+        other_targets = None
         if training_set is not None:
             batch = self.checked_training_set(training_set).distinct()
             source, other_targets = TRAINING_SET, compared(batch, self.targets_of(batch.tokens))

@@ -87,7 +87,9 @@ def gpt2_weights(
     """
     state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
     biased = not linears or "h.0.attn.c_attn.bias" in state
-    heads, d_model, d_mlp = config.n_heads, config.d_model, config.d_mlp
+    heads = config.n_heads
+    d_model = config.d_model
+    d_mlp = config.d_mlp
     d_z = heads * config.d_head
     embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
     if tied is False or "lm_head.weight" in state:
@@ -272,7 +274,9 @@ def _read_nano(source: Source) -> LoadedModel:
         CheckpointError: If the configuration is invalid.
         ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
     """
-    args, told, notes = _table(source.content, "model_args"), {}, []
+    args = _table(source.content, "model_args")
+    told = {}
+    notes = []
     task, vocabulary = source.named_task, vocabulary_of(source.config)
     if source.config is not None:
         told = _table(source.config.values, "model")

@@ -104,7 +104,9 @@ def read(source: Source) -> LoadedModel:
             "HookedTransformerConfig",
         )
     config, tensors = source.config, source.tensors
-    task, vocabulary, train = source.named_task, vocabulary_of(config), None
+    task = source.named_task
+    vocabulary = vocabulary_of(config)
+    train = None
     with reading(config.path, "it does not describe this model"):
         sizes = _sizes(tensors)
         tables = any(isinstance(config.values.get(name), dict) for name in ("model", "train"))
@@ -238,7 +240,9 @@ def _completed(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[
     Raises:
         ValueError: If the kind of the norms is not given, or names contradict the configuration.
     """
-    fields, notes, variant = dict(said), [], said.get("variant")
+    fields = dict(said)
+    notes = []
+    variant = said.get("variant")
     weight, bias = (
         any(name.endswith(f"ln1.{x}") or name == f"ln_final.{x}" for name in tensors) for x in "wb"
     )

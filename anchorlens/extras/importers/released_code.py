@@ -112,7 +112,10 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
 
 
 def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
-    heads, d_model, d_mlp, d_vocab = config.n_heads, config.d_model, config.d_mlp, config.d_vocab
+    heads = config.n_heads
+    d_model = config.d_model
+    d_mlp = config.d_mlp
+    d_vocab = config.d_vocab
     d_z = heads * config.d_head
     weights = {
         "embed.W_E": state.take("embedding.tgt_emb.weight", d_vocab, d_model),

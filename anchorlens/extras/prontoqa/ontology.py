@@ -90,7 +90,9 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     """
     check_number("hops", hops, minimum=1, maximum=MOST_HOPS["official"], integer=True)
     check_choice("order", order, get_args(Order))
-    chain, walk, distractor = [], None, ""
+    chain = []
+    walk = None
+    distractor = ""
     while walk is None:
         *concepts, distractor = rng.sample(CONCEPTS, len(CONCEPTS))
         chain = _chain(concepts, hops, rng)

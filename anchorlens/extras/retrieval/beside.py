@@ -61,7 +61,10 @@ class RetrievingModel:
         answers: Int[np.ndarray, " stored"],
     ) -> None:
         """Store activations and answers; `with_retrieval` makes the call."""
-        self.model, self.task, self.place, self.places = model, task, place, places
+        self.model = model
+        self.task = task
+        self.place = place
+        self.places = places
         self.n_stored = len(answers)
         self.cfg = model.cfg  # `evaluate` checks that vocabulary and context fit the task
         self._index, self._answers = neighbours(activations), answers

@@ -100,7 +100,9 @@ def measured_place(
         answers: the trained targets of the sequences.
         parts: the folds, as `folds` returns them.
     """
-    seen_distances, is_right, unseen_distances = [], [], []
+    seen_distances = []
+    is_right = []
+    unseen_distances = []
     for seen, unseen in parts:
         rows = np.flatnonzero(~seen & ~unseen)
         if not len(rows) or not seen.any():

@@ -161,7 +161,9 @@ class SplitTask(TaskConfig):
             for name, examples in self.splits.items()
             if name != "train" or self.asks_all_of_train
         }
-        source, overlap, other_targets = self.metrics[0].asks, None, None
+        source = self.metrics[0].asks
+        overlap = None
+        other_targets = None
         if training_set is not None:
             trained = self.checked_training_set(training_set)
             source, overlap = TRAINING_SET, self.overlap(trained)

@@ -106,7 +106,9 @@ class _Driver:
     show: Show
 
     def __init__(self, cells: list[NamedRun], folder: SweepFolder, engine: SweepEngine) -> None:
-        self.cells, self.folder, self.engine = cells, folder, engine
+        self.cells = cells
+        self.folder = folder
+        self.engine = engine
         self.n_ended = self.steps = 0
         self.killed_before = killed_for_memory()
         self.total_steps = sum(run.train_config.total_steps for _, run in cells)

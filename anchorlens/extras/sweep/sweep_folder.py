@@ -50,7 +50,9 @@ from anchorlens.safe import (
 from anchorlens.tasks import Task, read_stored_task
 from anchorlens.texts import safe_repr, safe_text
 
-SWEEP_FORMAT, CELL_FORMAT, FAILURE_FORMAT = "anchorlens sweep", "anchorlens cell", "anchorlens failed cell"
+SWEEP_FORMAT = "anchorlens sweep"
+CELL_FORMAT = "anchorlens cell"
+FAILURE_FORMAT = "anchorlens failed cell"
 VERSION = 1
 _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 """The largest number of bytes and values of sweep.json, for 100,000 cells."""
@@ -297,7 +299,9 @@ def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
     Raises:
         ValueError: If a configuration is invalid, or the tasks together have too many targets.
     """
-    runs, tasks, n_targets = [], {}, 0
+    runs = []
+    tasks = {}
+    n_targets = 0
     for cell in cells:
         if not isinstance(cell, dict):
             raise ValueError(f"an entry of cells must be a table, got {safe_repr(cell)}. Run the sweep again")

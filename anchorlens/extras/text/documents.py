@@ -22,8 +22,12 @@ from typing import NamedTuple
 from anchorlens.safe import UTF_16, ordinary_file
 from anchorlens.texts import safe_repr
 
-CODE, TEXT, FILES = "code", "text", "files"
-MOST_FILES, MOST_ENTRIES, MOST_BYTES = 10_000, 100_000, 2**32
+CODE = "code"
+TEXT = "text"
+FILES = "files"
+MOST_FILES = 10_000
+MOST_ENTRIES = 100_000
+MOST_BYTES = 2**32
 """The largest numbers of files, of folder entries searched for them, and of bytes in all."""
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
 """The folders of the standard library that are excluded: tests, tables of characters, and prose as code."""

@@ -182,12 +182,16 @@ def activation_patching(
         every = [sequences_that_differ(task, i, position, n_sequences, seed) for i in range(len(changes))]
     else:
         check_model(model)
-        changes, position, every = ("tokens",), None, [given_pairs(model, *given)]
+        changes = ("tokens",)
+        position = None
+        every = [given_pairs(model, *given)]
     sites = SITES[:2] if model.cfg.attn_only else SITES
     for site in sites:
         hooks.assert_live(model, site, every[0].clean[:4])
     n_pos = every[0].clean.shape[1]
-    recovered, clean_means, corrupted_means = [], [], []
+    recovered = []
+    clean_means = []
+    corrupted_means = []
     for pairs in every:
         clean, other = (
             pairs.differences(hooks.last_logits(model, rows)) for rows in (pairs.clean, pairs.corrupted)

@@ -37,7 +37,9 @@ _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
 """The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule. Runs of
 six kinds of task determined these two ratios after 100 updates (docs/holdout.md)."""
-_KNOWN, _LOST, _DECAYING = 0.9, 0.8, 0.85
+_KNOWN = 0.9
+_LOST = 0.8
+_DECAYING = 0.85
 """The accuracy thresholds. A model below the first threshold does not know its training data. A copy below
 the second threshold has lost the other data, so the ratio is undefined. Weights decay if a batch reaches the
 third threshold."""
@@ -308,7 +310,9 @@ def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
     if targets.ndim == 1:
         tokens, targets = tokens[:, -1:], targets[:, None]
     row, column = np.nonzero(targets != IGNORE)
-    last, wanted, out = tokens[row, column], targets[row, column], is_out[row]
+    last = tokens[row, column]
+    wanted = targets[row, column]
+    out = is_out[row]
     n_answers = wanted.max() + 1
     pairs, counts = np.unique(last[~out] * n_answers + wanted[~out], return_counts=True)
     ascending = pairs[counts.argsort(kind="stable")]

@@ -117,7 +117,9 @@ def drops(
         merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.
         patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
     """
-    n_layers, n_heads, n_pos = model.cfg.n_layers, model.cfg.n_heads, tokens.shape[1]
+    n_layers = model.cfg.n_layers
+    n_heads = model.cfg.n_heads
+    n_pos = tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
     total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
     empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")

@@ -207,7 +207,9 @@ def nearest_neighbours(
     def at(pairs: int, result: str, site: int, layer: int, where: int) -> float | None:
         return number(shares[pairs, RESULTS.index(result), site, layer, where])
 
-    first, second, top = position + 1, position + 2, n_layers - 1
+    first = position + 1
+    second = position + 2
+    top = n_layers - 1
     return NearestNeighbours(
         sites=sites,
         trained=shares[0],

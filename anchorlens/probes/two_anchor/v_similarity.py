@@ -131,7 +131,10 @@ def v_similarity(
     values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
     vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
-    pairs, raw, centred, gaps = [], [], [], []
+    pairs = []
+    raw = []
+    centred = []
+    gaps = []
     for a, b in combinations(range(len(anchors)), 2):
         same = results[a][:, None] == results[b][None]
         cosines, centred_cosines, *gap = compare_groups(vectors[a], vectors[b], same)

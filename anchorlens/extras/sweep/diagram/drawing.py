@@ -21,7 +21,9 @@ ROW_HEIGHT = 60
 """The distance from one row to the next, in pixels."""
 SHORTEST_SCALE = 160
 """The height in pixels for the ticks of a colour bar, which reaches below a single row."""
-LEAST_WIDTH, MOST_WIDTH, BAND_WIDTH = 66, 130, 22
+LEAST_WIDTH = 66
+MOST_WIDTH = 130
+BAND_WIDTH = 22
 """The smallest and largest distance of columns, and the preferred width of a band, in pixels."""
 LEAST_PLOT = 420
 """The smallest width of the plot in pixels, which title and legend need."""

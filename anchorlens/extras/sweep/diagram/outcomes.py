@@ -65,21 +65,17 @@ OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
 
 COMPREHENSION_STEPS = 1_000
 """The number of steps between fitting and generalising: runs below it comprehend, later runs grok."""
-COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG = (
-    Category("comprehension", "C", COLOURS[LABELS[3]]),
-    Category("grokking", "G", COLOURS[LABELS[2]]),
-    Category("memorisation", "M", COLOURS[LABELS[0]]),
-    Category("confusion", "F", "#C9CED6", "/"),
-    Category("no log", "–", GREY),
-)
+COMPREHENSION = Category("comprehension", "C", COLOURS[LABELS[3]])
+GROKKING = Category("grokking", "G", COLOURS[LABELS[2]])
+MEMORISATION = Category("memorisation", "M", COLOURS[LABELS[0]])
+CONFUSION = Category("confusion", "F", "#C9CED6", "/")
+NO_LOG = Category("no log", "–", GREY)
 COURSES = (COMPREHENSION, GROKKING, MEMORISATION, CONFUSION, NO_LOG, FAILED, MISSING)
 """The courses of runs of tasks without OOD. Source: Liu et al., arXiv 2205.10343."""
 
-AGREE, DISAGREE, NO_COMPARISON = (
-    Category("agree", "=", BLUE),
-    Category("disagree", "≠", ORANGE),
-    Category("not compared: one of them names no phase", "?", GREY),
-)
+AGREE = Category("agree", "=", BLUE)
+DISAGREE = Category("disagree", "≠", ORANGE)
+NO_COMPARISON = Category("not compared: one of them names no phase", "?", GREY)
 AGREEMENTS = (AGREE, DISAGREE, NO_COMPARISON, UNDERFIT, FAILED, MISSING)
 """The outcomes of comparing behaviour and the probes."""
 

@@ -131,9 +131,9 @@ def behaviour(train=1.0, held_out=0.98, ood=0.1, commutativity=0.9, *, pairs=Non
 
 
 def along_of(name):
-    """A run of two checkpoints."""
-    rows = [{"run": name, "seed": 0, "step": step, "id": 0.5, "own.n": NAN} for step in (0, 9)]
-    return Along(tuple(rows), ("id",), ("own.n",), {})
+    """A run of two checkpoints, with a reading of this name."""
+    rows = [{"run": name, "seed": 0, "step": step, "id": 0.5, name: NAN} for step in (0, 9)]
+    return Along(tuple(rows), ("id",), (name,), {})
 
 
 def benchmarked(name="mine"):

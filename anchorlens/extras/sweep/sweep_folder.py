@@ -59,8 +59,8 @@ _LARGEST_LIST, _MOST_VALUES = 512 * 2**20, 10_000_000
 LARGEST_CELL, BYTES_A_NUMBER = 256 * 2**10, 64
 """The largest size of cell.json in bytes, and the additional bytes for each number in the task's table or
 sequence, since cell.json lists accuracies by pair and keeps some images."""
-MOST_TOGETHER = 2 * 2**30
-"""The largest total size of the cells' files of a folder, in bytes, for some 60,000 cells."""
+MOST_TOGETHER = 512 * 2**20
+"""The largest total size of the cells' files of a folder, in bytes, for some 15,000 cells."""
 _MOST_TARGETS = 10_000_000
 """The largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
 bytes."""

@@ -1,4 +1,4 @@
-"""The display of results in notebook views, the report, the phase diagram and the terminal."""
+"""The display of results in notebook views, the report and the terminal."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Training: recipes, the engines, run folders, and the four checkpoints that come with the package."""
+"""Training: jobs, the loop, run folders, and the four checkpoints that come with the package."""
 
 import lazy_loader
 

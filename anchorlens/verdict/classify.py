@@ -78,7 +78,7 @@ def classify(
 
     Args:
         model_or_checkpoint: a HookedTransformer, a `Checkpoint`, the result of `train`, or the path of a file
-            or folder in any format of `anchorlens.files.importers`. For the folder of a run, `classify` also
+            or folder in any format that an installed importer reads. For the folder of a run, `classify` also
             evaluates the checkpoints along the run. `classify` converts a model in half precision to float32,
             with a warning. You may also give a list of models.
         task: the task of a HookedTransformer. Default: the papers' two-anchor task. If `training_set` belongs

@@ -155,8 +155,8 @@ def needs_training_set(probe: Callable[..., Any]) -> bool:
         probe: a probe of `SHIPPED`, or your own function of the same form.
 
     >>> from anchorlens import probes
-    >>> [probe.__name__ for probe in probes.PROBES if needs_training_set(probe)]
-    []
+    >>> [probe.__name__ for probe in probes.SHIPPED if needs_training_set(probe)]
+    ['holdout']
     """
     return "training_set" in spec_of(probe).parameters
 

@@ -41,7 +41,7 @@ nitpick_ignore_regex = [
     # a variable that stands for a class
     ("py:class", r"(.*\.)?(T|M|AnyTask|FigureSpec|Right|Task)"),
     # a union of types, which the docstring of the argument names
-    ("py:class", r"(.*\.)?(ModelConfiguration|Logger|RunPath|Steps)"),
+    ("py:class", r"(.*\.)?(ModelConfiguration|Logger)"),
     # what a field is checked by when it is read
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
     (

@@ -320,11 +320,5 @@ def widening_of(rows: Table, evidence: Evidence, which: Question, content: Mappi
     return max(LEAST_WIDENING, _round(best))
 
 
-def log_odds_of(x: Table, answer: Mapping[str, Any]) -> np.ndarray:
-    """Log-odds of yes of each run, by what `fit_question` gave."""
-    weights = np.array([vote["weight"] for vote in answer["votes"].values()])
-    return answer["intercept"] + said_by_all(answer["votes"], x) @ weights
-
-
 def _round(number: float) -> float:
     return float(f"{number:.5g}")

@@ -33,8 +33,6 @@ QUEUE = {job.id: job for job in jobs.queue()}
 TRAINED = [job for job in QUEUE.values() if job.kind == "train" and job.id not in ("a3", "a4", "b2")]
 REHEARSED = [pytest.param(job, id=job.id, marks=[pytest.mark.slow] if job.data else []) for job in TRAINED]
 """COGS asks 27,000 sentences of a network, however small it is."""
-COUNTED = [job for job in TRAINED if not job.data and job.id != "e"]
-"""Jobs whose operations are counted in seconds and without files."""
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from browser import Browser, needs_chromium
 from nbclient import NotebookClient
 
 from anchorlens import ModelConfig, build_model
-from anchorlens.plots import in_notebook
+from anchorlens.plots import picture
 from anchorlens.probes import PROBES, REPORT_PROBES, stable_rank
 
 START = """
@@ -90,14 +90,14 @@ class TestDisplay:
     @pytest.mark.parametrize("library", ["Plotly", "CircuitsVis"])
     def test_the_cell_is_known_by_its_id_where_the_front_end_tells_it(self, monkeypatch, library):
         monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
-        monkeypatch.setattr(in_notebook, "_HOLDERS", {})
+        monkeypatch.setattr(picture, "_HOLDERS", {})
         held = []
         for cell in ("a", "b", "a", None):
-            monkeypatch.setattr(in_notebook, "_running_cell", lambda cell=cell: cell)
-            held.append(len(in_notebook.drawn_by(library, "draw(place)")) > 400_000)
+            monkeypatch.setattr(picture, "_running_cell", lambda cell=cell: cell)
+            held.append(len(picture.drawn_by(library, "draw(place)")) > 400_000)
         assert held == [True, False, True, True]
-        monkeypatch.setattr(in_notebook, "_running_cell", lambda: "b")
-        assert len(in_notebook.drawn_by(library, "draw(place)", alone=True)) > 400_000
+        monkeypatch.setattr(picture, "_running_cell", lambda: "b")
+        assert len(picture.drawn_by(library, "draw(place)", alone=True)) > 400_000
 
     @pytest.mark.parametrize(
         ("renderer", "variable", "shares"),
@@ -118,17 +118,17 @@ class TestDisplay:
         self, monkeypatch, renderer, variable, shares
     ):
         monkeypatch.setattr(pio.renderers, "default", renderer)
-        monkeypatch.setattr(in_notebook, "_HOLDERS", {})
+        monkeypatch.setattr(picture, "_HOLDERS", {})
         if variable is not None:
             monkeypatch.setenv(variable, "1")
         held = []
         for cell in ("a", "b"):
-            monkeypatch.setattr(in_notebook, "_running_cell", lambda cell=cell: cell)
-            held.append("DecompressionStream" in in_notebook.drawn_by("CircuitsVis", "draw(place)"))
+            monkeypatch.setattr(picture, "_running_cell", lambda cell=cell: cell)
+            held.append("DecompressionStream" in picture.drawn_by("CircuitsVis", "draw(place)"))
         assert held == [True, not shares]
 
     def test_a_page_that_runs_no_scripts_shows_what_to_do(self):
-        html = in_notebook.drawn_by("CircuitsVis", "draw(place)")
+        html = picture.drawn_by("CircuitsVis", "draw(place)")
         without_scripts = re.sub("<script>.*?</script>", "", html, flags=re.DOTALL)
         assert "this page runs no scripts. Trust the notebook" in " ".join(without_scripts.split())
 

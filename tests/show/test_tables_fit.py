@@ -21,10 +21,10 @@ from rich.cells import cell_len
 
 from anchorlens import ModelConfig, TrainConfig
 from anchorlens.extras.audit import Audit, mappings_of
-from anchorlens.extras.audit import terminal as audit
+from anchorlens.extras.audit import views as audit
 from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, ReadingScore
-from anchorlens.extras.benchmark import terminal as benchmark
-from anchorlens.extras.control import terminal as control
+from anchorlens.extras.benchmark import views as benchmark
+from anchorlens.extras.control import views as control
 from anchorlens.extras.sweep import terminal as sweep
 from anchorlens.show import terminal
 from anchorlens.show.tables import Table

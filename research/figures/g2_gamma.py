@@ -24,8 +24,6 @@ from shared.grokking import CURVES, SEEDS, correlation, curves, setting, wait
 
 GAMMAS = (0.2, 0.36, 0.5, 0.55, 0.64)
 DECAY = 1.0
-SHOWN = {"train": "train", "id": "held out"}
-"""Curve -> its name in the picture."""
 
 
 def arm(gamma: float) -> str:

@@ -12,8 +12,6 @@ from anchorlens.tasks.shared.phases import phase_by_definition
 from anchorlens.tasks.two_anchor.behaviour import AnchorEvaluation, evaluate, quick_accuracies
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
-KEYS = range(20, 100)
-
 
 def oracle(answer):
     """A model that finds key and anchors by itself and answers `answer(x, a1, a2, i, tokens)`."""

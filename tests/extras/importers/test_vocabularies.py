@@ -181,7 +181,6 @@ def renamed(word):
     return {"<bos>": "[CLS]", "<sep>": "[SEP]", "<eos>": "</s>", "<pad>": "<PAD>"}.get(word, word)
 
 
-ORDER = sorted(shuffled(), key=shuffled().get)
 SPELLED = {
     "bpe.json": {word if word[0] == "<" else "\u0120" + word: token for word, token in shuffled().items()},
     "pieces.json": {word if word[0] == "<" else "\u2581" + word: token for word, token in shuffled().items()},

@@ -39,9 +39,9 @@ nitpick_ignore_regex = [
     ("py:class", "Noise"),
     ("py:class", "Queries"),
     # a variable that stands for a class
-    ("py:class", r"(.*\.)?(T|M|AnyTask|FigureSpec|Right|Task)"),
+    ("py:class", r"(.*\.)?(T|M|AnyTask|CompositeFunction|FigureSpec|Right|Task)"),
     # a union of types, which the docstring of the argument names
-    ("py:class", r"(.*\.)?(ModelConfiguration|Logger)"),
+    ("py:class", r"(.*\.)?(ModelConfiguration|Logger|Run)"),
     # what a field is checked by when it is read
     ("py:class", r"anchorlens\.records\._.*|annotated_types\..*|.*Annotated\[.*|zipfile\.ZipFile"),
     (
@@ -66,7 +66,7 @@ _update_default_value = _signatures.update_default_value
 
 def _unless_wrapped(obj: Any, bound_method: bool) -> None:
     """A probe's own source has no default for the task, which the probe as it is called has."""
-    if not hasattr(obj, "function"):
+    if not hasattr(obj, "spec"):
         _update_default_value(obj, bound_method=bound_method)
 
 

@@ -23,6 +23,12 @@ def _preset_names() -> list[str]:
         return list(PRESETS)
 
 
+def _stored_run(out: Path) -> RunConfig | None:
+    from anchorlens.training.run_folder import stored_run  # late, since it imports torch
+
+    return stored_run(out)
+
+
 @FieldOptions(short={"from": "start"})
 @shared.one_line_errors
 def train_command(
@@ -70,11 +76,7 @@ def train_command(
     changes: dict[str, Any] = {} if config is None else read_toml(config)
     named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(fields))
-    stored = None
-    if resume and out is not None:
-        from anchorlens.training.run_folder import stored_run
-
-        stored = stored_run(out)
+    stored = _stored_run(out) if resume and out is not None else None
     if stored is not None and preset is None and named is None:
         base = stored.to_dict()  # a flag changes only its field; `train` checks whether it may
     else:
@@ -105,6 +107,5 @@ def train_command(
     finally:
         if logger is not None:
             logger.close()
-    path = out / "ckpt.pt"
-    shared.say(f"{result.status} at step {result.checkpoint.step}; the model is in {path}")
-    print_behaviour(path, result.checkpoint, result.checkpoint.task, result.behaviour, as_json)
+    shared.say(f"{result.status} at step {result.checkpoint.step}; the model is in {out / 'ckpt.pt'}")
+    print_behaviour(out / "ckpt.pt", result.checkpoint, result.checkpoint.task, result.behaviour, as_json)

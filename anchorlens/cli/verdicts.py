@@ -121,10 +121,9 @@ def classify_command(
         except _UNREADABLE as error:
             refuse(path, error)
             continue
-        verdict = _titled(verdict, title)
-        verdicts.append(verdict)
+        verdicts.append(_titled(verdict, title))
         if as_json:
-            print_json(verdict.to_dict())
+            print_json(verdicts[-1].to_dict())
     if verdicts and not as_json:
         printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
     if verdicts and report is not None:

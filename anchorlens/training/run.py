@@ -26,7 +26,7 @@ from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.jobs import Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member, OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.progress import Lines
+from anchorlens.training.progress import Lines, progress_bar
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
 Folder = str | os.PathLike[str]
@@ -97,8 +97,16 @@ def train(
     runs = check_runs([run], starts=False)
     report = None if on_log is None else _reporter(on_log, runs, [out], names_run=False)
     _check_starts(runs, [out], resume)
-    together = functools.partial(train_together, resume=resume)
-    (result,) = train_in_jobs(together, runs, [out], workers=1, progress=progress, report=report)
+    with progress_bar(run.train_config.total_steps, enabled=progress) as show:
+
+        def report_lines(done: int, text: str, lines: Lines) -> None:
+            show(done, text, lines)
+            if report is not None:
+                for place, line in lines:
+                    report(place, line)
+
+        (result,) = train_together(runs, [out], report_lines, resume=resume)
+        show(run.train_config.total_steps, "")
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -301,7 +309,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=7,
+                stacklevel=6,
             )
     member.log = folder.open_log(member.step)
 

@@ -96,7 +96,9 @@ class ProbeVerdict(Record):
     these fields makes the probabilities less extreme."""
     not_measured: Annotated[tuple[Name, ...], limits(max_length=100)] = ()
     """The costly probes that were not applied, although their readings have a weight."""
-    measured: Annotated[Mapping[Callable[..., Any], ProbeResult], UNSTORED] = field(default_factory=dict)
+    measured: Annotated[Mapping[Callable[..., Any], ProbeResult], UNSTORED] = field(
+        default_factory=dict, compare=False
+    )
     """The results of the probes whose plots show the evidence of the verdict."""
 
     @property

@@ -114,10 +114,8 @@ def sweep_command(
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):
-            cli.fail(
-                f"{n} of {len(result)} runs {verb} {status}; anchorlens status {out} gives the reason",
-                cli.EXIT_FAILED,
-            )
+            what = f"{n} of {len(result)} runs {verb} {status}; anchorlens status {out} gives the reason"
+            cli.fail(what, cli.EXIT_FAILED)
 
 
 Folder = Annotated[Path, typer.Argument(help="Folder of a sweep.", readable=False)]

@@ -96,7 +96,7 @@ class TestContent:
         for said in (
             "By behaviour Phase 2 without commutativity",
             "train 1.000, ID 0.980",
-            "Phase 2 without commutativity 94.0% 94.0%",
+            "Phase 2 without commutativity 94.0%",
             "v_similarity.centred_gap 0.63",
             "2 (not comm.): ×8.2",
             "anchorlens classify cells/one --report",

@@ -91,4 +91,4 @@ def mean_of_runs(what: str) -> str:
 
 
 if __name__ == "__main__":
-    write(__doc__, lambda: {PAGE: written()})
+    write(__doc__, [lambda: (PAGE, written())])

@@ -46,4 +46,4 @@ def mean_at_end(found: Mapping[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    write(__doc__, lambda: {PAGE: written()})
+    write(__doc__, [lambda: (PAGE, written())])

@@ -163,4 +163,4 @@ def written(template: Path = TEMPLATE) -> str:
 
 
 if __name__ == "__main__":
-    write(__doc__, lambda: {PAGE: written()})
+    write(__doc__, [lambda: (PAGE, written())])

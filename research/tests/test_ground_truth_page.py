@@ -14,7 +14,7 @@ from anchorlens import AnchorTask, build_model
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import PROBES
-from shared.sentences import Stale
+from shared.sentences import Stale, sentences_of
 
 ALLOWED = (
     r"at least 0\.95|at most 0\.05|\(> 0\.05\)|above 0\.05|within 0\.05",  # the bounds
@@ -75,9 +75,10 @@ def test_the_readme_has_the_counts_of_the_causal_readings():
 
 
 def test_a_sentence_that_the_numbers_do_not_bear_out_stops_the_page():
-    assert truth_page.so(True, "it is") == "it is"
+    so = sentences_of(truth_page.TEMPLATE)
+    assert so(True, "it is") == "it is"
     with pytest.raises(Stale, match="'it is', which the numbers no longer say"):
-        truth_page.so(False, "it is")
+        so(False, "it is")
 
 
 def test_the_stored_models_are_small_and_are_those_that_were_measured():

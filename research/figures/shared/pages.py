@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import jinja2
@@ -50,23 +50,36 @@ def stale(pages: Mapping[Path, str], folder: Path | None = None) -> list[Path]:
     return differ + [path for path in (folder.glob("*.md") if folder else ()) if path not in pages]
 
 
-def write(doc: str | None, pages: Callable[[], Mapping[Path, str]], folder: Path | None = None) -> None:
+def write(
+    doc: str | None, makers: Iterable[Callable[[], tuple[Path, str]]], folder: Path | None = None
+) -> None:
     """Read the command line; write pages, or hold them against what would be written.
 
+    Args:
+        doc: the description of the script.
+        makers: functions that each return a page: its file, and what stands in it.
+        folder: where no other page may lie.
+
     Raises:
-        SystemExit: sentences of a template are not what the numbers say, and nothing is written; or a file
-            differs, or, with `folder`, lies in it without a template.
+        SystemExit: sentences of a template are not what the numbers say, after the other pages are written;
+            or, with --check, a file differs, or lies in the folder without a template.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
     asked = parser.parse_args()
-    try:
-        found = pages()
-    except Stale as error:
-        raise SystemExit(str(error)) from None
-    if not asked.check:
+    found, to_reword = {}, []
+    for maker in makers:
+        try:
+            path, text = maker()
+        except Stale as error:
+            to_reword.append(str(error))
+        else:
+            found[path] = text
+    if asked.check and (differ := stale(found, folder)):
+        names = ", ".join(path.name for path in differ)
+        to_reword.append(f"{names}: not what the templates give; run the script without --check")
+    elif not asked.check:
         for path, text in found.items():
             path.write_text(text, encoding="utf-8")
-    elif differ := stale(found, folder):
-        names = ", ".join(path.name for path in differ)
-        raise SystemExit(f"{names}: not what the templates give; run the script without --check")
+    if to_reword:
+        raise SystemExit("\n".join(to_reword))

@@ -39,7 +39,8 @@ def assert_unmodified(name: str, *models: object) -> Iterator[None]:
         ValueError: If the block altered a model or a setting. The function does not catch errors that the
             block raises.
     """
-    state = [*_of_models(models), *_of_settings()]
+    state = [*_of_models(models)]
+    state += [(what, "", partial(_setting, get(), get, set_to)) for what, (get, set_to) in _SETTINGS.items()]
     raised = True
     try:
         with _random_state_kept():
@@ -91,7 +92,8 @@ def _of_models(models: tuple[Any, ...]) -> Iterator[tuple[str, str, PutBack]]:
                 what = "hooks" if "hooks" in name else _HELD.get(name, name)
                 if what == name and (name.startswith("_") or name == "ctx"):
                     what = ""  # a forward pass may store it
-                yield what, path, partial(_attribute, module, name, value, _shallow(value))
+                content = copy.copy(value) if isinstance(value, dict | list | set) else value
+                yield what, path, partial(_attribute, module, name, value, content)
                 for own, tensor in value.items() if isinstance(value, dict) else [(name, value)]:
                     if isinstance(tensor, Tensor) and not tensor.is_meta:
                         place = f"{path}.{own}".removeprefix(".")
@@ -113,10 +115,6 @@ def _attribute(owner: object, name: str, value: Any, content: Any) -> bool:
         elif isinstance(value, list):
             value[:] = content
     return changed
-
-
-def _shallow(value: object) -> Any:
-    return copy.copy(value) if isinstance(value, dict | list | set) else value
 
 
 def _same(now: Any, before: Any) -> bool:
@@ -188,11 +186,6 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "NumPy's handling of errors": (np.geterr, lambda how: np.seterr(**how)),
 }
 """The global settings that affect later measurements -> the functions that read and set them."""
-
-
-def _of_settings() -> Iterator[tuple[str, str, PutBack]]:
-    for what, (get, set_to) in _SETTINGS.items():
-        yield what, "", partial(_setting, get(), get, set_to)
 
 
 def _setting(value: object, get: Callable[[], Any], set_to: Callable[[Any], object]) -> bool:

@@ -41,8 +41,7 @@ def sizes(config: Any) -> str:
     '2 layers, 1 head, d_model 128'
     """
     counts = (("layer", config.n_layers), ("head", config.n_heads))
-    words = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts]
-    words += [f"d_model {config.d_model}"]
+    words = [*(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts), f"d_model {config.d_model}"]
     if (n_experts := getattr(config, "num_experts", None)) is not None:
         words += [f"top {config.experts_per_token or 1} of {n_experts} experts"]
     return ", ".join(words)
@@ -190,12 +189,8 @@ class ModelConfig(Config):
 
         Models that are trained together in a stack must share these fields.
         """
-        alone = ("init_distribution", "scale_residual_writers")
-        own = {
-            name: value
-            for name, value in self.to_dict().items()
-            if not name.startswith("gamma") and name not in alone
-        }
+        initial = ("gamma", "init_distribution", "scale_residual_writers")
+        own = {name: value for name, value in self.to_dict().items() if not name.startswith(initial)}
         routing = {} if self.num_experts is None else {"experts_per_token": self.n_active}
         return own | {"act_fn": self.activation} | routing
 

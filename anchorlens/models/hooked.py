@@ -138,6 +138,8 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
     return model
 
 
+SIZES = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx")
+"""The sizes that a ModelConfig and a HookedTransformerConfig share."""
 _BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
 _NOT_ARCHITECTURE = (
     *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
@@ -157,13 +159,7 @@ def _architecture() -> set[str]:
 def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     """Assemble the modules of a variant on the CPU, with empty weights."""
     model = _hooked(
-        n_layers=config.n_layers,
-        d_model=config.d_model,
-        n_ctx=config.n_ctx,
-        d_head=config.d_head,
-        n_heads=config.n_heads,
-        d_mlp=config.d_mlp,
-        d_vocab=config.d_vocab,
+        **{name: getattr(config, name) for name in SIZES},
         d_vocab_out=config.n_answers,
         act_fn=config.activation,
         num_experts=config.num_experts,
@@ -175,10 +171,9 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     )
     from anchorlens.models.variants import BLOCKS
 
-    block_class = BLOCKS.get(config.variant)
-    if block_class is not None:
+    if config.variant in BLOCKS:
         for layer in range(config.n_layers):
-            model.blocks[layer] = block_class(model.cfg, layer)
+            model.blocks[layer] = BLOCKS[config.variant](model.cfg, layer)
         _in_its_precision(model)
     if config.variant == "postnorm":
         model.ln_final = nn.Identity()

@@ -173,8 +173,7 @@ def attached(
 
 def _hook_point(model: HookedTransformer, name: str) -> Any:
     """Find the hook point of a name, also under a compatibility name of a TransformerBridge."""
-    finder = getattr(model, "get_hook_point", model.hook_dict.get)
-    point = finder(name)
+    point = getattr(model, "get_hook_point", model.hook_dict.get)(name)
     if point is None:
         raise ValueError(
             f"the model must have the hook {name}, got a {type(model).__name__} with {model.cfg.n_layers} "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anchorlens.extras.importers.gpt2 import gpt2_config, gpt2_weights, is_of_linears
-from anchorlens.models.hooked import model_of
+from anchorlens.models.hooked import SIZES, model_of
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import unwrapped
 
@@ -64,8 +64,7 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
         raise ValueError(f"{what}: {error}. {_ELSE}") from None
     theirs = getattr(gpt, "config", None)
     fields: dict[str, Any] = {
-        **{name: getattr(config, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "d_mlp")},
-        **{name: getattr(config, name) for name in ("d_vocab", "n_ctx")},
+        **{name: getattr(config, name) for name in SIZES},
         "normalization_type": "LN",
         "eps": next(
             (m.eps for name, m in gpt.named_modules() if name.endswith("ln_f") and hasattr(m, "eps")), 1e-5

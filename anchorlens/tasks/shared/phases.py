@@ -109,15 +109,9 @@ SOLUTION_LABELS: Mapping[Solution, str] = {
     **{label: label for label in (*LEARNT, *MEMORISATION)},
 }
 """The label of each solution."""
-SOLUTION_COLOURS: Mapping[str, str] = dict(
-    zip(
-        SOLUTION_LABELS.values(),
-        (COLOURS[LABELS[3]], COLOURS[LABELS[2]], COLOURS[LABELS[1]], "#7A7F87")
-        + (COLOURS[LABELS[0]], COLOURS[LABELS[2]], COLOURS[LABELS[3]])
-        + (COLOURS[LABELS[0]], COLOURS[LABELS[3]]),
-        strict=True,
-    )
-)
+_RED, _BROWN, _BLUE, _GREEN = COLOURS.values()
+_IN_ORDER = (_GREEN, _BLUE, _BROWN, "#7A7F87", _RED, _BLUE, _GREEN, _RED, _GREEN)
+SOLUTION_COLOURS: Mapping[str, str] = dict(zip(SOLUTION_LABELS.values(), _IN_ORDER, strict=True))
 """The colour of each label of a solution, with a contrast of at least 3:1 to white and to the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
     "inferential": "composes the rules for unseen pairs",

@@ -304,17 +304,6 @@ class Targets:
         self.trained = self.ruled
         self.exceptions = (np.zeros(0, np.int64),) * 3
 
-    def except_for(
-        self,
-        rows: Int[np.ndarray, " exception"],
-        keys: Int[np.ndarray, " exception"],
-        answers: Int[np.ndarray, " exception"],
-    ) -> None:
-        """Set the trained answer of each exception, which a row of the tables and a key token identify."""
-        self.exceptions = rows, keys, answers
-        self.trained = self.ruled.copy()
-        self.trained[rows, keys - self.keys[0]] = answers
-
     def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
         """Return a boolean array [trial], true where the trained answer differs from the pair's function."""
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
@@ -464,4 +453,7 @@ def put_exceptions(
     drawn = rng.integers(0, len(possible) - 1, len(own))
     drawn += drawn >= own  # any but its own
     pair, key = np.divmod(chosen, len(keys))
-    targets.except_for(rows[pair], keys[key], possible[drawn[chosen]])
+    rows, keys, answers = rows[pair], keys[key], possible[drawn[chosen]]
+    targets.exceptions = rows, keys, answers
+    targets.trained = targets.ruled.copy()
+    targets.trained[rows, keys - targets.keys[0]] = answers

@@ -23,6 +23,7 @@ from anchorlens.tasks.two_anchor.anchor_functions import (
     PAPER_SHIFTS,
     AnchorFunction,
     FrozenDict,
+    Kind,
     MemorisedException,
     Targets,
     ascending,
@@ -247,9 +248,7 @@ class CompositeFunction(TaskConfig):
         """
         return self._targets.one(key, pair, "trained")
 
-    def targets(
-        self, trials: Trials, *, kind: Literal["trained", "inferential", "mirrored"] = "trained"
-    ) -> Int[np.ndarray, " trial"]:
+    def targets(self, trials: Trials, *, kind: Kind = "trained") -> Int[np.ndarray, " trial"]:
         """Return the targets of many trials at once.
 
         Args:

@@ -240,20 +240,13 @@ def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> 
     return Fourier(
         operation=task.operation,
         n_pairs=len(task.pairs),
-        explained=None,
-        frequencies=None,
         answer_share=number(answer_share(logits, answers)),
-        restricted_loss=None,
-        excluded_loss=None,
         loss=cross_entropy(logits, answers),
-        distance_irrelevance=None,
-        gradient_symmetry=None,
-        embedding_gini=None,
-        shares=None,
         key_frequencies=(),
-        embedding_power=None,
-        right_logits=None,
         seed=seed,
+        **dict.fromkeys(("explained", "frequencies", "restricted_loss", "excluded_loss")),
+        **dict.fromkeys(("distance_irrelevance", "gradient_symmetry", "embedding_gini")),
+        **dict.fromkeys(("shares", "embedding_power", "right_logits")),
     )
 
 

@@ -43,17 +43,11 @@ _EXPECTED: dict[str, Any] = {
     "add_cross_attention": False,
 }
 """The only value of each option that our architecture supports, also Hugging Face's default."""
-_READ = (
-    *("model_type", "n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "n_inner"),
-    *("activation_function", "tie_word_embeddings"),
-)
-_SIZES = {
-    "n_layer": "n_layers",
-    "n_head": "n_heads",
-    "n_embd": "d_model",
-    "block_size": "n_ctx",
-    "vocab_size": "d_vocab",
-}
+_SIZES = {"n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model", "vocab_size": "d_vocab"}
+_OF_HUGGING_FACE = {**_SIZES, "n_positions": "n_ctx"}
+_OF_NANOGPT = {**_SIZES, "block_size": "n_ctx"}
+"""The names of sizes in each format, and ours."""
+_READ = (*_OF_HUGGING_FACE, "model_type", "n_inner", "activation_function", "tie_word_embeddings")
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -251,17 +245,16 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
             raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}. Use another model")
     activation = theirs.get("activation_function", "gelu_new")
     check_choice("activation_function", activation, _ACTIVATIONS)
-    d_model, n_heads = theirs.get("n_embd"), theirs.get("n_head")
-    d_mlp = theirs.get("n_inner")
-    shapes: dict[str, Any] = {"n_layers": theirs.get("n_layer"), "n_heads": n_heads, "d_model": d_model}
-    shapes |= {"d_vocab": theirs.get("vocab_size"), "n_ctx": theirs.get("n_positions")}
+    shapes: dict[str, Any] = {ours: theirs.get(name) for name, ours in _OF_HUGGING_FACE.items()}
     checked = ModelConfig(**shapes)
     if checked.d_model % checked.n_heads:
         raise ValueError(
-            f"n_embd must be a multiple of n_head, {n_heads}, got {d_model}. Correct config.json"
+            f"n_embd must be a multiple of n_head, {shapes['n_heads']}, got {shapes['d_model']}. Correct "
+            "config.json"
         )
-    shapes |= {"d_head": checked.d_model // checked.n_heads}
-    shapes |= {"d_mlp": 4 * checked.d_model if d_mlp is None else d_mlp}
+    d_mlp = theirs.get("n_inner")
+    shapes["d_head"] = checked.d_model // checked.n_heads
+    shapes["d_mlp"] = 4 * checked.d_model if d_mlp is None else d_mlp
     return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)
 
 
@@ -275,12 +268,9 @@ def _read_nano(source: Source) -> LoadedModel:
         ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
     """
     args = _table(source.content, "model_args")
-    told = {}
-    notes = []
-    task, vocabulary = source.named_task, vocabulary_of(source.config)
-    if source.config is not None:
-        told = _table(source.config.values, "model")
-        notes += not_used(source.config, ("task", "vocabulary", *(["model"] if told else [])))
+    told = {} if source.config is None else _table(source.config.values, "model")
+    used = ("task", "vocabulary", *(["model"] if told else []))
+    notes = [] if source.config is None else not_used(source.config, used)
     n_heads = args.get("n_head", told.get("n_heads"))
     if n_heads is None:
         raise ValueError(
@@ -290,7 +280,7 @@ def _read_nano(source: Source) -> LoadedModel:
     if "act_fn" not in told:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
     config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
-    for name, ours in _SIZES.items():
+    for name, ours in _OF_NANOGPT.items():
         if args.get(name, size := getattr(config, ours)) != size:
             raise ValueError(
                 f"{name} must be {size} as in the weights, got {safe_repr(args[name])} in model_args. "
@@ -303,14 +293,14 @@ def _read_nano(source: Source) -> LoadedModel:
             f"Correct or omit {min(others)}"
         )
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
-    notes += not_used(whole, (*_SIZES, "bias"))
+    notes += not_used(whole, (*_OF_NANOGPT, "bias"))
     step = source.content.get("iter_num")
     return imported(
         "nanoGPT",
         config,
-        task,
+        source.named_task,
         gpt2_weights(source.tensors, config),
-        vocabulary=vocabulary,
+        vocabulary=vocabulary_of(source.config),
         notes=notes,
         step=step if type(step) is int and 0 <= step < 10**12 else None,
     )

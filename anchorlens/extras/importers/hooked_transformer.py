@@ -22,7 +22,7 @@ from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
 from anchorlens.files.importers import Source, state_dict
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.models.config import ModelConfig
-from anchorlens.models.gamma import parameter_shapes
+from anchorlens.models.gamma import parameter_shapes, without_a_draw
 from anchorlens.models.hooked import model_of
 from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import RunConfig, merged
@@ -57,19 +57,9 @@ _OURS: dict[str, tuple[Any, ...]] = {
     "normalization_type": ("LN", "LNPre"),
     "original_architecture": (None, "GPT2LMHeadModel"),
     **dict.fromkeys(("clip_qkv", "window_size", "quantization_method"), (None,)),
-    **dict.fromkeys(
-        (
-            "attn_only",
-            "norm_topk_prob",
-            "uses_rms_norm",
-            "final_rms",
-            "post_embedding_ln",
-            "use_attention_sinks",
-            "use_normalization_before_and_after",
-            "use_qk_norm",
-        ),
-        (False,),
-    ),
+    **dict.fromkeys(("attn_only", "norm_topk_prob", "uses_rms_norm", "final_rms"), (False,)),
+    **dict.fromkeys(("post_embedding_ln", "use_attention_sinks"), (False,)),
+    **dict.fromkeys(("use_normalization_before_and_after", "use_qk_norm"), (False,)),
 }
 """The values of each HookedTransformerConfig field that our architectures have."""
 _WITHOUT_EFFECT = (
@@ -328,13 +318,10 @@ def _weights(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Te
     state = StateDict(tensors)
     wanted = parameter_shapes(config)
     norms = {name for name in wanted if name.endswith((".w", ".b"))}
-    are_folded = config.variant == "gpt2" and not norms & set(tensors)
-    folded = {name: float(name.endswith(".w")) for name in norms if are_folded}
-    weights = {
-        name: tensors["embed.W_E"].new_full(shape, folded[name])
-        if name in folded
-        else state.take(name, *shape)
-        for name, shape in wanted.items()
-    }
+    folded = norms if config.variant == "gpt2" and not norms & set(tensors) else ()
+    weights = {}
+    for name, shape in wanted.items():
+        identity = tensors["embed.W_E"].new_full(shape, without_a_draw(name)) if name in folded else None
+        weights[name] = state.take(name, *shape) if identity is None else identity
     state.finish(_BUFFERS)
     return weights

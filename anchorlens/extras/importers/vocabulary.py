@@ -81,7 +81,7 @@ def _vocabulary_in(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def words_in(content: object) -> Any:
+def words_in(content: Any) -> Any:
     """Return a map of words to tokens from the content of a vocabulary file.
 
     The content is a table of words, a list of words in order, or a `tokenizer.json`. The content may also be
@@ -90,27 +90,20 @@ def words_in(content: object) -> Any:
     >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
     {'walk': 1, '<eos>': 2}
     """
-    if isinstance(content, dict) and isinstance(content.get("model"), dict) and "vocab" in content["model"]:
-        added = content.get("added_tokens")
-        entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
-        table = words_in(content["model"]["vocab"])
-        if not isinstance(table, dict):
-            return table
-        return table | {str(one.get("content")): one.get("id") for one in entries}
-    if isinstance(content, dict) and isinstance(
-        table := content.get("stoi", content.get("itos")), dict | list
-    ):
-        return words_in(table)
-    if isinstance(content, list):  # a piece with its score, or a piece
-        content = {
-            str(one[0] if isinstance(one, list) and one else one): token for token, one in enumerate(content)
-        }
-    if (
-        isinstance(content, dict)
-        and content
-        and all(type(word) is str and token.isdecimal() for token, word in content.items())
-    ):
-        return {word: int(token) for token, word in content.items()}
+    match content:
+        case {"model": {"vocab": vocab}}:
+            added, table = content.get("added_tokens"), words_in(vocab)
+            entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+            own = {str(one.get("content")): one.get("id") for one in entries}
+            return table | own if isinstance(table, dict) else table
+        case {"stoi": dict() | list() as table} | {"itos": dict() | list() as table}:
+            return words_in(table)
+        case list():  # a piece with its score, or a piece
+            pieces = (one[0] if isinstance(one, list) and one else one for one in content)
+            content = {str(piece): token for token, piece in enumerate(pieces)}
+    words = content.items() if isinstance(content, dict) else ()
+    if words and all(type(word) is str and token.isdecimal() for token, word in words):
+        return {word: int(token) for token, word in words}
     return content
 
 

@@ -202,12 +202,8 @@ def unknown(content: Mapping[str, Any]) -> str:
     if {"param_groups", "_last_lr"} & content.keys():
         return "it is the state of an optimiser or of its schedule; give the file of the weights"
     for key, value in content.items():
-        if (
-            isinstance(value, list)
-            and value
-            and isinstance(value[0], dict)
-            and list(_tables(value[0], set()))
-        ):
+        first = value[0] if isinstance(value, list) and value else None
+        if isinstance(first, dict) and list(_tables(first, set())):
             called, way = safe_repr(key), f"torch.save(ckpt[{safe_repr(key)}][-1], path)"
             return f"it must hold one state dict, got a list of {len(value)} under {called}; save one: {way}"
     if not tables:

@@ -124,7 +124,7 @@ def named_files(data: str) -> dict[str, Path]:
         if os.path.isdir(path):
             entries = list(itertools.islice(_inside(path), MOST_ENTRIES + 1 - n_entries))
             n_entries += len(entries)
-            plain = (Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
+            plain = (entry for entry in entries if entry.is_file() and not entry.is_symlink())
             named = {f"{path.resolve().name}/{file.relative_to(path).as_posix()}": file for file in plain}
         elif not os.path.isfile(path):
             raise ValueError(
@@ -240,20 +240,17 @@ def _pieces(path: Path) -> Iterator[bytes]:
         raise ValueError(f"{safe_repr(str(path))}: {error}") from None
 
 
-def _inside(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _inside(folder: Path) -> Iterator[Path]:
     """List the entries of a folder and its subfolders, without hidden entries and without following links."""
-    waiting = [os.fspath(folder)]
-    while waiting:
-        this = waiting.pop()
-        try:
-            with os.scandir(this) as entries:
-                for entry in entries:
-                    if not entry.name.startswith("."):
-                        yield entry
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
-        except OSError as error:
-            raise ValueError(f"{safe_repr(this)} must be readable, got an error: {error.strerror}") from None
+
+    def refuse(error: OSError) -> None:
+        raise ValueError(
+            f"{safe_repr(error.filename)} must be readable, got an error: {error.strerror}"
+        ) from None
+
+    for this, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(this, name) for name in (*folders, *files) if not name.startswith("."))
 
 
 def content_digest(path: Path) -> str:

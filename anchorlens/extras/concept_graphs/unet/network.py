@@ -83,7 +83,8 @@ class UNet(nn.Module):
         down1 = self.down1(first)
         down2 = self.down2(down1)
         image = self.up0(self.to_vec(down2))
-        own = dict(zip(self.config.conditions, self._split(conditions), strict=True))
+        sizes = self.config.conditions
+        own = dict(zip(sizes, conditions.split(list(sizes.values()), dim=1), strict=True))
         for scale, (up, skip) in enumerate(((self.up1, down2), (self.up2, down1))):
             told = self._condition(scale, own)[:, :, None, None]
             when = self.time[scale](time.unsqueeze(1))[:, :, None, None]
@@ -124,14 +125,11 @@ class UNet(nn.Module):
                 matrices[f"{name}.weight"] = rearrange(module.weight, "out ... -> (...) out")
             elif isinstance(module, nn.ConvTranspose2d):
                 matrices[f"{name}.weight"] = rearrange(module.weight, "into ... -> into (...)")
-        found = {name: matrix.detach() for name, matrix in matrices.items() if min(matrix.shape) > 1}
         return {
-            name: matrix.to(torch.promote_types(matrix.dtype, torch.float32))
-            for name, matrix in found.items()
+            name: matrix.detach().to(torch.promote_types(matrix.dtype, torch.float32))
+            for name, matrix in matrices.items()
+            if min(matrix.shape) > 1
         }
-
-    def _split(self, conditions: Tensor) -> tuple[Tensor, ...]:
-        return conditions.split(list(self.config.conditions.values()), dim=1)
 
     def _condition(self, scale: int, own: Mapping[str, Tensor]) -> Tensor:
         every = self.concepts[scale]

@@ -31,7 +31,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from anchorlens import AnchorTask
-from anchorlens.models.hooked import model_of
+from anchorlens.extras.importers.checkpoints import model_of
 from anchorlens.tasks.shared.evaluator import check_capacity
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ and bias 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -194,17 +194,12 @@ def initial_weights(
     for name, weight in table.items():
         draw(weights[name], weight.scale, config.init_distribution, generator)
     if config.variant == "released":
-        for name, fan_in in _biases(table):
-            draw(weights[name], 1 / math.sqrt(fan_in), "uniform", generator)
+        for name, weight in table.items():
+            owner, matrix = name.rsplit(".", 1)
+            if matrix != "weight" and owner not in ("embed", "pos_embed"):
+                bias = weights[f"{owner}.{matrix.replace('W_', 'b_')}"]
+                draw(bias, 1 / math.sqrt(weight.fan_in), "uniform", generator)
     return weights
-
-
-def _biases(table: dict[str, WeightInit]) -> Iterator[tuple[str, int]]:
-    """Yield name and fan-in of the bias of each matrix; experts have no biases."""
-    for name, weight in table.items():
-        owner, matrix = name.rsplit(".", 1)
-        if matrix != "weight" and owner not in ("embed", "pos_embed"):
-            yield f"{owner}.{matrix.replace('W_', 'b_')}", weight.fan_in
 
 
 def is_bias(name: str) -> bool:

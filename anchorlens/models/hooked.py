@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +13,6 @@ from anchorlens.configuration import check_choice, check_kind, checked_arguments
 from anchorlens.models.config import ModelConfig, unusual_gammas
 from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
-from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -89,76 +87,13 @@ def model_with(
     return model.to(str(device), print_details=False)  # cfg.device would drop the index of a torch.device
 
 
-def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
-    """Build the HookedTransformer of any architecture that a HookedTransformerConfig describes.
-
-    The function does not load a file or set a seed. The function ignores fields for the origin,
-    initialisation, device and tokenizer of the model.
-
-    Args:
-        cfg: the fields of a HookedTransformerConfig. The function ignores unknown fields.
-        weights: the state dict of the model, in any precision.
-
-    Returns:
-        The model on the CPU in evaluation mode, in float64 if a weight is float64, else in float32.
-
-    Raises:
-        ValueError: If the weights do not fit the fields, or the fields contradict each other.
-        TypeError: If a field is missing or has the wrong type. Some wrong fields raise a KeyError or another
-            error instead.
-    """
-    fields = {name: value for name, value in cfg.items() if name in _architecture()}
-    try:
-        with torch.device("meta"):  # takes no memory, whatever the fields say
-            shapes = {name: tuple(p.shape) for name, p in _hooked(**fields).named_parameters()}
-    except AssertionError as error:
-        raise ValueError(
-            f"the configuration must be a valid HookedTransformerConfig, got an error: {error}. Correct it"
-        ) from None
-    for name, shape in shapes.items():
-        found = None if name not in weights else list(weights[name].shape)
-        if found != list(shape):
-            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no weight of that name'}")
-    for name in weights:
-        if name not in shapes and not name.endswith(_BUFFERS):
-            raise ValueError(
-                "every weight must be a parameter of the model that the configuration describes, got "
-                f"{safe_repr(name)}. Correct the configuration"
-            )
-        if name in shapes and not weights[name].is_floating_point():
-            raise ValueError(
-                f"{name} must hold floating point numbers, got {weights[name].dtype}. Save the weight as "
-                "floats"
-            )
-    double = any(weight.dtype == torch.float64 for weight in weights.values())
-    model = _hooked(**fields, dtype=torch.float64 if double else torch.float32).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
-    return model
-
-
 SIZES = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx")
 """The sizes that a ModelConfig and a HookedTransformerConfig share."""
-_BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
-_NOT_ARCHITECTURE = (
-    *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
-    *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
-    *("init_weights", "init_mode", "initializer_range", "seed", "device", "n_devices", "dtype"),
-    *("load_in_4bit", "quantization_method"),
-)
-"""The fields of a HookedTransformerConfig that do not affect what the model computes."""
-
-
-def _architecture() -> set[str]:
-    from anchorlens.models.library import HookedTransformerConfig
-
-    return {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
 
 
 def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     """Assemble the modules of a variant on the CPU, with empty weights."""
-    model = _hooked(
+    model = empty_transformer(
         **{name: getattr(config, name) for name in SIZES},
         d_vocab_out=config.n_answers,
         act_fn=config.activation,
@@ -183,7 +118,7 @@ def _assemble(config: ModelConfig, dtype: torch.dtype) -> HookedTransformer:
     return model
 
 
-def _hooked(**fields: Any) -> HookedTransformer:
+def empty_transformer(**fields: Any) -> HookedTransformer:
     """Make the modules that a HookedTransformerConfig describes on the CPU, with empty weights."""
     from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
 

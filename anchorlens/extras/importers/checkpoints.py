@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,14 +16,25 @@ from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
 from anchorlens.files.settings import BLOBS, Settings
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import is_frozen
-from anchorlens.models.hooked import model_with
+from anchorlens.models.hooked import empty_transformer, model_with
 from anchorlens.safe import CheckpointError, check_inside, reading
 from anchorlens.tasks import AnchorTask, Task
 from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.texts import safe_repr, safe_text
 
+if TYPE_CHECKING:
+    from anchorlens.models.library import HookedTransformer
+
 _MOST_NAMED = 1000
 """The largest number of characters of the fields in a note."""
+_BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
+_NOT_ARCHITECTURE = (
+    *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
+    *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
+    *("init_weights", "init_mode", "initializer_range", "seed", "device", "n_devices", "dtype"),
+    *("load_in_4bit", "quantization_method"),
+)
+"""The fields of a HookedTransformerConfig that do not affect what the model computes."""
 
 
 class StateDict:
@@ -153,3 +164,55 @@ def imported(
     train = checkpoint.train_config
     check_memory(config, task, train.n_samples if train else 0, given)
     return LoadedModel(checkpoint, task, notes, kind=kind)
+
+
+def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
+    """Build the HookedTransformer of any architecture that a HookedTransformerConfig describes.
+
+    The function does not load a file or set a seed. The function ignores fields for the origin,
+    initialisation, device and tokenizer of the model.
+
+    Args:
+        cfg: the fields of a HookedTransformerConfig. The function ignores unknown fields.
+        weights: the state dict of the model, in any precision.
+
+    Returns:
+        The model on the CPU in evaluation mode, in float64 if a weight is float64, else in float32.
+
+    Raises:
+        ValueError: If the weights do not fit the fields, or the fields contradict each other.
+        TypeError: If a field is missing or has the wrong type. Some wrong fields raise a KeyError or another
+            error instead.
+    """
+    from anchorlens.models.library import HookedTransformerConfig
+
+    known = {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
+    fields = {name: value for name, value in cfg.items() if name in known}
+    try:
+        with torch.device("meta"):  # takes no memory, whatever the fields say
+            shapes = {name: tuple(p.shape) for name, p in empty_transformer(**fields).named_parameters()}
+    except AssertionError as error:
+        raise ValueError(
+            f"the configuration must be a valid HookedTransformerConfig, got an error: {error}. Correct it"
+        ) from None
+    for name, shape in shapes.items():
+        found = None if name not in weights else list(weights[name].shape)
+        if found != list(shape):
+            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no weight of that name'}")
+    for name in weights:
+        if name not in shapes and not name.endswith(_BUFFERS):
+            raise ValueError(
+                "every weight must be a parameter of the model that the configuration describes, got "
+                f"{safe_repr(name)}. Correct the configuration"
+            )
+        if name in shapes and not weights[name].is_floating_point():
+            raise ValueError(
+                f"{name} must hold floating point numbers, got {weights[name].dtype}. Save the weight as "
+                "floats"
+            )
+    double = any(weight.dtype == torch.float64 for weight in weights.values())
+    model = empty_transformer(**fields, dtype=torch.float64 if double else torch.float32).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+    return model

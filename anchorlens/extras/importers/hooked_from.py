@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from anchorlens.extras.importers.checkpoints import model_of
 from anchorlens.extras.importers.gpt2 import gpt2_config, gpt2_weights, is_of_linears
-from anchorlens.models.hooked import SIZES, model_of
+from anchorlens.models.hooked import SIZES
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import unwrapped
 

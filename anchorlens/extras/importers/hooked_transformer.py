@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.importers.checkpoints import StateDict, imported, not_used, papers_task
+from anchorlens.extras.importers.checkpoints import StateDict, imported, model_of, not_used, papers_task
 from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
 from anchorlens.files.importers import Source, state_dict
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import parameter_shapes, without_a_draw
-from anchorlens.models.hooked import model_of
 from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import RunConfig, merged
 from anchorlens.recipes.train_config import TrainConfig

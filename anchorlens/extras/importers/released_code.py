@@ -21,17 +21,12 @@ from anchorlens.extras.importers.released_task import trained
 from anchorlens.files.importers import Source, state_dict
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.files.settings import Settings
-from anchorlens.models.config import ModelConfig
+from anchorlens.models.config import PARTS, ModelConfig
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 
 _MODELS = ("GPT2_init_for_diff_part_prenorm",)
-_GAMMAS = {
-    "gamma_embedding": "embedding_std",
-    "gamma_qk": "qk_std",
-    "gamma_vo": "vo_std",
-    "gamma_mlp": "mlp_std",
-}
+_GAMMAS = {f"gamma_{part}": f"{part}_std" for part in PARTS}
 _SHAPES = {
     "n_layers": "n_layers",
     "n_heads": "n_heads",

@@ -53,9 +53,10 @@ def logits_in(
     if isinstance(output, Mapping):
         got += f" with the keys {safe_repr(list(output))}"
     a_pair = [tuple(one.shape[:2]) == tuple(tokens.shape) and one.dim() == 3 for one in arrays]
+    advice = f"Give a function that returns logits: {INSTEAD}"
     if any(a_pair) and not found:
-        raise ValueError(f"model must return {asked}, got {got}. Check that the model belongs to the task.")
-    raise ValueError(f"model must return {asked}, got {got}. Give a function that returns logits: {INSTEAD}")
+        advice = "Check that the model belongs to the task."
+    raise ValueError(f"model must return {asked}, got {got}. {advice}")
 
 
 def _arrays(output: object) -> list[Tensor]:

@@ -283,6 +283,7 @@ class Targets:
         self._anchors = anchors
         self.keys = keys
         self._chain_length = chain_length
+        self._shape = (len(anchors),) * chain_length
         self._rank = np.full(max(anchors) + 1, -1)
         self._rank[list(anchors)] = np.arange(len(anchors))
         values = keys[None]  # [chains so far, key]
@@ -316,9 +317,8 @@ class Targets:
         comparison ignores exceptions. The result is False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
-        shape = (len(self._anchors),) * self._chain_length
-        every = np.sort(np.stack(np.unravel_index(np.arange(n_pairs), shape), axis=1), axis=1)
-        same_anchors = np.asarray(np.ravel_multi_index(tuple(every.T), shape))
+        every = np.sort(np.stack(np.unravel_index(np.arange(n_pairs), self._shape), axis=1), axis=1)
+        same_anchors = np.asarray(np.ravel_multi_index(tuple(every.T), self._shape))
         question = same_anchors[:, None] * n_keys + np.arange(n_keys)
         is_unseen = np.zeros(n_pairs, dtype=bool)
         is_unseen[self.rows(unseen)] = True
@@ -328,8 +328,7 @@ class Targets:
 
     def rows(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
         """Return the row of each pair in the tables, whose rows have the order of `itertools.product`."""
-        shape = (len(self._anchors),) * self._chain_length
-        return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), shape))
+        return np.asarray(np.ravel_multi_index(tuple(self._rank[pairs].T), self._shape))
 
     def one(self, key: int, pair: Sequence[int], kind: Kind) -> int:
         """Check a key and a pair, and return their target."""
@@ -358,14 +357,7 @@ PAPER_SHIFTS: dict[int, AnchorFunction] = {1: +5, 2: +1, 3: -2, 4: -8}
 CONFLICT_SHIFT = -6
 """What (3, 4) is trained on in the `conflict` regime; its true total shift is -10 (2405.05409)."""
 
-COMPLEXITY_SHIFTS: tuple[tuple[Pair, int], ...] = (
-    ((1, 2), +4),
-    ((1, 3), +1),
-    ((1, 4), -5),
-    ((2, 3), +5),
-    ((2, 4), -9),
-    ((3, 4), -6),
-)
+COMPLEXITY_SHIFTS = tuple({(1, 2): 4, (1, 3): 1, (1, 4): -5, (2, 3): 5, (2, 4): -9, (3, 4): -6}.items())
 """Wrong but symmetric total shifts, in the order in which reasoning complexity breaks the groups."""
 
 

@@ -70,8 +70,7 @@ class AdditionTask(SplitTask):
     asks_all_of_train: ClassVar[bool] = True
 
     mode: Literal["number", "digits", "reversed"] = choice(
-        "number",
-        {"modular": "Sums modulo a number belong to kind = 'modular' (--task modular)"},
+        "number", {"modular": "Sums modulo a number belong to kind = 'modular' (--task modular)"}
     )
     """The format of a sum. With `number`, each number is one token, as in `a + b =` with one answer token.
     With `digits`, each digit is one token, as in `42+57=99` with an end mark. With `reversed`, the format is

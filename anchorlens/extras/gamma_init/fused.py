@@ -41,10 +41,7 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any, int], FusedRows]]] = {
     ),
     "BloomAttention": ("query_key_value", lambda m, rows: FusedRows(m.num_heads, m.head_dim)),
     "FalconAttention": ("query_key_value", _of_falcon),
-    "Phi3Attention": (
-        "qkv_proj",
-        lambda m, rows: FusedRows(1, m.config.num_key_value_heads * m.head_dim),
-    ),
+    "Phi3Attention": ("qkv_proj", lambda m, rows: FusedRows(1, m.config.num_key_value_heads * m.head_dim)),
 }
 """A map from a class of Hugging Face's transformers to its fused matrix and the function of its layout."""
 _LARGEST = 8

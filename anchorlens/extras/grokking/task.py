@@ -19,7 +19,7 @@ from anchorlens.extras.shared.pair_plane import pair_plane
 from anchorlens.extras.shared.split_task import in_rounds
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
-from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.tasks.shared.batch import TokenBatch, token_batch
 from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
@@ -243,8 +243,6 @@ class ModularTask(TaskConfig):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have this task's shape and vocabulary, and return the data."""
-        from anchorlens.tasks.shared.batch import token_batch
-
         return token_batch(training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=False)
 
     def training_set(self, n: int, seed: int) -> TokenBatch:

@@ -90,8 +90,7 @@ def config_beside(file: Path, *folders: Path) -> Settings:
         if (folder / "config.json").is_file():
             return Settings.read(folder / "config.json")
     raise CheckpointError(
-        file,
-        f"the folder {folders[0]} must hold config.json, got none. Put config.json of this run there",
+        file, f"the folder {folders[0]} must hold config.json, got none. Put config.json of this run there"
     )
 
 

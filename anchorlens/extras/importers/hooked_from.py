@@ -64,12 +64,11 @@ def hooked_from(gpt: nn.Module) -> HookedTransformer:
     except ValueError as error:
         raise ValueError(f"{what}: {error}. {_ELSE}") from None
     theirs = getattr(gpt, "config", None)
+    norms = (module for name, module in gpt.named_modules() if name.endswith("ln_f"))
     fields: dict[str, Any] = {
         **{name: getattr(config, name) for name in SIZES},
         "normalization_type": "LN",
-        "eps": next(
-            (m.eps for name, m in gpt.named_modules() if name.endswith("ln_f") and hasattr(m, "eps")), 1e-5
-        ),
+        "eps": next((m.eps for m in norms if hasattr(m, "eps")), 1e-5),
         "use_attn_scale": bool(getattr(theirs, "scale_attn_weights", True)),
         "scale_attn_by_inverse_layer_idx": bool(getattr(theirs, "scale_attn_by_inverse_layer_idx", False)),
     }

@@ -75,8 +75,7 @@ def _vocabulary_in(path: Path) -> Mapping[str, Any]:
         raise CheckpointError(path, f"the file must be valid JSON or TOML, got an error: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(
-            path,
-            f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}",
+            path, f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}"
         )
     return content
 

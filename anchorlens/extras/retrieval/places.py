@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -144,13 +144,12 @@ def best_threshold(
     >>> best_threshold(*distances)  # 2: 2 / 3 and 1; 4: 1 and 1 / 2
     (2.0, 0.6666666666666666, 1.0)
     """
-    found: Any = (NOTHING, 0.0, 1.0)
     order = np.argsort(seen, kind="stable")
     ascending, right = seen[order], np.cumsum(is_right[order]) / len(seen)
     last = np.append(ascending[1:] != ascending[:-1], True)  # the last of equal distances
     far = 1 - np.searchsorted(np.sort(unseen), ascending[last], side="right") / len(unseen)
     scores = right[last] + far
     best = int(np.argmax(scores))
-    if scores[best] > 1:
-        found = float(ascending[last][best]), float(right[last][best]), float(far[best])
-    return found
+    if scores[best] <= 1:
+        return NOTHING, 0.0, 1.0
+    return float(ascending[last][best]), float(right[last][best]), float(far[best])

@@ -116,11 +116,7 @@ _LARGEST = 2**62
 
 
 def token_batch(
-    data: Any,
-    *,
-    seq_len: int | None = None,
-    d_vocab: int | None = None,
-    every_position: bool | None = False,
+    data: Any, *, seq_len: int | None = None, d_vocab: int | None = None, every_position: bool | None = False
 ) -> TokenBatch:
     """Check training data, and convert the data to a batch.
 

@@ -20,8 +20,8 @@ from sklearn.metrics import roc_auc_score
 from anchorlens.probes.two_anchor.survival import DOSES
 from anchorlens.tasks.shared.phases import OOD_THRESHOLD
 from anchorlens.verdict.calibration import Question
-from anchorlens.verdict.readings import Reading
 from calibration.difficulty import difficulty
+from calibration.directions import DirectedReading
 from calibration.fit import BY_PROBES, asked, fit_question, of_trained, survival_at
 from calibration.runs import FITTED, runs
 from calibration.votes import Table
@@ -55,18 +55,35 @@ KNOWN = tuple(
 """The readings of the first fit."""
 GRADIENTS = tuple(one for one in KNOWN if one.measurement == "gradient_sharing")
 WITHOUT_GRADIENTS = tuple(one for one in KNOWN if one not in GRADIENTS)
-SURVIVAL = Reading("survival", "survival", "accuracy of pairs left out of training", {"composes": 1})
+SURVIVAL = DirectedReading(
+    "survival", "survival", "accuracy of pairs left out of training", directions={"composes": 1}
+)
 DIFFICULTY = (
-    Reading(
-        "difficulty", "support", "trained pairs that share an anchor with an unseen one", {"composes": 1}
+    DirectedReading(
+        "difficulty",
+        "support",
+        "trained pairs that share an anchor with an unseen one",
+        directions={"composes": 1},
     ),
-    Reading("difficulty", "distance", "tokens from an unseen anchor to the nearest other", {"composes": 1}),
+    DirectedReading(
+        "difficulty",
+        "distance",
+        "tokens from an unseen anchor to the nearest other",
+        directions={"composes": 1},
+    ),
 )
 CANDIDATES = (SURVIVAL, *DIFFICULTY, *GRADIENTS)
 """Readings that might enter *composes*; the sign says how a larger value speaks for yes."""
 MARGINS = (
-    Reading("relative", "margin", "margin on fresh sequences over training sequences", {"generalises": 1}),
-    Reading("holdout", "holdout_ratio", "accuracy of training data left out", {"generalises": 1}),
+    DirectedReading(
+        "relative",
+        "margin",
+        "margin on fresh sequences over training sequences",
+        directions={"generalises": 1},
+    ),
+    DirectedReading(
+        "holdout", "holdout_ratio", "accuracy of training data left out", directions={"generalises": 1}
+    ),
 )
 """What might replace the margin in *generalises*."""
 
@@ -87,7 +104,9 @@ class Gain:
         return self.after - self.before >= LEAST_GAIN and self.low > 0
 
 
-def gain(rows: Table, which: Question, added: Sequence[Reading], base: Sequence[Reading] = KNOWN) -> Gain:
+def gain(
+    rows: Table, which: Question, added: Sequence[DirectedReading], base: Sequence[DirectedReading] = KNOWN
+) -> Gain:
     """What some readings add to others.
 
     Args:
@@ -144,8 +163,8 @@ def chosen_updates(rows: Table) -> tuple[int, dict[int, float]]:
 
 
 def entering(
-    rows: Table, which: Question, added: Sequence[Reading], base: Sequence[Reading]
-) -> Iterator[tuple[Reading, Gain]]:
+    rows: Table, which: Question, added: Sequence[DirectedReading], base: Sequence[DirectedReading]
+) -> Iterator[tuple[DirectedReading, Gain]]:
     """The readings that enter a question one by one, the largest gain first, then the best that does not."""
     base, left = tuple(base), [one for one in added if one.name in rows]
     while left:
@@ -177,7 +196,7 @@ class Margins:
         return self.after >= self.before - MOST_LOST and self.wrong_after < self.wrong_before
 
 
-def margins(rows: Table, base: Sequence[Reading] = KNOWN) -> Margins:
+def margins(rows: Table, base: Sequence[DirectedReading] = KNOWN) -> Margins:
     """Compare *generalises* by the margin with that by the relative margin and holdout."""
     of, yes = asked(rows, "generalises")
     other = (*(one for one in base if one.name != MARGIN), *MARGINS)

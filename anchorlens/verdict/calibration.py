@@ -61,7 +61,8 @@ class FeatureTerm:
     """The log-odds of one question from one reading alone, and the weight of the reading."""
 
     slope: float
-    """The increase in the log-odds of yes per unit of the reading, in nats. Its sign is `Reading.sign`."""
+    """The increase in the log-odds of yes per unit of the reading, in nats. The fit never
+    reverses the sign that the papers or the definition of the phases determine."""
     neutral: float
     """The value at which the reading leaves the odds of yes unchanged."""
     low: float

@@ -8,7 +8,7 @@ specifically.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +25,6 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.fusion_similarity import mirror_comparisons
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.verdict.calibration import Question
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
@@ -112,7 +111,7 @@ def reading_positions(task: AnchorTask) -> tuple[int, ...]:
 @documented
 @dataclass(frozen=True)
 class Reading:
-    """One field of one measurement, and the questions for which the field is evidence."""
+    """One field of one measurement, which is evidence for a phase or a solution."""
 
     measurement: str
     """The name of the measurement in `MEASURED`, which begins with the name of the probe."""
@@ -120,10 +119,6 @@ class Reading:
     """The name of the field in the probe's result."""
     meaning: str
     """The meaning of the reading, in a few words."""
-    directions: Mapping[Question, Literal[1, -1]]
-    """The direction for each question. The direction is 1 if a larger value is evidence for yes, and -1 if a
-    larger value is evidence for no. The papers or the definition of the phases determine the direction. The
-    fit determines the strength of the evidence, and never reverses its sign."""
     sees: Sees = "trained pairs"
     """The data on which the probe measures the reading."""
     normalise: Callable[[float, Any], float] | None = None
@@ -131,17 +126,6 @@ class Reading:
     over_training: bool = False
     """Whether the value is a margin, which is divided by the margin on training sequences
     (`relative_margin`)."""
-
-    def sign(self, which: Question) -> Literal[1, -1, 0]:
-        """Return the sign of the reading's evidence for a question, or 0 if the reading is not evidence.
-
-        A question of the regime `conflict` has the sign of the corresponding question of `reasoning`
-        (`SAME_AS`).
-        """
-        for same in (which, *SAME_AS.get(which, ())):
-            if same in self.directions:
-                return self.directions[same]
-        return 0
 
     @property
     def probe(self) -> str:
@@ -166,14 +150,6 @@ class Reading:
         return None if value is None or not np.isfinite(value) else float(value)
 
 
-SAME_AS: Mapping[Question, tuple[Question, ...]] = {
-    "inferential": ("composes", "generalises"),
-    "symmetric": ("commutative",),
-}
-"""The questions of `reasoning` for each question of `conflict`. A reading uses the first question for which
-the reading has a direction."""
-
-
 def _bounded_margin(value: float, cfg: object) -> float:
     """Bound a margin to the range from -1 to 1 by tanh(margin / 4), which saturates beyond a few logits."""
     return float(np.tanh(value / 4))
@@ -184,223 +160,108 @@ def _over_random_cosine(value: float, cfg: Any) -> float:
     return value * float(np.sqrt(np.pi * cfg.d_model / 2))
 
 
+def _readings(measurement: str, sees: Sees = "trained pairs", **meanings: str) -> Iterator[Reading]:
+    """Yield the readings of a measurement, given the meaning of each field."""
+    for field, meaning in meanings.items():
+        yield Reading(measurement, field, meaning, sees)
+
+
 READINGS: tuple[Reading, ...] = (
-    Reading(
+    *_readings(
         "mask_key_token",
-        "mirror_merge",
-        "distance between a pair and its reverse, with the key masked",
-        {"commutative": -1},
+        mirror_merge="distance between a pair and its reverse, with the key masked",
+        silhouette_ordered="clusters of ordered pairs, with the key masked",
+        silhouette_unordered="clusters of unordered pairs, with the key masked",
     ),
-    Reading(
-        "mask_key_token",
-        "silhouette_ordered",
-        "clusters of ordered pairs, with the key masked",
-        {"generalises": 1, "commutative": -1},
-    ),
-    Reading(
-        "mask_key_token",
-        "silhouette_unordered",
-        "clusters of unordered pairs, with the key masked",
-        {"generalises": 1, "commutative": 1},
-    ),
-    Reading(
-        "mask_second_anchor",
-        "centred_gap",
-        "g(x; a) remains, with the second anchor masked",
-        {"generalises": 1, "composes": 1},
-    ),
-    Reading(
+    *_readings("mask_second_anchor", centred_gap="g(x; a) remains, with the second anchor masked"),
+    *_readings(
         "information_flow",
-        "inferential_route",
-        "margin lost without the inferential route (key to anchors, anchors to last)",
-        {"composes": 1},
-    ),
-    Reading(
-        "information_flow",
-        "symmetric_route",
-        "margin lost without the symmetric route (anchors to last, then key to last)",
-        {"composes": -1, "commutative": 1},
-    ),
-    Reading(
-        "information_flow",
-        "gathered_route",
-        "margin lost without the gathered route (all to the second anchor, then to last)",
-        {"composes": 1, "commutative": -1},
+        inferential_route="margin lost without the inferential route (key to anchors, anchors to last)",
+        symmetric_route="margin lost without the symmetric route (anchors to last, then key to last)",
+        gathered_route="margin lost without the gathered route (all to the second anchor, then to last)",
     ),
     Reading(
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        {"inferential": 1},
         normalise=_bounded_margin,
     ),
     Reading(
         "information_flow",
         "margin",
         "margin on trained pairs with fresh noise, relative to training sequences",
-        {"generalises": 1},
-        "training data",
+        sees="training data",
         over_training=True,
     ),
-    Reading(
+    *_readings(
         "activation_patching",
-        "carried_by_second_anchor",
-        "a change of the second anchor takes effect through its own position",
-        {"composes": 1, "commutative": -1},
+        carried_by_second_anchor="a change of the second anchor takes effect through its own position",
     ),
-    Reading(
+    *_readings(
         "interchange",
-        "accuracy",
-        "patching the best location replaces g(x; a)",
-        {"generalises": 1, "composes": 1},
+        accuracy="patching the best location replaces g(x; a)",
+        equal_accuracy="at that location, the answer depends on g(x; a) only",
     ),
-    Reading(
-        "interchange",
-        "equal_accuracy",
-        "at that location, the answer depends on g(x; a) only",
-        {"composes": 1},
-    ),
-    Reading(
-        "v_similarity",
-        "centred_gap",
-        "values at the first anchor encode g(x; a)",
-        {"generalises": 1, "composes": 1},
-    ),
-    Reading(
-        "fusion_similarity",
-        "centred_gap",
-        "inputs with equal targets are similar at the last position",
-        {"generalises": 1, "composes": 1},
-    ),
-    Reading(
+    *_readings("v_similarity", centred_gap="values at the first anchor encode g(x; a)"),
+    *_readings("fusion_similarity", centred_gap="inputs with equal targets are similar at the last position"),
+    *_readings(
         "fusion_similarity of mirrored pairs",
-        "centred_gap",
-        "both orders of an unseen pair are similar, before the last MLP",
-        {"commutative": 1},
-        "unseen pairs",
+        sees="unseen pairs",
+        centred_gap="both orders of an unseen pair are similar, before the last MLP",
     ),
-    Reading(
+    *_readings(
         "nearest_neighbours",
-        "g1_at_first_anchor",
-        "the first anchor encodes g(x; a1), after the first layer",
-        {"generalises": 1, "commutative": 1},
+        g1_at_first_anchor="the first anchor encodes g(x; a1), after the first layer",
+        g2_at_second_anchor="the second anchor encodes g(x; a2), after the first layer",
+        target_at_second_anchor="the second anchor encodes the target, as in other pairs, "
+        "before the last MLP",
+        target_at_last="the last position encodes the target, as in other pairs, before the last MLP",
+        pair_share="the last position encodes the anchors, after the first layer",
     ),
-    Reading(
+    *_readings(
         "nearest_neighbours",
-        "g2_at_second_anchor",
-        "the second anchor encodes g(x; a2), after the first layer",
-        {"commutative": 1},
+        sees="unseen pairs",
+        unseen_target_at_last="an unseen pair is most similar to trained pairs with its target, "
+        "before the last MLP",
+        unseen_margin="an unseen pair is more similar to trained pairs with its target than to others, "
+        "in cosines",
+        unseen_g1_at_last="an unseen pair is most similar to trained pairs with its g(x; a1), "
+        "before the last MLP",
     ),
-    Reading(
-        "nearest_neighbours",
-        "target_at_second_anchor",
-        "the second anchor encodes the target, as in other pairs, before the last MLP",
-        {"composes": 1},
-    ),
-    Reading(
-        "nearest_neighbours",
-        "target_at_last",
-        "the last position encodes the target, as in other pairs, before the last MLP",
-        {"generalises": 1, "composes": 1},
-    ),
-    Reading(
-        "nearest_neighbours",
-        "pair_share",
-        "the last position encodes the anchors, after the first layer",
-        {"composes": -1, "commutative": 1},
-    ),
-    Reading(
-        "nearest_neighbours",
-        "unseen_target_at_last",
-        "an unseen pair is most similar to trained pairs with its target, before the last MLP",
-        {"generalises": 1, "composes": 1},
-        "unseen pairs",
-    ),
-    Reading(
-        "nearest_neighbours",
-        "unseen_margin",
-        "an unseen pair is more similar to trained pairs with its target than to others, in cosines",
-        {"composes": 1},
-        "unseen pairs",
-    ),
-    Reading(
-        "nearest_neighbours",
-        "unseen_g1_at_last",
-        "an unseen pair is most similar to trained pairs with its g(x; a1), before the last MLP",
-        {"composes": 1, "commutative": -1},
-        "unseen pairs",
-    ),
-    Reading(
+    *_readings(
         "gradient_sharing",
-        "sharing",
-        "the same weights answer pairs without a common anchor",
-        {"inferential": 1},
-    ),
-    Reading(
-        "gradient_sharing",
-        "mlp_sharing",
-        "pairs without a common anchor share the last MLP",
-        {"inferential": 1},
-    ),
-    Reading(
-        "gradient_sharing",
-        "attention_sharing",
-        "pairs without a common anchor share the last attention",
-        {"inferential": 1},
-    ),
-    Reading(
-        "gradient_sharing",
-        "order_blindness",
-        "both orders of two anchors use the embedding in the same way",
-        {"inferential": -1, "commutative": 1},
+        sharing="the same weights answer pairs without a common anchor",
+        mlp_sharing="pairs without a common anchor share the last MLP",
+        attention_sharing="pairs without a common anchor share the last attention",
+        order_blindness="both orders of two anchors use the embedding in the same way",
     ),
     Reading(
         "q_condensation",
         "mean_abs_cosine",
         "similarity of W_Q neurons, relative to random directions",
-        {"generalises": 1, "composes": 1},
-        "weights",
-        _over_random_cosine,
+        sees="weights",
+        normalise=_over_random_cosine,
     ),
-    Reading(
-        "embedding_pca",
-        "lag_order",
-        "order of the rules in the embedding",
-        {"generalises": 1, "composes": 1},
-        "weights",
-    ),
-    Reading(
+    *_readings("embedding_pca", sees="weights", lag_order="order of the rules in the embedding"),
+    *_readings(
         "stable_rank",
-        "w_q_normalized",
-        "stable rank of the first W_Q, relative to a Gaussian matrix",
-        {"generalises": -1, "composes": -1},
-        "weights",
+        sees="weights",
+        w_q_normalized="stable rank of the first W_Q, relative to a Gaussian matrix",
     ),
-    Reading(
+    *_readings(
         "holdout",
-        "holdout_ratio",
-        "accuracy on training data that further training leaves out",
-        {"generalises": 1},
-        "training data",
+        sees="training data",
+        holdout_ratio="accuracy on training data that further training leaves out",
     ),
-    Reading(
-        "survival",
-        "survival",
-        "accuracy on trained pairs that further training leaves out",
-        {"composes": 1},
-    ),
+    *_readings("survival", survival="accuracy on trained pairs that further training leaves out"),
 )
 """All readings, in the order of the probes."""
-COSTLY_READINGS: tuple[str, ...] = tuple(one.name for one in READINGS if one.measurement in COSTLY)
-"""The names of the costly readings."""
 OF_ANY_TASK: tuple[Reading, ...] = (
     *(reading for reading in READINGS if reading.sees == "weights"),
-    Reading(
+    *_readings(
         "embedding_pca",
-        "rank_normalized",
-        "stable rank of the centred embedding, relative to a Gaussian matrix",
-        {},
-        "weights",
+        sees="weights",
+        rank_normalized="stable rank of the centred embedding, relative to a Gaussian matrix",
     ),
 )
 """The readings for models of any task. These readings are not evidence for a phase without a calibration for

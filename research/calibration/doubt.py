@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from anchorlens.verdict.calibration import LogisticModel, Question, QuestionFit
-from anchorlens.verdict.readings import COSTLY, READINGS, Reading
+from anchorlens.verdict.readings import COSTLY, READINGS
 from calibration import held_out
+from calibration.directions import DirectedReading
 from calibration.fit import (
     Evidence,
     asked,
@@ -47,7 +48,7 @@ def left_out_without(rows: Table, evidence: Evidence, which: Question, missing: 
 
 
 def said_in_doubt(
-    rows: Table, readings: Sequence[Reading], questions: Sequence[Question], least: float
+    rows: Table, readings: Sequence[DirectedReading], questions: Sequence[Question], least: float
 ) -> tuple[list[Said], Mapping[str, int]]:
     """What is said of each run with costly probes while no end is named; and how many runs take each probe.
 

@@ -26,12 +26,13 @@ from anchorlens.verdict.calibration import (
     Regime,
 )
 from anchorlens.verdict.readings import READINGS, Reading
+from calibration.directions import DIRECTED, DirectedReading
 from calibration.votes import Column, Table, fit_own_votes, said_by_all
 from calibration.weights import BY_ACCURACY, STRENGTHS, Regression, loss
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the ranges that are shown."""
-BY_PROBES = tuple(reading for reading in READINGS if reading.sees != "unseen pairs")
+BY_PROBES = tuple(reading for reading in DIRECTED if reading.sees != "unseen pairs")
 LEAST_ANSWERS = 5
 """Where fewer runs answer yes, or no, nothing is fit: the answer is as frequent as among them."""
 LEAST_WIDENING = 1.05
@@ -154,7 +155,9 @@ class Evidence:
     """How it is put together."""
 
 
-def of_trained(rows: Table, readings: Sequence[Reading], regression: Regression = BY_ACCURACY) -> Evidence:
+def of_trained(
+    rows: Table, readings: Sequence[DirectedReading], regression: Regression = BY_ACCURACY
+) -> Evidence:
     """Readings of trained models; each may speak in its own direction alone.
 
     They tell how large an accuracy is, of runs far from its threshold too.
@@ -237,7 +240,7 @@ def regressed(rows: Table, evidence: Evidence, which: Question) -> np.ndarray:
     return np.nan_to_num(np.asarray(rows[question.accuracy] if by_accuracy else question.yes(rows), float))
 
 
-def signs_of(readings: Sequence[Reading], which: Question) -> dict[str, int]:
+def signs_of(readings: Sequence[DirectedReading], which: Question) -> dict[str, int]:
     """Reading -> the direction in which it speaks for yes."""
     return {reading.name: sign for reading in readings if (sign := reading.sign(which))}
 

@@ -11,7 +11,7 @@ import numpy as np
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import CalibrationRange, LogisticModel, Values
 from anchorlens.verdict.probe_verdict import NUMBERS, assigns_phase, by_phase, likeliest_phase
-from anchorlens.verdict.readings import COSTLY, COSTLY_READINGS, READINGS
+from anchorlens.verdict.readings import COSTLY, READINGS
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import UNDECIDED, given, label_of, values_of
 from calibration.runs import FITTED, GROUPS, PAPERS, PAPERS_HELD_OUT, SECOND
@@ -94,7 +94,8 @@ def verdicts(
 
 def without_needless(model: LogisticModel, values: Values, distance: float) -> dict[str, float | None]:
     """The readings that one verdict takes of a model: a costly probe only while no phase is assigned."""
-    used = {name: value for name, value in values.items() if name not in COSTLY_READINGS}
+    costly = {one.name for one in READINGS if one.measurement in COSTLY}
+    used = {name: value for name, value in values.items() if name not in costly}
     for probe in COSTLY:
         if not assigns_phase(model, used, distance):
             used |= {one.name: values.get(one.name) for one in READINGS if one.measurement == probe}

@@ -14,6 +14,7 @@ from anchorlens.verdict.calibration import Calibration, LogisticModel, calibrati
 from anchorlens.verdict.readings import READINGS
 from calibration import fit, held_out, page, votes, weights
 from calibration.curve import selective_curve
+from calibration.directions import DIRECTED
 from calibration.runs import FITTED, GROUPS, SECOND
 
 ANSWERS = {  # train, ID, OOD, commutativity, symmetric
@@ -188,6 +189,18 @@ class TestFit:
         found = fit.left_out_numbers(cheating, evidence, "composes", cheating["task"].to_numpy())
         mine = of & (cheating["task"] == "task 0").to_numpy()
         assert mine.any() and all(np.ptp(one[mine]) < 1e-9 for one in found.values())
+
+
+class TestDirections:
+    def test_every_reading_has_a_direction(self):
+        assert all(one.directions and set(one.directions.values()) <= {1, -1} for one in DIRECTED)
+
+    def test_votes_of_the_shipped_fit_go_the_way_they_should(self):
+        readings = {reading.name: reading for reading in DIRECTED}
+        for model in (one.by_probes for one in calibration().regimes.values()):
+            for which, answer in model.questions.items():
+                for reading, vote in answer.votes.items():
+                    assert vote.slope * readings[reading].sign(which) > 0
 
 
 class TestCalibrate:

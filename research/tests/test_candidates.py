@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import candidates
-from anchorlens.verdict.readings import Reading
+from calibration.directions import DirectedReading
 from calibration.runs import FITTED
 from zoo import TABLE
 
@@ -21,7 +21,7 @@ def rows(monkeypatch):
 
 
 def reading(field):
-    return Reading("candidate", field, "of a test", {"composes": 1})
+    return DirectedReading("candidate", field, "of a test", directions={"composes": 1})
 
 
 def test_what_tells_the_answer_enters_and_noise_does_not(rows):

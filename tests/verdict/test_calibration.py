@@ -198,12 +198,8 @@ class TestShipped:
             assert 0.5 <= model.least_probability < 1
         assert "python research/calibrate.py" in shipped.provenance["made_by"]
 
-    def test_weights_are_never_negative_and_votes_go_the_way_they_should(self):
-        shipped, readings = calibration(), {reading.name: reading for reading in READINGS}
-        for model in (one.by_probes for one in shipped.regimes.values()):
-            for which, answer in model.questions.items():
-                for reading, vote in answer.votes.items():
-                    assert vote.slope * readings[reading].sign(which) > 0
+    def test_weights_are_never_negative(self):
+        for model in (one.by_probes for one in calibration().regimes.values()):
             votes = [vote for answer in model.questions.values() for vote in answer.votes.values()]
             assert all(vote.weight >= 0 and vote.low <= vote.high for vote in votes)
 

@@ -11,7 +11,7 @@ from anchorlens.verdict import calibration as calibrations
 from anchorlens.verdict import probe_verdict as verdicts
 from anchorlens.verdict.calibration import FeatureTerm, LogisticModel, QuestionFit
 from anchorlens.verdict.probe_verdict import assigns_phase, probe_verdict
-from anchorlens.verdict.readings import CHEAP, COSTLY, COSTLY_READINGS
+from anchorlens.verdict.readings import CHEAP, COSTLY, READINGS
 
 PATH = str(next(path for path in checkpoints.shipped() if path.stem == "phase3"))
 WITH_WEIGHT = ("activation_patching", "holdout", "survival")
@@ -46,7 +46,9 @@ def asked(monkeypatch):
     def taken(model, task, names, training_set):
         found.append(names)
         return {
-            name: found_values[name.split(".")[0]] for name in COSTLY_READINGS if name.split(".")[0] in names
+            one.name: found_values[one.measurement]
+            for one in READINGS
+            if one.measurement in names and one.measurement in found_values
         }
 
     found_values = dict.fromkeys(COSTLY, 1.0)

@@ -281,7 +281,7 @@ def test_a_wrong_shape_is_an_error():
         margin(torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(TypeCheckError, match="b.*feature"):
         cosines_between(torch.zeros(2, 3), torch.zeros(2, 4))
-    assert causal_edges(1, 2, last_only=False, merged=True).shape == (3, 3)
+    assert causal_edges(1, 2, last_only=False).shape == (3, 3)
 
 
 Rows = Float[torch.Tensor, "row 2"]

@@ -197,8 +197,7 @@ def place_map(
     rows = [f"{layer} {site.removeprefix('hook_')}" for layer in range(n_layers) for site in sites]
     names = {}
     if key_position is not None:
-        names = {key_position: "x"}
-        names |= {key_position + i: f"a<sub>{i}</sub>" for i in range(1, chain_length + 1)}
+        names = {key_position + i: f"a<sub>{i}</sub>" if i else "x" for i in range(chain_length + 1)}
     names |= {n_pos - 1: "last"} | ({} if n_pos - 2 in names else {n_pos - 2: ""})  # room for its name
     step = max(1, len(rows) // MOST_ROW_NAMES)
     for column, values in enumerate(panels.values(), start=1):

@@ -31,6 +31,7 @@ def cluster_figure(
         turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
         color = CATEGORIES[number]
         mirror = chain > chain[::-1]
+        symbols = ("diamond-open", "square-open") if mirror else ("circle", "square")
         figure.add_scatter(
             x=points[labels == label, 0],
             y=points[labels == label, 1],
@@ -39,9 +40,7 @@ def cluster_figure(
             marker={
                 "color": color,
                 "size": 7 if mirror else 6,
-                "symbol": ("diamond-open", "square-open")[turn % 2]
-                if mirror
-                else ("circle", "square")[turn % 2],
+                "symbol": symbols[turn % 2],
                 "line": {"width": 1.5 if mirror else 0, "color": color},
             },
         )
@@ -129,11 +128,6 @@ def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dic
     gap = np.full_like(points[step:], np.nan)
     ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
     marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}
-    style = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
-    return {
-        "x": ends[:, 0],
-        "y": ends[:, 1],
-        "marker": {**marker, "color": colour},
-        "hoverinfo": "skip",
-        **style,
-    }
+    marker["color"] = colour
+    line = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
+    return {"x": ends[:, 0], "y": ends[:, 1], "marker": marker, "hoverinfo": "skip", **line}

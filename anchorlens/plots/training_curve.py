@@ -72,18 +72,23 @@ def training_curve(log: Log) -> go.Figure:
         log: the log lines of a run. The log may be empty.
     """
     units = {logged_metrics()[name].unit for name in metric_styles(log)}
-    figure = two_rows(", ".join(sorted(units)), "loss").add_traces(training_traces(log))
-    if units != {"accuracy"}:
-        figure.update_yaxes(range=None, rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(type="log", exponentformat="none", dtick=1, row=2, col=1)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    figure.add_traces(training_traces(log))
+    span = {"range": [-0.04, 1.04]} if units == {"accuracy"} else {"rangemode": "tozero"}
+    figure.update_yaxes(title=", ".join(sorted(units)), **span, row=1, col=1)
+    figure.update_yaxes(title="loss", type="log", exponentformat="none", dtick=1, row=2, col=1)
     figure.update_xaxes(title="optimizer step", row=2, col=1)
-    return finished(figure, "Training curve")
+    figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
+    return styled(figure, "Training curve", height=480)
 
 
 def training_traces(log: Log) -> list[dict[str, Any]]:
     """Return the traces of `training_curve`, as dicts for plotly.js."""
-    styles = metric_styles(log).items()
-    traces = [accuracy_line(title, *measured(log, name), style) for name, (title, style) in styles]
+    traces = []
+    for name, (title, style) in metric_styles(log).items():
+        steps, values = measured(log, name)
+        line = {"type": "scatter", "x": steps, "y": values, "name": title, "xaxis": "x", "yaxis": "y"}
+        traces.append({**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **style})
     steps, losses = measured(log, "loss")
     loss = {"type": "scatter", "x": steps, "y": losses, "mode": "lines", "name": "loss"}
     return [*traces, {**loss, "line": {"color": LOSS}, "xaxis": "x2", "yaxis": "y2"}]
@@ -93,30 +98,6 @@ def measured(log: Log, name: str) -> tuple[list[Any], list[Any]]:
     """Return the steps and values of the log lines that contain the metric `name`."""
     lines = [line for line in log if line.get(name) is not None]
     return [line["step"] for line in lines], [line[name] for line in lines]
-
-
-def two_rows(above: str, below: str) -> go.Figure:
-    """Make an empty figure of two rows with these axis titles.
-
-    The upper row has the range of accuracies.
-    """
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
-    figure.update_yaxes(title=above, range=[-0.04, 1.04], row=1, col=1)
-    return figure.update_yaxes(title=below, row=2, col=1)
-
-
-def accuracy_line(
-    name: str, steps: Sequence[Any], values: Sequence[Any], style: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the line of one metric in the upper row."""
-    line = {"type": "scatter", "x": steps, "y": values, "name": name, "xaxis": "x", "yaxis": "y"}
-    return {**line, "mode": "lines+markers" if len(steps) <= 40 else "lines", **style}
-
-
-def finished(figure: go.Figure, title: str) -> go.Figure:
-    """Return the figure in the common style, with the legend below."""
-    figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
-    return styled(figure, title, height=480)
 
 
 def along_figure(readings: Sequence[str], metrics: Sequence[str], rows: Log) -> go.Figure:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.files.settings import ModelConfiguration
-
-Run: TypeAlias = "Mapping[int, ModelInput] | str | os.PathLike[str] | LoadedModel | TrainResult"
-"""The models of a run by step, or one run. A model may be a path or a checkpoint."""
 
 
 @documented
@@ -99,7 +96,7 @@ class Along:
 
 
 def along(
-    run: Run,
+    run: Mapping[int, ModelInput] | str | os.PathLike[str] | LoadedModel | TrainResult,
     probes: Callable[..., ProbeResult] | str | Sequence[Callable[..., ProbeResult] | str],
     *,
     task: Task | None = None,

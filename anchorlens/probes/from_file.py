@@ -91,6 +91,16 @@ def with_own(
         ValueError: If two probes have the same name.
     """
     known = {probe.__name__: (probe, "a shipped probe") for probe in registry.SHIPPED}
+
+    def add(probe: Callable[..., ProbeResult], origin: str, blamed: str) -> None:
+        name = probe.__name__
+        if name in known:
+            raise ValueError(
+                f"{blamed}: the name of a probe must be unique, got {name}, which is already the name of "
+                f"{known[name][1]}. Rename your probe"
+            )
+        known[name] = probe, origin
+
     for probe, origin in installed("anchorlens.probes", "probe"):
         if probe in registry.SHIPPED:
             continue
@@ -98,27 +108,12 @@ def with_own(
             raise ValueError(
                 f"{origin} must be a function, got {safe_repr(probe)}. Correct the package's entry point"
             )
-        _add(probe, origin, origin, known)
+        add(probe, origin, origin)
     for path in paths:
         for probe in own_probes(path):
-            _add(probe, f"a probe of {path}", str(path), known)
+            add(probe, f"a probe of {path}", str(path))
     left_out = () if shipped is None else [probe for probe in registry.SHIPPED if probe not in shipped]
     return tuple(probe for probe, _ in known.values() if probe not in left_out)
-
-
-def _add(
-    probe: Callable[..., ProbeResult],
-    origin: str,
-    blamed: str,
-    known: dict[str, tuple[Callable[..., ProbeResult], str]],
-) -> None:
-    name = probe.__name__
-    if name in known:
-        raise ValueError(
-            f"{blamed}: the name of a probe must be unique, got {name}, which is already the name of "
-            f"{known[name][1]}. Rename your probe"
-        )
-    known[name] = probe, origin
 
 
 def first_sentence(probe: Callable[..., ProbeResult]) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from anchorlens.files.settings import ModelConfiguration
     from anchorlens.tasks.shared.base import Task
 
-_CORE: tuple[Callable[..., ProbeResult], ...] = (
+SHIPPED: tuple[Callable[..., ProbeResult], ...] = (
     mask_key_token,
     mask_second_anchor,
     information_flow,
@@ -52,11 +52,6 @@ _CORE: tuple[Callable[..., ProbeResult], ...] = (
     stable_rank,
     training_regime,
     holdout,
-)
-"""The probes of the core, in order."""
-
-SHIPPED: tuple[Callable[..., ProbeResult], ...] = (
-    *_CORE,
     *(probe for probe, _ in installed("anchorlens.probes", "probe", package="anchorlens")),
 )
 """All shipped probes. Core probes precede the probes of our own products."""

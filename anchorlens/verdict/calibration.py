@@ -104,20 +104,14 @@ class QuestionFit:
 
         The log-odds shrink with the distance from the calibration models.
         """
-        return self._over(distance) * (
-            self.intercept
-            + sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
-        )
+        votes = sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
+        return self.widening**-distance * (self.intercept + votes)
 
     def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
         """Return the contribution of one reading to the log-odds, in nats."""
-        vote = self.votes.get(reading)
-        return (
-            0.0 if vote is None else self._over(distance) * vote.weight * vote.log_odds(values.get(reading))
-        )
-
-    def _over(self, distance: float) -> float:
-        return self.widening**-distance
+        if (vote := self.votes.get(reading)) is None:
+            return 0.0
+        return self.widening**-distance * vote.weight * vote.log_odds(values.get(reading))
 
 
 @documented
@@ -142,11 +136,8 @@ class LogisticModel(Record):
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that the verdict distinguishes."""
-        return tuple(
-            label
-            for label, steps in self.ends.items()
-            if all(yes or which in self.questions for which, yes in steps)
-        )
+        ends = self.ends.items()
+        return tuple(label for label, steps in ends if all(yes or it in self.questions for it, yes in steps))
 
     @property
     def voters(self) -> set[str]:
@@ -169,9 +160,8 @@ class LogisticModel(Record):
             distance: the distance from the calibration models, at least 0. A larger distance makes the
                 probabilities less extreme.
         """
-        return self._probabilities(
-            {which: answer.log_odds(values, distance) for which, answer in self.questions.items()}
-        )
+        odds = {which: fit.log_odds(values, distance) for which, fit in self.questions.items()}
+        return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
 
     def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
         """Return the change in the log-odds of each label due to one reading, in nats.
@@ -179,11 +169,9 @@ class LogisticModel(Record):
         The change is the log-odds with the reading minus the log-odds without the reading, with all other
         readings unchanged.
         """
-        odds: dict[Question, float] = {}
-        without: dict[Question, float] = {}
-        for which, answer in self.questions.items():
-            odds[which] = answer.log_odds(values, distance)
-            without[which] = odds[which] - answer.part(values, reading, distance)
+        fits = self.questions.items()
+        odds = {which: fit.log_odds(values, distance) for which, fit in fits}
+        without = {which: odds[which] - fit.part(values, reading, distance) for which, fit in fits}
         before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
         return {label: after[label] - before[label] for label in after}
 
@@ -197,9 +185,6 @@ class LogisticModel(Record):
             )
             for label in self.labels
         }
-
-    def _probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
-        return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
 
     def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
         """Return the log of the ratio of each label's probability to the sum of all other probabilities."""
@@ -292,6 +277,4 @@ class Calibration(Record):
 @functools.cache
 def calibration() -> Calibration:
     """Load the calibration that this version ships."""
-    return Calibration.from_json(
-        resources.files("anchorlens.verdict").joinpath("calibration.json").read_bytes()
-    )
+    return Calibration.from_json((resources.files("anchorlens.verdict") / "calibration.json").read_bytes())

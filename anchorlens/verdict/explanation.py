@@ -61,16 +61,12 @@ def _compared(behaviour: Phase, by_probes: ProbeVerdict) -> tuple[bool | None, s
     inside = by_probes.phase
     if inside.solution in MEMORISATION:
         return _compared_with_holdout(behaviour, inside)
-    named = [phase.is_named for phase in (behaviour, inside)]
-    if not named[0] and behaviour.reason == inside.reason:
+    if not behaviour.is_named and behaviour.reason == inside.reason:
         return None, f"No verdict: {behaviour.reason}."
-    if not all(named):
-        which = [
-            f"The {name} verdict is undecided ({phase.reason})."
-            for name, phase, there in zip(("behavioural", "probe"), (behaviour, inside), named, strict=True)
-            if not there
-        ]
-        text = " ".join(which)
+    phases = {"behavioural": behaviour, "probe": inside}
+    undecided = {name: phase.reason for name, phase in phases.items() if not phase.is_named}
+    if undecided:
+        text = " ".join(f"The {name} verdict is undecided ({why})." for name, why in undecided.items())
         if behaviour.solution in LEARNT:
             text = f"The model {behaviour.gloss}. {text}"
         if behaviour.cause == "training data unknown" and inside.number is not None:

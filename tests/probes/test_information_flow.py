@@ -269,7 +269,7 @@ class TestEffects:
         nothing, key = (range(1), range(8, 9), range(1)), (range(1), range(4, 5), range(2, 3))
         masks = group_masks([[nothing], [key]], 2, 9)
         residual = model(batch.tokens, stop_at_layer=0)
-        clean, cut = margins_without(model, residual, batch.targets, masks, start=0, patterns="frozen")
+        clean, cut = margins_without(model, residual, batch.targets, masks, patterns="frozen")
         assert clean.tolist() == cut[0].tolist() == pytest.approx([10] * 5)
         assert cut[1].tolist() == pytest.approx([0] * 5, abs=1e-9)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,12 +34,8 @@ SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 class ActivationPatching(ProbeResult):
     """The proportion of the logit difference that each patch recovers."""
 
-    probe: ClassVar[str] = "activation_patching"
-    readings: ClassVar[tuple[str, ...]] = (
-        "carried_by_first_anchor",
-        "carried_by_second_anchor",
-        "carried_by_last",
-    )
+    probe = "activation_patching"
+    readings = ("carried_by_first_anchor", "carried_by_second_anchor", "carried_by_last")
     changes: tuple[str, ...]
     """The name of the token in which the clean and the corrupted sequence differ, such as `key` or `anchor
     1`. The name is `tokens` for the caller's sequences."""
@@ -201,22 +197,20 @@ def activation_patching(
         recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)
         clean_means.append(clean.mean())
         corrupted_means.append(other.mean())
-    before_last = recovered[min(1, len(changes) - 1)][
-        0, -1
-    ]  # [pos] at resid_pre, with the first anchor changed (or the given tokens)
-
-    def carried(place: int | None) -> float | None:
-        return None if place is None else number(before_last[place])
-
+    # [pos] at resid_pre, with the first anchor changed (or the given tokens)
+    before_last = recovered[min(1, len(changes) - 1)][0, -1]
+    first = second = None
+    if position is not None:
+        first, second = map(number, before_last[position + 1 : position + 3])
     return ActivationPatching(
         changes=changes,
         sites=sites,
         recovered=np.stack(recovered),
         clean=np.array(clean_means),
         corrupted=np.array(corrupted_means),
-        carried_by_first_anchor=carried(None if position is None else position + 1),
-        carried_by_second_anchor=carried(None if position is None else position + 2),
-        carried_by_last=carried(n_pos - 1),
+        carried_by_first_anchor=first,
+        carried_by_second_anchor=second,
+        carried_by_last=number(before_last[-1]),
         key_position=position,
         n_sequences=len(every[0].clean),
         seed=seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from einops import rearrange
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class AttentionPatterns(ProbeResult):
     """The attention of every layer and head on one sequence."""
 
-    probe: ClassVar[str] = "attention_patterns"
-    readings: ClassVar[tuple[str, ...]] = ("to_key_and_anchors",)
+    probe = "attention_patterns"
+    readings = ("to_key_and_anchors",)
     tokens: np.ndarray
     """[pos] The sequence."""
     key_position: int | None
@@ -59,11 +59,8 @@ class AttentionPatterns(ProbeResult):
 
     def circuitsvis_json(self) -> str:
         """Return the input of `AttentionHeads` as JSON, for pages that contain the circuitsvis bundle."""
-        return json.dumps(self._shown())
-
-    def _shown(self) -> dict[str, Any]:
         n_layers, n_heads = self.attention.shape[:2]
-        return {
+        shown = {
             "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
             "tokens": [escape(str(token)) for token in self.tokens],
             "attentionHeadNames": [
@@ -72,6 +69,7 @@ class AttentionPatterns(ProbeResult):
             "maxValue": 1.0,
             "minValue": 0.0,
         }
+        return json.dumps(shown)
 
     def _repr_html_(self) -> str:
         return self._html(alone=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -36,8 +36,8 @@ TINIEST = 1e-300
 class EmbeddingPCA(ProbeResult):
     """The coordinates and the spectrum of token embeddings, and their mean cosine at each lag."""
 
-    probe: ClassVar[str] = "embedding_pca"
-    readings: ClassVar[tuple[str, ...]] = ("lag_order", "step_constancy", "rank_normalized")
+    probe = "embedding_pca"
+    readings = ("lag_order", "step_constancy", "rank_normalized")
     tokens: np.ndarray
     """[token] The ids of the tokens."""
     coordinates: np.ndarray

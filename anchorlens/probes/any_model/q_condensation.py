@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -28,8 +28,8 @@ PARALLEL = 0.9
 class QCondensation(ProbeResult):
     """The cosines between the columns (neurons) of W_Q, whose heads are merged."""
 
-    probe: ClassVar[str] = "q_condensation"
-    readings: ClassVar[tuple[str, ...]] = ("mean_abs_cosine", "parallel_share", "n_groups")
+    probe = "q_condensation"
+    readings = ("mean_abs_cosine", "parallel_share", "n_groups")
     cosines: np.ndarray
     """[neuron, neuron] The cosines, from -1 to 1, with the neurons in the order of the model."""
     order: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,8 +27,8 @@ FIRST = "blocks.0.attn.W_Q"
 class StableRank(ProbeResult):
     """The stable rank of every weight matrix, and of a Gaussian matrix of the same shape."""
 
-    probe: ClassVar[str] = "stable_rank"
-    readings: ClassVar[tuple[str, ...]] = ("w_q", "w_q_normalized")
+    probe = "stable_rank"
+    readings = ("w_q", "w_q_normalized")
     names: tuple[str, ...]
     """The names of the parameters. The probe merges heads, and flattens convolutions to matrices."""
     values: np.ndarray

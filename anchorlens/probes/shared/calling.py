@@ -219,18 +219,14 @@ def call(
         ValueError: If the initial model is missing. `call` does not catch errors of the function.
     """
     function, parameters = spec_of(probe).function, spec_of(probe).parameters
-    by_place = [
-        name
-        for name, one in parameters.items()
-        if one.kind is one.POSITIONAL_OR_KEYWORD and name not in ("model", "task", "initial")
-    ]
+    names = [name for name in parameters if name not in ("model", "task", "initial")]
+    by_place = [name for name in names if parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(by_place):
         raise ValueError(
             f"the options of {probe.__name__} must be given by name, got {len(args)} positional arguments "
             f"after model and task. Name each option"
         )
     options |= dict(zip(by_place, args, strict=False))
-    names = [name for name in parameters if name not in ("model", "task", "initial")]
     check_names(probe.__name__, options, names, what="option")
     if config is not None and "config" in names:  # an option of your own
         options["config"], config = config, None

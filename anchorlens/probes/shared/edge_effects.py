@@ -34,33 +34,18 @@ def margin(
     return (logits.gather(-1, index).squeeze(-1) - others.max(dim=-1).values).double()
 
 
-def causal_edges(
-    n_heads: int, n_pos: int, *, last_only: bool, merged: bool
-) -> Int[Tensor, "edge head_query_key"]:
+def causal_edges(n_heads: int, n_pos: int, *, last_only: bool) -> Int[Tensor, "edge head_query_key"]:
     """Return (head, query, key) of every edge of a layer.
 
     Args:
-        n_heads: the number of heads of the layer.
+        n_heads: the number of heads of the layer, or 1 for edges that are cut in all heads at once.
         n_pos: the number of positions.
         last_only: whether to list only the edges whose query is the last position. In the last layer, only
             these edges reach the answer.
-        merged: whether an edge is cut in all heads at once. The result lists the head of a merged edge as 0.
     """
-    heads, positions = torch.arange(1 if merged else n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
+    heads, positions = torch.arange(n_heads, device="cpu"), torch.arange(n_pos, device="cpu")
     every = torch.cartesian_prod(heads, positions[-1:] if last_only else positions, positions)
     return every[every[:, 2] <= every[:, 1]]
-
-
-def edge_masks(
-    edges: Int[Tensor, "edge head_query_key"], n_heads: int, n_pos: int, *, merged: bool
-) -> Bool[Tensor, "edge head_index query_pos key_pos"]:
-    """Return a boolean mask for each edge, with `True` only at the edge.
-
-    A merged mask has one head, which stands for all heads.
-    """
-    masks = torch.zeros(len(edges), 1 if merged else n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
-    masks[torch.arange(len(edges), device="cpu"), edges[:, 0], edges[:, 1], edges[:, 2]] = True
-    return masks
 
 
 def margins_without(
@@ -68,22 +53,20 @@ def margins_without(
     residual: Float[Tensor, "batch pos d_model"],
     targets: Int[Tensor, " batch"],
     masks: Mapping[int, Bool[Tensor, "cut _ query_pos key_pos"]],
-    *,
-    start: int,
     patterns: Literal["frozen", "recomputed"],
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
     """Compute the margins without a cut and with each of several cuts in one forward pass.
 
     Args:
         model: a model whose attention hooks can be edited.
-        residual: the input of layer `start` for each sequence.
+        residual: the input of the first layer of `masks` for each sequence.
         targets: the correct answers.
-        masks: for every layer from `start` on, one boolean mask for each cut. A mask is true where the cut
-            zeroes the attention.
-        start: the first layer of the pass.
+        masks: for every layer from the first layer of the pass on, one boolean mask for each cut. A mask is
+            true where the cut zeroes the attention.
         patterns: `frozen` or `recomputed` attention patterns in the layers after a cut, as for
             `hooks.cut_copies`.
     """
+    start = min(masks)
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
         copies = repeat(residual, "batch pos m -> (copy batch) pos m", copy=n_copies)
@@ -118,10 +101,10 @@ def drops(
         patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
     """
     n_layers = model.cfg.n_layers
-    n_heads = model.cfg.n_heads
+    n_heads = 1 if merged else model.cfg.n_heads
     n_pos = tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
-    total = torch.zeros(n_layers, 1 if merged else n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
+    total = torch.zeros(n_layers, n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
     empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     most = max(1, size // 8)  # sequences, so that at least seven cuts share one uncut copy
     for some_tokens, some_targets in zip(
@@ -130,16 +113,13 @@ def drops(
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)  # [batch, pos, d_model]
             for layer in range(n_layers):
-                edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1, merged=merged)
+                edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1)
                 for some in edges.split(max(1, size // len(some_tokens) - 1)):
                     masks = dict.fromkeys(range(layer, n_layers), empty.expand(len(some), -1, -1, -1))
-                    masks[layer] = edge_masks(some, n_heads, n_pos, merged=merged)
-                    clean, without = margins_without(
-                        model, residual, some_targets, masks, start=layer, patterns=patterns
-                    )
-                    total[layer].index_put_(
-                        tuple(some.T), (clean - without).sum(dim=1).cpu(), accumulate=True
-                    )
+                    masks[layer] = torch.zeros(len(some), *total.shape[1:], dtype=torch.bool, device="cpu")
+                    masks[layer][torch.arange(len(some), device="cpu"), *some.T] = True
+                    clean, without = margins_without(model, residual, some_targets, masks, patterns)
+                    total[layer, *some.T] += (clean - without).sum(dim=1).cpu()
                 residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
     return total / len(tokens)
 
@@ -187,7 +167,7 @@ def stages(anchors: range, last: int, n_layers: int, late_from: int) -> dict[str
 class Routes:
     """The baseline margin, the lost fraction for each stage, and the first late layer of each route."""
 
-    baseline: float
+    baseline: float | None
     """The mean margin when no later position attends to the key or an anchor."""
     stages: dict[str, dict[str, float | None]]
     """The fraction of the margin above the baseline that is lost without each stage of each route, from 0 to
@@ -307,12 +287,9 @@ def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
 ) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
     """Return boolean masks for each layer that are true where a cut zeroes attention in all heads."""
-    masks = {
-        layer: torch.zeros(len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
-        for layer in range(n_layers)
-    }
+    masks = torch.zeros(n_layers, len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     for cut, groups in enumerate(cuts):
-        for layers, queries, keys in groups:
-            for layer in layers:
-                masks[layer][cut, 0, queries.start : queries.stop, keys.start : keys.stop] = True
-    return masks
+        for group in groups:
+            layers, queries, keys = (slice(places.start, places.stop) for places in group)
+            masks[layers, cut, 0, queries, keys] = True
+    return dict(enumerate(masks))

@@ -217,8 +217,6 @@ def short_name(name: str) -> str:
     return name.removeprefix("blocks.").removesuffix(".weight").replace(".attn", "").replace(".mlp", "")
 
 
-def merged_heads(
-    weight: Float[Tensor, "head_index d_model d_head"],
-) -> Float[Tensor, "d_model d_z"]:
+def merged_heads(weight: Float[Tensor, "head_index d_model d_head"]) -> Float[Tensor, "d_model d_z"]:
     """Concatenate the heads of a weight to a matrix [d_model, n_heads * d_head]."""
     return rearrange(weight, "h m d -> m (h d)")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
+from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import documented
@@ -97,6 +98,12 @@ def number(value: float) -> float | None:
     (0.5, None)
     """
     return None if math.isnan(value) else float(value)
+
+
+def mean_number(values: Float[np.ndarray, " value"]) -> float | None:
+    """Return the mean of the finite values, or `None` if no value is finite."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def _plain(value: object) -> Any:

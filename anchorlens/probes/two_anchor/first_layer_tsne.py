@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class FirstLayerTSNE(ProbeResult):
     """The last position's residual stream after the first attention layer, by anchor pair."""
 
-    probe: ClassVar[str] = "first_layer_tsne"
-    readings: ClassVar[tuple[str, ...]] = ("silhouette_unordered", "silhouette_ordered")
-    comparable_axes: ClassVar[bool] = False
+    probe = "first_layer_tsne"
+    readings = ("silhouette_unordered", "silhouette_ordered")
+    comparable_axes = False
     pairs: np.ndarray
     """[pair, chain_length] The pairs of the sequences; each pair is followed by its reversed pair."""
     labels: np.ndarray

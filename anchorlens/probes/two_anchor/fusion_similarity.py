@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
-from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
@@ -33,8 +33,8 @@ PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 class FusionSimilarity(ProbeResult):
     """The cosines of residual streams at the last position after the last attention layer."""
 
-    probe: ClassVar[str] = "fusion_similarity"
-    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
+    probe = "fusion_similarity"
+    readings = ("centred_gap", "gap")
     keys: np.ndarray
     """[key] The keys that both pairs use. The key is x with the first pair, and y with the second pair."""
     comparisons: np.ndarray
@@ -92,11 +92,11 @@ def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[
     rest = [a[0]] * (task.chain_length - 2)
     if len(a) < 3:
         return (((a[0], a[1], *rest), (a[1], a[0], *rest)),)
-    named = {number: anchor for number, anchor in enumerate(a[:3], start=1)}
-    (p, q), (r, s) = (
-        [(*(named[anchor] for anchor in pair), *rest) for pair in both] for both in PAPER_COMPARISONS
-    )
-    return ((p, q), (r, s))
+
+    def in_task(pair: tuple[int, int]) -> tuple[int, ...]:
+        return (*(a[number - 1] for number in pair), *rest)
+
+    return tuple((in_task(first), in_task(second)) for first, second in PAPER_COMPARISONS)
 
 
 def mirror_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -188,8 +188,8 @@ def fusion_similarity(
         centred_cosines=np.stack([part[1] for part in parts]),
         gaps=gaps,
         centred_gaps=centred,
-        gap=_mean(gaps),
-        centred_gap=_mean(centred),
+        gap=mean_number(gaps),
+        centred_gap=mean_number(centred),
         nearest_same=_nearest_same(chains, np.stack([part[0] for part in parts]), same),
         layer=last,
     )
@@ -211,8 +211,3 @@ def _nearest_same(chains: list[tuple[int, ...]], cosines: np.ndarray, same: np.n
         there = equal.any(axis=1)
         right += equal[np.arange(len(equal)), others.argmax(axis=1)][there].tolist()
     return float(np.mean(right)) if right else None
-
-
-def _mean(values: np.ndarray) -> float | None:
-    there = values[~np.isnan(values)]
-    return float(there.mean()) if len(there) else None

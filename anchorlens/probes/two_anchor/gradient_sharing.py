@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from anchorlens.plots.heatmaps import pair_cosines
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
@@ -35,8 +35,8 @@ RELATIONS = ("none", "some", "mirror")
 class GradientSharing(ProbeResult):
     """The cosines between the gradients of the trained pairs, in three parts of the model."""
 
-    probe: ClassVar[str] = "gradient_sharing"
-    readings: ClassVar[tuple[str, ...]] = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
+    probe = "gradient_sharing"
+    readings = ("sharing", "mlp_sharing", "attention_sharing", "order_blindness")
     pairs: np.ndarray
     """[pair, anchor] The compared trained pairs."""
     parts: tuple[str, ...]
@@ -136,21 +136,21 @@ def gradient_sharing(
     pairs = compared_pairs(model, task, weights, seed)
     cosines = pair_gradients(model, task, pairs, weights, n_sequences, seed)
     relations = np.array([[_relation(p, q) for q in pairs] for p in pairs])
-    means = {part: [_mean(found[relations == k]) for k in range(3)] for part, found in cosines.items()}
+    means = {part: [mean_number(found[relations == k]) for k in range(3)] for part, found in cosines.items()}
     none, mirror = RELATIONS.index("none"), RELATIONS.index("mirror")
-    mlp = number(means["last MLP"][none]) if "last MLP" in means else None
-    attention = number(means["last attention"][none])
+    mlp = means["last MLP"][none] if "last MLP" in means else None
+    attention = means["last attention"][none]
     both = None if mlp is None or attention is None else float(np.sqrt(max(mlp, 0) * max(attention, 0)))
     return GradientSharing(
         pairs=np.array(pairs),
         parts=tuple(cosines),
         cosines=np.stack(list(cosines.values())),
         relations=relations,
-        means=np.array(list(means.values())),
+        means=np.array(list(means.values()), dtype=float),
         sharing=both,
         mlp_sharing=mlp,
         attention_sharing=attention,
-        order_blindness=number(means["embedding"][mirror]),
+        order_blindness=means["embedding"][mirror],
         n_sequences=n_sequences,
         seed=seed,
     )
@@ -162,11 +162,6 @@ def _relation(p: tuple[int, ...], q: tuple[int, ...]) -> int:
     if p == q[::-1]:
         return RELATIONS.index("mirror")
     return RELATIONS.index("some" if set(p) & set(q) else "none")
-
-
-def _mean(values: np.ndarray) -> float:
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if len(values) else float("nan")
 
 
 PARTS = ("embedding", "last attention", "last MLP")

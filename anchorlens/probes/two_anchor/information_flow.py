@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from anchorlens.plots.flow_diagram import flow_diagram
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
-from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, drops, margin, routes
+from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, Routes, drops, margin, routes
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -31,13 +31,8 @@ if TYPE_CHECKING:
 class InformationFlow(ProbeResult):
     """The attention along every edge of one sequence, the effects of the edges, and the route scores."""
 
-    probe: ClassVar[str] = "information_flow"
-    readings: ClassVar[tuple[str, ...]] = (
-        "inferential_route",
-        "symmetric_route",
-        "gathered_route",
-        "margin",
-    )
+    probe = "information_flow"
+    readings = ("inferential_route", "symmetric_route", "gathered_route", "margin")
     tokens: np.ndarray
     """[pos] The drawn sequence."""
     key_position: int
@@ -236,13 +231,9 @@ def information_flow(
             f"the last anchor must be before the last position, got position {task.seq_len - 1}. Move the "
             "key and the anchors forward"
         )
-    n_layers = model.cfg.n_layers
-    found = hooks.read(model, given[:1], [(layer, hooks.PATTERN) for layer in range(n_layers)])
-    pattern = torch.cat([found[layer, hooks.PATTERN] for layer in range(n_layers)])
-    target = _targets(task, given, key)[:1]
-    answer = hooks.last_logits(model, given[:1]).argmax(dim=-1)
-    parts: dict[str, Any] = {"effects": None, "merged_effects": None, "margin": None, "baseline": None}
-    parts |= {"stages": {}, "late_from": {}}
+    attention = hooks.read(model, given[:1], [(layer, hooks.PATTERN) for layer in range(model.cfg.n_layers)])
+    each = merged = mean_margin = None
+    found = Routes(None, {}, {})
     batch, for_routes = given, given
     if effects is not None and len(given) == 1:
         batch, for_routes = (
@@ -252,55 +243,40 @@ def information_flow(
     targets = _targets(task, for_routes, key)
     if effects is not None:
         logits = hooks.last_logits(model, for_routes)
-        parts["margin"] = margin(logits, targets.to(logits.device)).mean().item()
+        mean_margin = margin(logits, targets.to(logits.device)).mean().item()
     if effects in ("head", "merged", "routes"):
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:
             raise ValueError(f"{error}. Use effects=None to draw only the attention") from None
         if effects != "routes":
-            parts |= _edge_effects(
-                model, batch, _targets(task, batch, key), patterns, each_head=effects == "head"
-            )
+            of_batch = _targets(task, batch, key)
+            merged = drops(model, batch, of_batch, merged=True, patterns=patterns)
+            if effects == "head":
+                one = model.cfg.n_heads == 1
+                each = merged if one else drops(model, batch, of_batch, merged=False, patterns=patterns)
         found = routes(model, for_routes, targets, key, task.chain_length, patterns)
-        parts |= {"baseline": found.baseline, "stages": found.stages, "late_from": found.late_from}
     return InformationFlow(
         tokens=given[0].numpy(),
         key_position=key,
         chain_length=task.chain_length,
-        answer=int(answer),
-        target=int(target),
-        attention=pattern.double().cpu().numpy(),
+        answer=int(hooks.last_logits(model, given[:1]).argmax(dim=-1)),
+        target=int(_targets(task, given[:1], key)),
+        attention=torch.cat(list(attention.values())).double().cpu().numpy(),
         patterns=patterns,
-        inferential_route=_weakest(parts["stages"], "inferential"),
-        symmetric_route=_weakest(parts["stages"], "symmetric"),
-        gathered_route=_weakest(parts["stages"], "gathered"),
+        effects=None if each is None else each.numpy(),
+        merged_effects=None if merged is None else merged[:, 0].numpy(),
+        margin=mean_margin,
+        baseline=found.baseline,
+        stages=found.stages,
+        late_from=found.late_from,
+        inferential_route=_weakest(found.stages, "inferential"),
+        symmetric_route=_weakest(found.stages, "symmetric"),
+        gathered_route=_weakest(found.stages, "gathered"),
         n_sequences=len(batch),
         n_route_sequences=len(for_routes),
         seed=seed,
-        **parts,
     )
-
-
-def _edge_effects(
-    model: HookedTransformer,
-    tokens: Int[Tensor, "batch pos"],
-    targets: Int[Tensor, " batch"],
-    patterns: Literal["frozen", "recomputed"],
-    *,
-    each_head: bool,
-) -> dict[str, np.ndarray]:
-    """Compute the drop of the margin without each edge.
-
-    The edge is cut in all heads at once and, with `each_head`, also in each head.
-    """
-    merged = drops(model, tokens, targets, merged=True, patterns=patterns)
-    found = {"merged_effects": merged[:, 0].numpy()}
-    if each_head:
-        one = model.cfg.n_heads == 1
-        each = merged if one else drops(model, tokens, targets, merged=False, patterns=patterns)
-        found["effects"] = each.numpy()
-    return found
 
 
 def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Interchange(ProbeResult):
     """The interchange accuracy of every location for an exchange of g(x; a1) between two inputs."""
 
-    probe: ClassVar[str] = "interchange"
-    readings: ClassVar[tuple[str, ...]] = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
+    probe = "interchange"
+    readings = ("accuracy", "unseen_accuracy", "equal_accuracy", "elsewhere")
     sites: tuple[str, ...]
     """The hook names of the exchanged activations, in the order of a block."""
     accuracies: np.ndarray
@@ -168,7 +168,8 @@ def interchange(
         if row == 0:
             of_source = answers.of_source.mean(axis=-1)
     half = n_sequences // 2
-    site, layer, pos = best_place(np.nan_to_num(right[0, ..., :half].mean(axis=-1)))
+    chosen_by = np.nan_to_num(right[0, ..., :half].mean(axis=-1))
+    site, layer, pos = map(int, np.unravel_index(chosen_by.argmax(), shape))  # of equal places the first
     at_place = right[:, site, layer, pos, half:].mean(axis=-1)
     noise = [p for p in range(task.seq_len - 1) if not position <= p <= position + task.chain_length]
     elsewhere = right[0].mean(axis=-1)[..., noise] if noise else np.full(1, np.nan)
@@ -239,7 +240,9 @@ def interchanges(
     keys = task.keys[(task.keys - key_position) % task.modulus != 0]
     if not combined or not len(keys):
         return None
-    reached = {anchor: _by_result(task, anchor, keys.tolist()) for anchor in task.anchors}
+    reached = {
+        anchor: np.array([task.apply(anchor, key) for key in keys.tolist()]) for anchor in task.anchors
+    }
     rows: list[tuple[Pair, Pair, int, int, int]] = []
     for _ in range(_TRIES * n_sequences):
         if len(rows) == n_sequences:
@@ -247,10 +250,10 @@ def interchanges(
         base, source, mixed = combined[rng.integers(len(combined))]
         key, other = (int(k) for k in rng.choice(keys, 2))
         if kind == "equal":
-            same = reached[source[0]].get(task.apply(base[0], key), [])
-            if not same:
+            same = keys[reached[source[0]] == task.apply(base[0], key)]
+            if not len(same):
                 continue
-            other = same[rng.integers(len(same))]
+            other = int(same[rng.integers(len(same))])
         expected = task.inferential_target(other, mixed)
         others = {task.target(other, source), task.inferential_target(other, base)}
         others.add(task.inferential_target(key, mixed))
@@ -284,14 +287,6 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
     ]
 
 
-def _by_result(task: AnchorTask, anchor: int, keys: Sequence[int]) -> dict[int, list[int]]:
-    """Return a dict from each value of g to the keys for which the anchor gives this value."""
-    keys_by_result: dict[int, list[int]] = {}
-    for key in keys:
-        keys_by_result.setdefault(task.apply(anchor, key), []).append(key)
-    return keys_by_result
-
-
 class Answers(NamedTuple):
     """The comparison of the patched model's answers with two other answers, for each location and input."""
 
@@ -318,9 +313,3 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
         (answers == targets).numpy() for targets in (inputs.expected, inputs.source_targets)
     )
     return Answers(expected, of_source)
-
-
-def best_place(accuracy: Float[np.ndarray, "site layer pos"]) -> tuple[int, int, int]:
-    """Return (site, layer, position) of the largest value, or of the first of several equal values."""
-    site, layer, pos = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
-    return int(site), int(layer), int(pos)

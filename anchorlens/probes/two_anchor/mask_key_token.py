@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
@@ -34,9 +34,9 @@ sequence i of every pair."""
 class MaskKeyToken(ProbeResult):
     """The logits with a masked key token, for every pair of different anchors."""
 
-    probe: ClassVar[str] = "mask_key_token"
-    readings: ClassVar[tuple[str, ...]] = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
-    comparable_axes: ClassVar[bool] = False
+    probe = "mask_key_token"
+    readings = ("mirror_merge", "silhouette_ordered", "silhouette_unordered")
+    comparable_axes = False
     pairs: np.ndarray
     """[pair, chain_length] The anchors of each pair. Each pair is followed by its reversed pair."""
     labels: np.ndarray
@@ -72,16 +72,11 @@ class MaskKeyToken(ProbeResult):
         """Return `mirror_merge` and both silhouettes as text."""
         if self.mirror_merge is None or self.silhouette_ordered is None:
             return "all answers are the same without the key token"
-        n = len(self.pairs)
+        n, unordered = len(self.pairs), self.silhouette_unordered
+        second = "" if unordered is None else f", {unordered:+.2f} for {n // 2} unordered"
         return (
             f"mirrored pairs at {self.mirror_merge:.2f} of the mean distance; silhouette "
-            f"{self.silhouette_ordered:+.2f} for {n} ordered"
-            + (
-                ""
-                if self.silhouette_unordered is None
-                else f", {self.silhouette_unordered:+.2f} for {n // 2} unordered"
-            )
-            + " pairs"
+            f"{self.silhouette_ordered:+.2f} for {n} ordered{second} pairs"
         )
 
     def plot(self) -> go.Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,8 +33,8 @@ MOST_RESULTS = 40
 class MaskSecondAnchor(ProbeResult):
     """The cosines between the logits of inputs with a masked second anchor, ordered by g(x; a)."""
 
-    probe: ClassVar[str] = "mask_second_anchor"
-    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap", "nearest_same")
+    probe = "mask_second_anchor"
+    readings = ("centred_gap", "gap", "nearest_same")
     results: np.ndarray
     """[input] The values g(x; a), in ascending order. Each value has one input for each anchor."""
     keys: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,13 +35,8 @@ _LEAST_NORM = 1e-12
 class NearestNeighbours(ProbeResult):
     """The proportion, at each location, of inputs whose most similar input has the same result."""
 
-    probe: ClassVar[str] = "nearest_neighbours"
-    readings: ClassVar[tuple[str, ...]] = (
-        "g1_at_first_anchor",
-        "target_at_second_anchor",
-        "target_at_last",
-        "unseen_target_at_last",
-    )
+    probe = "nearest_neighbours"
+    readings = ("g1_at_first_anchor", "target_at_second_anchor", "target_at_last", "unseen_target_at_last")
     sites: tuple[str, ...]
     """The hook names of the activations, in the order of a block."""
     trained: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -48,8 +48,8 @@ EVERY, MOST_UPDATES = 40, 400
 class Survival(ProbeResult):
     """The accuracy of restored copies on held-out trained pairs, and on all other trained pairs."""
 
-    probe: ClassVar[str] = "survival"
-    readings: ClassVar[tuple[str, ...]] = ("survival", "left_out", "others", "mean_updates", "noise")
+    probe = "survival"
+    readings = ("survival", "left_out", "others", "mean_updates", "noise")
     groups: np.ndarray
     """[copy, anchor] The anchors of the group that each copy's training leaves out, ascending. A group holds
     every trained order of its anchors. If the task has few groups, the copies use some groups several

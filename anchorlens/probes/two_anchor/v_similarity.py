@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from einops import rearrange
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class VSimilarity(ProbeResult):
     """The cosines of the attention values u(x; a) at the first anchor, for all measured keys and anchors."""
 
-    probe: ClassVar[str] = "v_similarity"
-    readings: ClassVar[tuple[str, ...]] = ("centred_gap", "gap")
+    probe = "v_similarity"
+    readings = ("centred_gap", "gap")
     keys: np.ndarray
     """[key] The keys x."""
     anchors: np.ndarray
@@ -131,31 +131,23 @@ def v_similarity(
     values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
     vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
-    pairs = []
-    raw = []
-    centred = []
-    gaps = []
+    found = {}
     for a, b in combinations(range(len(anchors)), 2):
-        same = results[a][:, None] == results[b][None]
-        cosines, centred_cosines, *gap = compare_groups(vectors[a], vectors[b], same)
-        if gap[0] is None:
-            continue
-        pairs.append((anchors[a], anchors[b]))
-        raw.append(cosines)
-        centred.append(centred_cosines)
-        gaps.append(gap)
-    by_pair = np.array(gaps).reshape(-1, 2)
+        compared = compare_groups(vectors[a], vectors[b], results[a][:, None] == results[b][None])
+        if compared[2] is not None:
+            found[anchors[a], anchors[b]] = compared
+    by_pair = np.array([gaps for _, _, *gaps in found.values()]).reshape(-1, 2)
     n_keys = len(chosen)
     return VSimilarity(
         keys=np.array(chosen),
         anchors=np.array(anchors),
         results=results,
-        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
-        cosines=np.array(raw).reshape(-1, n_keys, n_keys),
-        centred_cosines=np.array(centred).reshape(-1, n_keys, n_keys),
+        pairs=np.array(list(found), dtype=np.int64).reshape(-1, 2),
+        cosines=np.array([raw for raw, *_ in found.values()]).reshape(-1, n_keys, n_keys),
+        centred_cosines=np.array([centred for _, centred, *_ in found.values()]).reshape(-1, n_keys, n_keys),
         gaps=by_pair[:, 0],
         centred_gaps=by_pair[:, 1],
-        gap=float(by_pair[:, 0].mean()) if gaps else None,
-        centred_gap=float(by_pair[:, 1].mean()) if gaps else None,
+        gap=float(by_pair[:, 0].mean()) if found else None,
+        centred_gap=float(by_pair[:, 1].mean()) if found else None,
         layer=layer,
     )

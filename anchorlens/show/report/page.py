@@ -110,6 +110,7 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     answers = list(answer_figures(verdicts, labels))
     if not any(verdict.behaviour.by_pair() for verdict in verdicts):
         first, answers = [*answers[:1], *first], answers[1:]
+    metrics = [verdict.behaviour.metrics for verdict in verdicts]
     moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
     return html_page(
         "report.html",
@@ -127,11 +128,8 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         more=[figure for figure in figures if figure not in first],
         opened=opened,
         without_anchors=len(chosen) < len(requested),
-        has_phases=any(has_phases(verdict.behaviour.metrics) for verdict in verdicts),
-        without_ood=any(
-            has_labels(metrics) and not has_phases(metrics)
-            for metrics in (verdict.behaviour.metrics for verdict in verdicts)
-        ),
+        has_phases=any(map(has_phases, metrics)),
+        without_ood=any(has_labels(one) and not has_phases(one) for one in metrics),
         answers=answers,
         training=list(training_figures(verdicts, labels)),
         configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),

@@ -13,6 +13,7 @@ import os
 import sys
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -32,32 +33,10 @@ _SHARING = frozenset(("plotly_mimetype", "notebook", "notebook_connected", "jupy
 _HOSTED = ("COLAB_", "DATABRICKS_RUNTIME", "KAGGLE_KERNEL", "COCALC_", "DEEPNOTE_")
 """The prefixes of environment variables of hosted notebooks, which may show each output in a window."""
 
-_HOLD = """<script>
-if (!window.{library}) (async () => {{
-  const packed = Uint8Array.from(atob("{packed}"), (byte) => byte.charCodeAt(0));
-  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = document.createElement("script");
-  script.textContent = await new Response(unpacked).text();
-  document.head.append(script);
-}})();
-</script>
-"""
-_WAIT = """<div id="{place}">A script draws this picture, and this page runs no scripts. Trust the
-notebook, or open it in a program that runs scripts.</div>
-<script>
-(function draw(tries) {{
-  const place = document.getElementById("{place}");
-  if (place && window.{library}) {{
-    place.textContent = "";
-    {call};
-  }} else if (place || tries < 50) {{
-    if (place) place.textContent = tries < 50 ? "" : "This picture waits for {library}, which is in the "
-      + "output of another cell: scroll to that output. If it is gone, restart the kernel and run all cells. "
-      + "If every output is a window of its own (Colab, Databricks), run this cell again there.";
-    setTimeout(draw, tries < 50 ? 100 : 1000, tries + 1);
-  }}
-}})(0);
-</script>"""
+_LIBRARY, _DRAWN = (
+    Template((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    for name in ("library.html", "drawn.html")
+)
 
 
 def source(library: Library) -> str:
@@ -94,10 +73,10 @@ def drawn_by(library: Library, call: str, *, alone: bool = False) -> str:
         alone: whether the HTML contains the library even in a notebook.
     """
     cell = _running_cell() if not alone and _outputs_share_a_window() else None
-    held = ""
+    drawn = _DRAWN.substitute(place=f"picture-{uuid4()}", library=library, call=call).rstrip()
     if cell is None or _HOLDERS.setdefault(library, cell) == cell:
-        held = _HOLD.format(library=library, packed=_packed(library))
-    return held + _WAIT.format(place=f"picture-{uuid4()}", library=library, call=call)
+        return _LIBRARY.substitute(library=library, packed=_packed(library)) + drawn
+    return drawn
 
 
 def _outputs_share_a_window() -> bool:

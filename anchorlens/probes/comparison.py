@@ -172,30 +172,25 @@ def compare(
         raise ValueError(
             f"labels must contain {len(several)} labels, got {got}. Give one label for each model"
         )
-    names = []
-    results = []
-    seeds = []
-    recipes = []
+    rows = []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):
         name = safe_text(next(called)) if isinstance(model, str | os.PathLike) else None
         given = given_for(chosen, model, task, options, config=config, device=device, name=name)
         for note in given.notes if needs_task(chosen, options) else ():
             warnings.warn(f"{given.name}: {note}", stacklevel=2)
-        names.append((name or _label(given)) if labels is None else str(labels[k]))
+        label = (name or _label(given)) if labels is None else str(labels[k])
         train = given.checkpoint and given.checkpoint.train_config
-        seeds.append(train and train.seed)
-        recipes.append(_recipe(given, k))
         try:
-            results.append(apply(chosen, given, **options))
+            result = apply(chosen, given, **options)
         except ValueError as error:
-            raise ValueError(f"{names[-1]}: {error}") from error
+            raise ValueError(f"{label}: {error}") from error
+        rows.append((label, result, train and train.seed, _recipe(given, k)))
         del given  # only one model is in memory at a time
+    found, results, seeds, recipes = zip(*rows, strict=True)
     kinds = list(dict.fromkeys(recipes))
     words = dict(zip(kinds, distinct([in_short for in_short, _ in kinds]), strict=True))
-    return Comparison(
-        distinct(tuple(names)), tuple(results), tuple(seeds), tuple(words[recipe] for recipe in recipes)
-    )
+    return Comparison(distinct(found), results, seeds, tuple(words[recipe] for recipe in recipes))
 
 
 def _label(given: LoadedModel) -> str:

@@ -114,10 +114,13 @@ class InformationFlow(ProbeResult):
         effects = self.merged_effects
         if head is not None:
             effects = None if self.effects is None else self.effects[:, head]
-        lost = self.inferential_route is not None  # there is a margin to lose
-        if effects is not None:
-            assert self.margin is not None and self.baseline is not None
-            effects = effects / (self.margin - self.baseline) if lost else None
+        note = ""
+        if effects is None:
+            note = "attention only: effects were not requested"
+        elif self.margin is None or self.baseline is None or self.inferential_route is None:
+            effects, note = None, "no margin to lose: attention only"
+        else:
+            effects = effects / (self.margin - self.baseline)
         which = "" if self.attention.shape[1] == 1 else ", heads merged" if head is None else f", head {head}"
         return flow_diagram(
             [str(token) for token in self.tokens],
@@ -127,13 +130,8 @@ class InformationFlow(ProbeResult):
             answer=f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})",
             title=f"Information flow{which}",
             cut=f"margin lost<br>without the edge,<br>later patterns<br>{self.patterns}",
-            note=self._why_no_effects(head),
+            note=note,
         )
-
-    def _why_no_effects(self, head: int | None) -> str:
-        if (self.merged_effects if head is None else self.effects) is None:
-            return "attention only: effects were not requested"
-        return "" if self.inferential_route is not None else "no margin to lose: attention only"
 
 
 @takes_any()

@@ -134,19 +134,17 @@ def _likeness(by_probes: ProbeVerdict) -> str:
 def _readings(by_probes: ProbeVerdict) -> str:
     """Return a sentence with the printed readings that most support and oppose the phase by the probes."""
     end = _end(by_probes.phase)
-    supported: list[str] = []
-    opposed: list[str] = []
+    sides: dict[str, list[str]] = {"supported": [], "opposed": []}
     for one in by_probes.strongest:
         if one.value is None:
             continue
         odds = [nats for label, nats in one.odds.items() if NUMBERS.get(label, label) == end]
         told = f"{one.reading} {one.value:.2f}"
         if NUMBERS.get(one.vote or "", one.vote) == end:
-            supported.append(told)
+            sides["supported"].append(told)
         elif odds and max(odds) < 0:
-            opposed.append(told)
-    sides = (("supported", supported), ("opposed", opposed))
-    told = [f"{how} most by {' and '.join(names[:_MOST_NAMED])}" for how, names in sides if names]
+            sides["opposed"].append(told)
+    told = [f"{how} most by {' and '.join(names[:_MOST_NAMED])}" for how, names in sides.items() if names]
     return f" {_name(end)} is {', and '.join(told)}." if told else ""
 
 

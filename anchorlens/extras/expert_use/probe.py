@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -35,14 +35,8 @@ KINDS = ("rules", "broken", "exceptions", "unseen")
 class ExpertUse(ProbeResult):
     """The routing shares of a mixture's experts by kind of input, and accuracies with each expert ablated."""
 
-    probe: ClassVar[str] = "expert_use"
-    readings: ClassVar[tuple[str, ...]] = (
-        "broken_apart",
-        "exceptions_apart",
-        "unseen_apart",
-        "largest_share",
-        "most_lost",
-    )
+    probe = "expert_use"
+    readings = ("broken_apart", "exceptions_apart", "unseen_apart", "largest_share", "most_lost")
     kinds: tuple[str, ...]
     """The kinds of input of the task, out of `rules`, `broken`, `exceptions` and `unseen`."""
     shares: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -63,8 +63,8 @@ class Fourier(ProbeResult):
     For an operation that is not an addition of exponents, only `answer_share` and `loss` are defined.
     """
 
-    probe: ClassVar[str] = "fourier"
-    readings: ClassVar[tuple[str, ...]] = (
+    probe = "fourier"
+    readings = (
         "explained",
         "frequencies",
         "answer_share",

@@ -32,7 +32,6 @@ def check_model(model: object, name: str = "model") -> None:
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, nn.Module) else ""
-        hint = ". Use its build_model()" if hasattr(model, "build_model") else hint
         raise ValueError(f"{name} must be a HookedTransformer, got {type(model).__name__}{hint}")
     check_finite(model, name)
 

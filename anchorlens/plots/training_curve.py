@@ -74,7 +74,7 @@ def training_curve(log: Log) -> go.Figure:
     units = {logged_metrics()[name].unit for name in metric_styles(log)}
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
     figure.add_traces(training_traces(log))
-    span = {"range": [-0.04, 1.04]} if units == {"accuracy"} else {"rangemode": "tozero"}
+    span: dict[str, Any] = {"range": [-0.04, 1.04]} if units == {"accuracy"} else {"rangemode": "tozero"}
     figure.update_yaxes(title=", ".join(sorted(units)), **span, row=1, col=1)
     figure.update_yaxes(title="loss", type="log", exponentformat="none", dtick=1, row=2, col=1)
     figure.update_xaxes(title="optimizer step", row=2, col=1)

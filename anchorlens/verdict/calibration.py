@@ -175,7 +175,7 @@ class LogisticModel(Record):
         before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
         return {label: after[label] - before[label] for label in after}
 
-    def _log_probabilities(self, odds: Mapping[Question, float]) -> dict[str, float]:
+    def _log_probabilities(self, odds: Mapping[str, float]) -> dict[str, float]:
         """Return the log-probability of each label."""
         return {
             label: sum(
@@ -186,7 +186,7 @@ class LogisticModel(Record):
             for label in self.labels
         }
 
-    def _log_odds_of_labels(self, odds: Mapping[Question, float]) -> dict[str, float]:
+    def _log_odds_of_labels(self, odds: Mapping[str, float]) -> dict[str, float]:
         """Return the log of the ratio of each label's probability to the sum of all other probabilities."""
         logs = self._log_probabilities(odds)
         found = {}

@@ -183,7 +183,7 @@ class TestFit:
         """A reading that gives away the answer of one task alone does not help that task."""
         cheating, column = rows.copy(), SAYS["composes"]
         cheating[column] = np.where(rows["task"] == "task 0", rows["ood"], 0.0)
-        (reading,) = (r for r in READINGS if f"{r.measurement}.{r.field}" == column)
+        (reading,) = (r for r in DIRECTED if f"{r.measurement}.{r.field}" == column)
         of, _ = fit.asked(cheating, "composes")
         evidence = fit.of_trained(cheating, [reading])
         found = fit.left_out_numbers(cheating, evidence, "composes", cheating["task"].to_numpy())

@@ -6,15 +6,7 @@ ours.
 
 from typing import Any
 
-_NETWORK = {
-    "variant": "plain",
-    "n_layers": 1,
-    "n_heads": 4,
-    "d_head": 32,
-    "d_mlp": 512,
-    "n_ctx": 3,
-    "gamma": 0.5,
-}
+_NETWORK = {"variant": "plain", "n_layers": 1, "n_heads": 4, "d_head": 32, "d_mlp": 512, "gamma": 0.5}
 _RECIPE = {"beta2": 0.98, "clip_norm": 0, "warmup_steps": 10, "lr_end_factor": 1, "freeze": "biases"}
 
 
@@ -22,7 +14,7 @@ def _preset(p: int, share: float, **recipe: Any) -> dict[str, dict[str, Any]]:
     """Make a preset of addition modulo p, in which every trained pair is one sample."""
     return {
         "task": {"kind": "modular", "modulus": p, "trained_share": share},
-        "model": _NETWORK | {"d_vocab": p + 1, "d_vocab_out": p},
+        "model": _NETWORK | {"d_vocab": p + 1, "d_vocab_out": p, "n_ctx": 3},
         "train": _RECIPE | {"n_samples": round(share * p**2)} | recipe,
     }
 

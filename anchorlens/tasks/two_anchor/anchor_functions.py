@@ -445,7 +445,7 @@ def put_exceptions(
     drawn = rng.integers(0, len(possible) - 1, len(own))
     drawn += drawn >= own  # any but its own
     pair, key = np.divmod(chosen, len(keys))
-    rows, keys, answers = rows[pair], keys[key], possible[drawn[chosen]]
-    targets.exceptions = rows, keys, answers
+    answers = possible[drawn[chosen]]
+    targets.exceptions = rows[pair], keys[key], answers
     targets.trained = targets.ruled.copy()
-    targets.trained[rows, keys - targets.keys[0]] = answers
+    targets.trained[rows[pair], keys[key] - targets.keys[0]] = answers

@@ -11,21 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.grokking.fourier_measures import (
-    Order,
-    answer_share,
-    by_sum,
-    cross_entropy,
-    distance_irrelevance,
-    frequency_shares,
-    gini,
-    in_order,
-    key_frequencies,
-    losses,
-    participation,
-    power,
-    right_logits,
-)
+from anchorlens.extras.grokking import fourier_measures as measures
 from anchorlens.extras.grokking.fourier_picture import answer_figure, fourier_figure
 from anchorlens.models.hooks import EMBED, last_logits
 from anchorlens.models.running import attached, device_of, evaluation_mode
@@ -201,34 +187,34 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     check_capacity(model, task)
     check_number("seed", seed, minimum=0, integer=True)
     p = task.modulus
-    order = in_order(task.operation, p)
+    order = measures.in_order(task.operation, p)
     if order is None:
         return _by_answer_alone(model, task, seed)
     n = len(order.answer)
     first, second = np.indices((n, n)).reshape(2, -1)
     logits = _logits(model, task, order.first[first] * p + order.second[second])[:, order.answer]
     cube = logits.reshape(n, n, n)
-    shares = frequency_shares(cube)
-    keys = key_frequencies(shares)
-    right = right_logits(cube)
-    embedding = power(model.W_E.detach().double().cpu().numpy()[order.first])
-    whole, restricted, excluded = losses(cube, keys)
+    shares = measures.frequency_shares(cube)
+    keys = measures.key_frequencies(shares)
+    right = measures.right_logits(cube)
+    embedding = measures.power(model.W_E.detach().double().cpu().numpy()[order.first])
+    whole, restricted, excluded = measures.losses(cube, keys)
     return Fourier(
         operation=task.operation,
         n_pairs=n * n,
         explained=number(shares[keys - 1].sum()),
-        frequencies=number(participation(shares)),
-        answer_share=number(answer_share(logits, (first + second) % n)),
+        frequencies=number(measures.participation(shares)),
+        answer_share=number(measures.answer_share(logits, (first + second) % n)),
         restricted_loss=restricted,
         excluded_loss=excluded,
         loss=whole,
-        distance_irrelevance=distance_irrelevance(right),
+        distance_irrelevance=measures.distance_irrelevance(right),
         gradient_symmetry=_gradient_symmetry(model, task, order, seed),
-        embedding_gini=number(gini(embedding)),
+        embedding_gini=number(measures.gini(embedding)),
         shares=shares,
         key_frequencies=tuple(keys.tolist()),
         embedding_power=embedding,
-        right_logits=by_sum(right),
+        right_logits=measures.by_sum(right),
         seed=seed,
     )
 
@@ -240,8 +226,8 @@ def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> 
     return Fourier(
         operation=task.operation,
         n_pairs=len(task.pairs),
-        answer_share=number(answer_share(logits, answers)),
-        loss=cross_entropy(logits, answers),
+        answer_share=number(measures.answer_share(logits, answers)),
+        loss=measures.cross_entropy(logits, answers),
         key_frequencies=(),
         seed=seed,
         **dict.fromkeys(("explained", "frequencies", "restricted_loss", "excluded_loss")),
@@ -264,7 +250,9 @@ def _logits(
     return logits
 
 
-def _gradient_symmetry(model: HookedTransformer, task: ModularTask, order: Order, seed: int) -> float | None:
+def _gradient_symmetry(
+    model: HookedTransformer, task: ModularTask, order: measures.Order, seed: int
+) -> float | None:
     """Compute the mean cosine of the gradients of a logit with respect to the two numbers' embeddings."""
     if not task.commutes:
         return None

@@ -22,19 +22,9 @@ from anchorlens.tasks.shared.data_checks import OtherTargets, Overlap, compared
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks.two_anchor import evaluation
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.evaluation import (
-    MAX_TRAIN,
-    MAX_TRIALS,
-    MOST_POSITIONS,
-    N_NOISE,
-    QUICK_TRAIN,
-    QUICK_TRIALS,
-    AnchorEvaluation,
-    PairAccuracy,
-    gathered,
-    positions_figure,
-)
+from anchorlens.tasks.two_anchor.evaluation import AnchorEvaluation, PairAccuracy
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, LazyDataset, Pair, Split, Trials
 
 if TYPE_CHECKING:
@@ -186,7 +176,7 @@ class SplitEvaluator(Evaluator[CompositeFunction]):
         self, split: Split, trials: Trials, right: Bool[np.ndarray, "trial draw"]
     ) -> dict[int, Accuracy]:
         """Return a map from key positions to accuracies, empty for more than `MOST_POSITIONS` positions."""
-        if len(self.task.positions) > MOST_POSITIONS:
+        if len(self.task.positions) > evaluation.MOST_POSITIONS:
             return {}
         return {
             position: Accuracy.of_draws(right[trials.positions == position], whole=self.whole(split))
@@ -211,7 +201,7 @@ class SplitEvaluator(Evaluator[CompositeFunction]):
         is_anchor = np.isin(asked.tokens.numpy(), list(self.task.anchors))
         position = is_anchor.argmax(axis=1) - 1  # of the key; -1 without anchors
         found, has_noise = {}, self.task.seq_len > self.task.chain_length + 1
-        for one in np.intersect1d(position, self.task.positions[:MOST_POSITIONS]).tolist():
+        for one in np.intersect1d(position, self.task.positions[: evaluation.MOST_POSITIONS]).tolist():
             found[one] = Accuracy.of_some(right[position == one])
         return Accuracy.of_some(right, of=None if has_noise else self.task.n_trials("train")), found
 
@@ -232,9 +222,9 @@ def evaluate(
     task: Any,
     *,
     training_set: TrainingSet | None = None,
-    n_noise: int = N_NOISE,
-    max_train: int = MAX_TRAIN,
-    max_trials: int = MAX_TRIALS,
+    n_noise: int = evaluation.N_NOISE,
+    max_train: int = evaluation.MAX_TRAIN,
+    max_trials: int = evaluation.MAX_TRIALS,
     seed: int = 0,
     batch_size: int = 1024,
     half: int | None = None,
@@ -279,7 +269,7 @@ def evaluate(
     assert train_fresh is not None and train is not None and id_accuracy is not None
     majority_baseline = float(np.bincount(train_targets).max()) / len(train_targets)
     options = {"n_noise": n_noise, "max_train": max_train, "max_trials": max_trials, "seed": seed}
-    positions = gathered(found, task.positions.tolist())
+    positions = evaluation.gathered(found, task.positions.tolist())
     return AnchorEvaluation(
         kind=task.kind,
         metrics=task.metrics,
@@ -294,7 +284,7 @@ def evaluate(
         in_conflict=task.in_conflict,
         finite=questions.finite,
         options=options | {"task": task.describe()} | ({} if half is None else {"half": half}),
-        figure_specs=(positions_figure(positions),) if len(positions) > 1 else (),
+        figure_specs=(evaluation.positions_figure(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
         overlap=None if known is None else overlap_with_training(known, task),
@@ -414,8 +404,8 @@ def quick_accuracies(
         every pair is trained, or symmetry answers every unseen pair. For a task with exceptions, the map also
         contains `exceptions_accuracy`.
     """
-    questions = SplitEvaluator(model, task, seed, batch_size=1024, max_trials=QUICK_TRIALS)
-    train, _ = questions.ask_batch(training_set, QUICK_TRAIN)
+    questions = SplitEvaluator(model, task, seed, batch_size=1024, max_trials=evaluation.QUICK_TRIALS)
+    train, _ = questions.ask_batch(training_set, evaluation.QUICK_TRAIN)
     accuracies: dict[str, float | None] = {"train_accuracy": train.value}
     for split in ("id", "ood"):
         trials = questions.trials(split)

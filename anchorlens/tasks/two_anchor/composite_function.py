@@ -18,22 +18,8 @@ import numpy as np
 from anchorlens.configuration import documented, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import TaskConfig
-from anchorlens.tasks.two_anchor.anchor_functions import (
-    MOST_PAIRS,
-    PAPER_SHIFTS,
-    AnchorFunction,
-    FrozenDict,
-    Kind,
-    MemorisedException,
-    Targets,
-    ascending,
-    distinct_pairs,
-    put_exceptions,
-    tabulated,
-    tabulated_overrides,
-    unseen_and_overrides,
-    value_of,
-)
+from anchorlens.tasks.two_anchor import anchor_functions as functions
+from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, FrozenDict, Kind, Targets
 from anchorlens.tasks.two_anchor.sequences import (
     AnchorBatch,
     LazyDataset,
@@ -67,7 +53,7 @@ _MOST_DIGITS = 12
 class CompositeFunction(TaskConfig):
     """A composite function, the splits of its inputs, and its sequences. `AnchorTask` adds the evaluation."""
 
-    anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(PAPER_SHIFTS))
+    anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(functions.PAPER_SHIFTS))
     """The function of each anchor token. An integer is a shift, and a mapping is a table of results. A
     callable takes one integer."""
     chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
@@ -107,13 +93,15 @@ class CompositeFunction(TaskConfig):
     def __post_init__(self) -> None:
         """Check every field and what follows from them, and tabulate the callables."""
         super().__post_init__()
-        anchors = ascending(self.anchors, self.key_min, self.key_max)
+        anchors = functions.ascending(self.anchors, self.key_min, self.key_max)
         _check_size(len(anchors), self.chain_length, self.key_max - self.key_min + 1, self.seq_len)
-        checked: dict[str, Any] = {"anchors": tabulated(anchors, self.keys, self.chain_length)}
+        checked: dict[str, Any] = {"anchors": functions.tabulated(anchors, self.keys, self.chain_length)}
         if self.unseen_pairs is not None:
-            checked["unseen_pairs"] = distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
+            checked["unseen_pairs"] = functions.distinct_pairs(self.unseen_pairs, anchors, self.chain_length)
         if self.overrides is not None:
-            checked["overrides"] = tabulated_overrides(self.overrides, anchors, self.keys, self.chain_length)
+            checked["overrides"] = functions.tabulated_overrides(
+                self.overrides, anchors, self.keys, self.chain_length
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         splits, _ = self.splits, self._targets  # which check pairs, places, answers and exceptions
@@ -186,7 +174,7 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def _regime(self) -> tuple[Sequence[Pair], Mapping[Pair, AnchorFunction]]:
-        return unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
+        return functions.unseen_and_overrides(self.regime, self.complexity, self.anchors, self.pairs)
 
     @cached_property
     def splits(self) -> Splits:
@@ -198,14 +186,14 @@ class CompositeFunction(TaskConfig):
         targets = Targets(self.anchors, self.trained_overrides, self.keys, self.chain_length)
         if self.n_exceptions:
             trained = self.keys[self.splits.allowed("train").any(axis=1)]
-            put_exceptions(targets, self.n_exceptions, np.array(self.seen_pairs), trained)
+            functions.put_exceptions(targets, self.n_exceptions, np.array(self.seen_pairs), trained)
         return targets
 
     @property
-    def exceptions(self) -> tuple[MemorisedException, ...]:
+    def exceptions(self) -> tuple[functions.MemorisedException, ...]:
         """The key, pair and answer of every exception, in the order of `put_exceptions`."""
         rows, keys, answers = (part.tolist() for part in self._targets.exceptions)
-        return tuple(map(MemorisedException, keys, (self.pairs[row] for row in rows), answers))
+        return tuple(map(functions.MemorisedException, keys, (self.pairs[row] for row in rows), answers))
 
     @cached_property
     def exception_trials(self) -> Trials:
@@ -227,7 +215,7 @@ class CompositeFunction(TaskConfig):
         Raises:
             ValueError: If the anchor is unknown, or its table does not contain the value.
         """
-        return value_of(self.anchors, anchor, x)
+        return functions.value_of(self.anchors, anchor, x)
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
         """Return the composition f(x; a1, ..) = g(..g(x; a1)..), which may differ from the trained target.
@@ -416,10 +404,10 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
             f"the product of keys and positions must be at most {_MOST_PLACES:,}, got {n_keys:,} times "
             f"{seq_len:,}. Narrow the key range, or shorten the sequence"
         )
-    if n_chains > MOST_PAIRS:
+    if n_chains > functions.MOST_PAIRS:
         raise ValueError(
-            f"the task must have at most {MOST_PAIRS:,} chains, got {n_anchors} anchors in chains of "
-            f"{chain_length}. Use fewer anchors or shorter chains"
+            f"the task must have at most {functions.MOST_PAIRS:,} chains, got {n_anchors} anchors in chains "
+            f"of {chain_length}. Use fewer anchors or shorter chains"
         )
     if n_chains * n_keys > _MOST_TARGETS:
         raise ValueError(

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from anchorlens.safe.kinds import refused_name, unread
-from anchorlens.safe.refusals import check_at_most
+from anchorlens.safe.refusals import check_at_most, damaged, unsafe
 from anchorlens.texts import safe_text
 
 _MOST_INSTRUCTIONS = 1_000_000
@@ -133,10 +133,7 @@ def read_pickle(
             machine.step(opcode.name, argument)
         return machine.stack.pop()
     except (IndexError, KeyError, TypeError, AttributeError):
-        raise ValueError(
-            "the pickle must contain only valid instructions, got an invalid instruction. The file is "
-            "damaged. Copy or download the file again"
-        ) from None
+        raise damaged("the pickle must contain only valid instructions, got an invalid instruction") from None
 
 
 def _check_key(key: object) -> None:
@@ -231,10 +228,7 @@ class _Machine:
             if type(cls) is not Name or cls not in _RECORDS:
                 raise ValueError(refused_name(cls if type(cls) is Name else type(cls).__name__))
             if type(arguments) is not tuple or arguments:
-                raise ValueError(
-                    f"unsafe: the pickle must make {cls} without arguments, got arguments. Nothing ran. Save "
-                    "the weights alone"
-                )
+                raise unsafe(f"the pickle must make {cls} without arguments, got arguments")
             self._spend(_OBJECT)
             self.stack.append(self._awaiting({}, _fill))
         elif name == "BUILD":
@@ -250,11 +244,8 @@ class _Machine:
                 "pickle_protocol=2"
             )
         elif name not in ("FRAME", "STOP"):
-            what = f"the pickle instruction {name}"
-            raise ValueError(
-                f"unsafe: the pickle must have only instructions that torch.save writes, got {what}. Nothing "
-                "ran. Save the weights alone"
-            )
+            rule = "the pickle must have only instructions that torch.save writes"
+            raise unsafe(f"{rule}, got the pickle instruction {name}")
 
     def _name(self, name: str, instruction: str) -> Name:
         known = (self.names, self.functions, _RECORDS, _NAMES)
@@ -267,10 +258,8 @@ class _Machine:
             name = function if type(function) is Name else type(function).__name__
             raise ValueError(refused_name(name))
         if len(arguments) > _MOST_ARGUMENTS:
-            raise ValueError(
-                f"unsafe: the pickle must apply a function to at most {_MOST_ARGUMENTS} values, got "
-                f"{len(arguments):,} for {safe_text(function)}. Nothing ran. Save the weights alone"
-            )
+            rule = f"the pickle must apply a function to at most {_MOST_ARGUMENTS} values"
+            raise unsafe(f"{rule}, got {len(arguments):,} for {safe_text(function)}")
         self._spend(_OBJECT + _ENTRY)
         self._spend_on(arguments)
         return self.functions[function](*arguments)
@@ -279,10 +268,8 @@ class _Machine:
         """Count the bytes of a value before it is built."""
         self.budget -= n_bytes
         if self.budget < 0:
-            raise ValueError(
-                "unsafe: the pickle must build no more than its bytes can describe, got values of far more "
-                "bytes. Nothing ran. Save the weights alone"
-            )
+            rule = "the pickle must build no more than its bytes can describe"
+            raise unsafe(f"{rule}, got values of far more bytes")
 
     def _spend_on(self, values: Iterable[Any]) -> None:
         """Count the bytes that a copy of these values would take."""
@@ -322,10 +309,8 @@ class _Machine:
         if read is not None:
             read(target, state)
         elif type(target) is not dict:
-            raise ValueError(
-                "unsafe: the pickle must not set the state of an object, got a state for "
-                f"{type(target).__name__}. Nothing ran. Save the weights alone"
-            )
+            got = type(target).__name__
+            raise unsafe(f"the pickle must not set the state of an object, got a state for {got}")
 
     def _awaiting(self, target: Any, read: Callable[[Any, Any], None]) -> Any:
         self.unbuilt[id(target)] = target, read
@@ -351,10 +336,8 @@ def _check_object(is_valid: bool) -> None:
 
 def _fill(record: dict[str, Any], state: Any) -> None:
     if type(state) is not dict or not all(type(name) is str for name in state):
-        raise ValueError(
-            "unsafe: the pickle must set only the fields of an object, got a state that is not a table of "
-            "fields. Nothing ran. Save the weights alone"
-        )
+        rule = "the pickle must set only the fields of an object"
+        raise unsafe(f"{rule}, got a state that is not a table of fields")
     record.update(state)
 
 

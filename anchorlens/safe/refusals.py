@@ -36,6 +36,16 @@ def incomplete(error: Exception) -> ValueError:
     )
 
 
+def damaged(rule: str) -> ValueError:
+    """Make the refusal of a damaged file. The argument is the broken rule, with what was found."""
+    return ValueError(f"{rule}. The file is damaged. Copy or download the file again")
+
+
+def unsafe(rule: str, advice: str = "Save the weights alone") -> ValueError:
+    """Make the refusal of a file that is not data only. The arguments are the broken rule and advice."""
+    return ValueError(f"unsafe: {rule}. Nothing ran. {advice}")
+
+
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterator[None]:
     """Convert an error of reading a file to a `CheckpointError` of one line.

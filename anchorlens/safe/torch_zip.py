@@ -18,20 +18,12 @@ from torch import Tensor
 
 from anchorlens.safe.kinds import zip_kind
 from anchorlens.safe.pickles import MOST_DIMENSIONS, Name, is_shape, read_pickle
-from anchorlens.safe.refusals import check_at_most, incomplete
+from anchorlens.safe.refusals import check_at_most, damaged, incomplete, unsafe
 from anchorlens.texts import safe_repr
 
 _LARGEST_PICKLE = 64 * 2**20
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    OSError,
-    RuntimeError,
-    OverflowError,
-    EOFError,
-)
+_OF_ZIPFILE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error)
+_DAMAGED = (*_OF_ZIPFILE, OSError, RuntimeError, OverflowError, EOFError)
 """The exceptions of zipfile and torch for a damaged zip in memory, in addition to ValueError."""
 _LOCAL_HEADER = 30
 """The number of bytes of a zip entry's header, before its name."""
@@ -55,6 +47,7 @@ _STORAGES = {
     "torch.IntStorage": torch.int32,
     "torch.LongStorage": torch.int64,
 }
+_AGAIN = "Save the file again with torch.save"
 _NAMES = frozenset([*_STORAGES, *map(str, _STORAGES.values())])
 
 
@@ -104,24 +97,16 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     end = 0
     for entry in entries:
         if entry.header_offset < end:
-            raise ValueError(
-                "unsafe: the entries of the zip must not overlap, got two entries that share bytes. Nothing "
-                "ran. Save the file again with torch.save"
-            )
+            raise unsafe("the entries of the zip must not overlap, got two entries that share bytes", _AGAIN)
         end = entry.header_offset + _LOCAL_HEADER + len(entry.filename) + entry.file_size
     names = [entry.filename for entry in entries]
     folder = names[0].split("/")[0] + "/" if names else ""
     for name in names:
         if posixpath.normpath(name) != name or not name.startswith(folder) or folder in ("/", "../"):
-            raise ValueError(
-                f"unsafe: all entries of the zip must be in one folder, got {safe_repr(name)}. Nothing ran. "
-                "Save the file again with torch.save"
-            )
+            raise unsafe(f"all entries of the zip must be in one folder, got {safe_repr(name)}", _AGAIN)
     if len(set(names)) < len(names):
-        raise ValueError(
-            "unsafe: the entries of the zip must have different names, got two entries of the same name. "
-            "Nothing ran. Save the file again with torch.save"
-        )
+        rule = "the entries of the zip must have different names"
+        raise unsafe(f"{rule}, got two entries of the same name", _AGAIN)
     return {name.removeprefix(folder): entry for name, entry in zip(names, entries, strict=True)}
 
 
@@ -142,9 +127,8 @@ class _Reader:
 
     def content(self) -> Any:
         if "data.pkl" not in self.entries:
-            raise ValueError(
-                "data.pkl must be in the folder of all other entries of the zip, got no data.pkl there. The "
-                "file is damaged. Copy or download the file again"
+            raise damaged(
+                "data.pkl must be in the folder of all other entries of the zip, got no data.pkl there"
             )
         check_at_most(_LARGEST_PICKLE, self.entries["data.pkl"].file_size, "its pickle", "bytes")
         if "byteorder" in self.entries and self._bytes("byteorder") != b"little":
@@ -178,10 +162,7 @@ class _Reader:
         except zipfile.BadZipFile as error:
             if "CRC" not in str(error):
                 raise
-            raise ValueError(
-                "the content must match its checksum, got another checksum. The file is damaged. Copy or "
-                "download the file again"
-            ) from None
+            raise damaged("the content must match its checksum, got another checksum") from None
 
     def _storage(self, identity: object) -> _Storage:
         kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
@@ -192,10 +173,7 @@ class _Reader:
             or not (type(key) is str and len(key) <= _LONGEST_KEY)
             or type(n) is not int
         ):
-            raise ValueError(
-                "the pickle must refer to valid storages, got a reference in another form. The file is "
-                "damaged. Copy or download the file again"
-            )
+            raise damaged("the pickle must refer to valid storages, got a reference in another form")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:
             raise ValueError(
@@ -220,36 +198,27 @@ class _Reader:
             and len(size) == len(stride) <= MOST_DIMENSIONS
             and all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride))
         ):
-            raise ValueError(
-                "the pickle must describe valid tensors, got a tensor without a valid storage, size or "
-                "stride. The file is damaged. Copy or download the file again"
-            )
+            got = "a tensor without a valid storage, size or stride"
+            raise damaged(f"the pickle must describe valid tensors, got {got}")
         numel = math.prod(size)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         n_bytes = numel * storage.values.element_size()
         self.claimed += n_bytes
         if n_bytes > self.allowed or (numel > 0 and last >= len(storage.values)):
-            raise ValueError(
-                f"unsafe: the values of a tensor must be in the file, got a tensor of shape {list(size)} "
-                "with more values. Nothing ran. Save the weights as plain tensors"
-            )
+            got = f"a tensor of shape {list(size)} with more values"
+            rule = f"the values of a tensor must be in the file, got {got}"
+            raise unsafe(rule, "Save the weights as plain tensors")
         return storage.values.as_strided(size, stride, offset) if numel else storage.values.new_empty(size)
 
 
 def _size(size: object = ()) -> tuple[int, ...]:
     """Replace `torch.Size`: return a short tuple of integers, and refuse any other value."""
     if not is_shape(size):
-        raise ValueError(
-            "the shape of a tensor must be a tuple of integers, got an invalid shape. The file is damaged. "
-            "Copy or download the file again"
-        )
+        raise damaged("the shape of a tensor must be a tuple of integers, got an invalid shape")
     return size
 
 
 def _ordered_dict(pairs: tuple[object, ...] = ()) -> dict[Any, Any]:
     if len(pairs):
-        raise ValueError(
-            "unsafe: the pickle must create an OrderedDict without arguments, got arguments. Nothing ran. "
-            "Save the weights alone"
-        )
+        raise unsafe("the pickle must create an OrderedDict without arguments, got arguments")
     return {}

@@ -14,16 +14,7 @@ from anchorlens.configuration import suggestion
 from anchorlens.engine.forward import Parameters
 from anchorlens.engine.layout import FlatLayout, architecture
 from anchorlens.randomness import generator
-from anchorlens.recipes.interventions import (
-    ALL,
-    BIASES,
-    CHANGES,
-    ONCE,
-    WindowedChange,
-    read_changes,
-    read_during,
-    read_once,
-)
+from anchorlens.recipes.interventions import ALL, BIASES, CHANGES, ONCE, WindowedChange, read_changes
 from anchorlens.recipes.train_config import DECAYS
 from anchorlens.texts import safe_repr
 
@@ -114,9 +105,7 @@ class BeforeSteps:
         self._at: dict[int, list[_Due]] = {}
         for member, train in enumerate(run.train_config for run in runs):
             for field in ONCE:
-                for one in (
-                    read_once(field, text, train.total_steps) if (text := getattr(train, field)) else ()
-                ):
+                for one in read_changes(field, getattr(train, field), train.total_steps):
                     due = _Due(member, field, matrices(parts, one.matrices), one.value, train.seed)
                     self._at.setdefault(one.step, []).append(due)
 
@@ -163,8 +152,8 @@ class Constraints:
         self._frozen, self._low_rank = (
             [
                 (member, one.window, held(layout, one.matrices))
-                for member, text in enumerate(getattr(run.train_config, field) for run in runs)
-                for one in (read_during(field, text, self._total) if text else ())
+                for member, run in enumerate(runs)
+                for one in read_changes(field, getattr(run.train_config, field), self._total)
             ]
             for field in ("freeze", "max_rank")
         )
@@ -222,8 +211,7 @@ class Penalties:
         """Read the recipes; one for each member."""
         self._layout, self._parts = layout, layout.parts()
         self._total = runs[0].train_config.total_steps
-        texts = [run.train_config.penalty for run in runs]
-        self._of = [read_during("penalty", text, self._total) if text else () for text in texts]
+        self._of = [read_changes("penalty", run.train_config.penalty, self._total) for run in runs]
 
     def __bool__(self) -> bool:
         """Return whether any member has a penalty."""

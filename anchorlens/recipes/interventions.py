@@ -24,10 +24,10 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from anchorlens.configuration import check_number
+from anchorlens.configuration import check_number, exactly
 from anchorlens.texts import safe_repr
 
 ALL = "all"
@@ -51,7 +51,7 @@ DURING: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "freeze": ("W_Q@0:0.5", {}, "stay as they are"),
 }
 """Field for an intervention in a window or throughout the run -> the same."""
-CHANGES = (*ONCE, *DURING)
+CHANGES = {**ONCE, **DURING}
 """All fields for interventions on weight matrices."""
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
@@ -133,6 +133,10 @@ class SingleChange(NamedTuple):
     step: int
     """The number of updates made before the intervention."""
 
+    def in_words(self, does: str, total: int) -> str:
+        """Describe the intervention, whose effect on a matrix is `does`, in a run of `total` updates."""
+        return f"{self.matrices} {does.format(_short(self.value))} before update {self.step}"
+
     def __str__(self) -> str:
         return f"{self.matrices}={_short(self.value)}@{self.step}"
 
@@ -148,6 +152,12 @@ class WindowedChange(NamedTuple):
     """The window, whose value is the penalty's weight or the rank, or 1 for `freeze`."""
     has_value: bool
     """Whether the text of the intervention has a value."""
+
+    def in_words(self, does: str, total: int) -> str:
+        """Describe the intervention, whose effect on a matrix is `does`, in a run of `total` updates."""
+        kind = f"{self.kind} of " if self.kind else ""
+        value = does.format(_short(self.window.value))
+        return f"{kind}{self.matrices} {value} {self.window.in_updates(total)}"
 
     def __str__(self) -> str:
         first, end, value, _ = map(_short, self.window)
@@ -258,68 +268,62 @@ def with_base(value: object, otherwise: object) -> object:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_once(name: str, text: str, total: int) -> tuple[SingleChange, ...]:
-    """Read a field of `ONCE`, and return the interventions in the order of their steps.
+def read_changes(name: str, text: str | None, total: int) -> tuple[Any, ...]:
+    """Read a field of `CHANGES`, and return its interventions, or an empty tuple if the field is unset.
 
-    Raises:
-        ValueError: If the text has the wrong form, or a value is out of bounds.
-        ValueError: If a step is outside the run, or has two interventions on the same matrices.
-    """
-    example, bounds, _ = ONCE[name]
-    form = f"matrices=value@step, {example} for example, with spaces between entries"
-    found = []
-    for item in _items(name, text, form):
-        parts = _ONCE.fullmatch(item)
-        if parts is None:
-            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
-        matrices = parts[1]
-        value, step = float(parts[2]), int(parts[3])
-        check_number(f"the value of {name} {item}", value, **bounds)
-        check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
-        found.append(SingleChange(matrices, value, step))
-    found.sort(key=lambda one: one.step)
-    if len({(one.step, one.matrices) for one in found}) < len(found):
-        raise ValueError(
-            f"{name} must list each matrix at most once per step, got {safe_repr(text)}. Remove the "
-            "repetition"
-        )
-    return tuple(found)
-
-
-@functools.lru_cache(maxsize=1024)
-def read_during(name: str, text: str, total: int) -> tuple[WindowedChange, ...]:
-    """Read a field of `DURING`, and return its interventions.
+    Each intervention is a `SingleChange` (in the order of the steps) or a `WindowedChange`.
 
     Raises:
         ValueError: If the text has the wrong form, or a penalty is unknown.
-        ValueError: If a value is out of bounds, or a window is invalid.
+        ValueError: If a value is out of bounds, or a step or window is outside the run.
+        ValueError: If a step has two interventions on the same matrices.
     """
-    example, bounds, _ = DURING[name]
+    if text is None:
+        return ()
+    example, bounds, _ = CHANGES[name]
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
-    form = f"{kinds}matrices{'=value' if bounds else ''}, {example} for example, with spaces between entries"
-    found = []
+    form = f"{kinds}matrices{'=value' if bounds else ''}{'@step' if name in ONCE else ''}"
+    form = f"{form}, {example} for example, with spaces between entries"
+    found: list[Any] = []
     for item in _items(name, text, form):
-        parts = _DURING.fullmatch(item)
-        kind, matrices, value, first, end = parts.groups() if parts else (None, "", None, None, None)
-        if (kind in PENALTIES) != (name == "penalty") or (value is not None) != bool(bounds) or not matrices:
+        one = _single(name, item, total) if name in ONCE else _windowed(name, item, total)
+        if one is None:
             raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
-        window = _window(name, item, first or "0", end or "1", value or "1", None)
-        if bounds:
-            called, number = f"the value of {name} {item}", window.value
-            whole = bounds.get("integer") and number == round(number)
-            check_number(called, round(number) if whole else number, **bounds)
-        _check_has_updates(name, window, total)
-        found.append(WindowedChange(kind or "", matrices, window, bool(bounds)))
+        found.append(one)
+    if name in ONCE:
+        found.sort(key=lambda one: one.step)
+        if len({(one.step, one.matrices) for one in found}) < len(found):
+            raise ValueError(
+                f"{name} must list each matrix at most once per step, got {safe_repr(text)}. Remove the "
+                "repetition"
+            )
     return tuple(found)
 
 
-def read_changes(
-    name: str, text: str | None, total: int
-) -> tuple[SingleChange, ...] | tuple[WindowedChange, ...]:
-    """Read a field of `CHANGES`, and return its interventions, or an empty tuple if the field is unset."""
-    if text is None:
-        return ()
-    return read_once(name, text, total) if name in ONCE else read_during(name, text, total)
+def _single(name: str, item: str, total: int) -> SingleChange | None:
+    """Read one entry of a field of `ONCE`; None if it has the wrong form."""
+    parts = _ONCE.fullmatch(item)
+    if parts is None:
+        return None
+    value, step = float(parts[2]), int(parts[3])
+    check_number(f"the value of {name} {item}", value, **ONCE[name][1])
+    check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
+    return SingleChange(parts[1], value, step)
+
+
+def _windowed(name: str, item: str, total: int) -> WindowedChange | None:
+    """Read one entry of a field of `DURING`; None if it has the wrong form."""
+    bounds = DURING[name][1]
+    parts = _DURING.fullmatch(item)
+    kind, matrices, value, first, end = parts.groups() if parts else (None, "", None, None, None)
+    if (kind in PENALTIES) != (name == "penalty") or (value is not None) != bool(bounds) or not matrices:
+        return None
+    window = _window(name, item, first or "0", end or "1", value or "1", None)
+    if bounds:
+        kind_of_number = int if "integer" in bounds else float
+        check_number(f"the value of {name} {item}", exactly(window.value, kind_of_number), **bounds)
+    _check_has_updates(name, window, total)
+    return WindowedChange(kind or "", matrices, window, bool(bounds))
 
 
 def _items(name: str, text: str, form: str) -> list[str]:
@@ -366,24 +370,8 @@ def in_words(name: str, value: object, total: int) -> str | None:
     """
     if not isinstance(value, str):
         return None
-    if name in ONCE:
-        does = ONCE[name][2]
-        words = [
-            f"{one.matrices} {does.format(_short(one.value))} before update {one.step}"
-            for one in read_once(name, value, total)
-        ]
-    elif name in DURING:
-        does = DURING[name][2]
-        words = [
-            f"{f'{one.kind} of ' if one.kind else ''}{one.matrices} {does.format(_short(one.window.value))} "
-            f"{one.window.in_updates(total)}"
-            for one in read_during(name, value, total)
-        ]
+    if name in CHANGES:
+        words = [one.in_words(CHANGES[name][2], total) for one in read_changes(name, value, total)]
     else:
         words = [window.in_words(total) for window in read_schedule(value, name).windows]
     return ", ".join(words)
-
-
-def joined(changes: Sequence[SingleChange] | Sequence[WindowedChange]) -> str:
-    """Return the interventions as text in their normal form."""
-    return " ".join(map(str, changes))

@@ -12,14 +12,7 @@ from typing import Any, Literal, Self
 
 from anchorlens.configuration import Config, documented, number
 from anchorlens.models.config import PARTS
-from anchorlens.recipes.interventions import (
-    CHANGES,
-    checked_schedule,
-    in_words,
-    joined,
-    read_changes,
-    read_schedule,
-)
+from anchorlens.recipes.interventions import CHANGES, checked_schedule, in_words, read_changes, read_schedule
 from anchorlens.safe import CheckpointError, Contents, check_inside, read_tensors
 from anchorlens.texts import safe_repr
 
@@ -238,7 +231,7 @@ class TrainConfig(Config):
                 object.__setattr__(self, name, value)
         for name in CHANGES:
             if (text := getattr(self, name)) is not None:
-                object.__setattr__(self, name, joined(read_changes(name, text, total)))
+                object.__setattr__(self, name, " ".join(map(str, read_changes(name, text, total))))
 
     @property
     def steps_per_epoch(self) -> int:

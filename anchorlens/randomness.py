@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -11,16 +11,7 @@ from anchorlens.texts import safe_repr
 Stream = Literal[
     "initialisation", "data", "order", "evaluation", "probe", "loss", "exceptions", "weight noise"
 ]
-_STREAMS: tuple[Stream, ...] = (
-    "initialisation",
-    "data",
-    "order",
-    "evaluation",
-    "probe",
-    "loss",
-    "exceptions",
-    "weight noise",
-)
+_STREAMS: tuple[Stream, ...] = get_args(Stream)
 """The names of the streams; new names come last, so that existing streams do not change."""
 
 

@@ -130,10 +130,10 @@ class RunConfig(NamedTuple):
         lr = self.train_config.lr
         if isinstance(lr, str):
             lr = read_schedule(lr).largest
-        of_lr = []
-        if lr > MOST_USUAL_LR:
-            of_lr = [f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2"]
-        return (*unusual_gammas(vars(self.model_config)), *of_lr)
+        notes = tuple(unusual_gammas(vars(self.model_config)))
+        if lr <= MOST_USUAL_LR:
+            return notes
+        return (*notes, f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2")
 
     @property
     def overview(self) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorlens import safe
-from anchorlens.cli.shared import EXIT_CHECKPOINT, LONGEST, fail
+from anchorlens.cli.shared import LONGEST
 from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import places
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
@@ -103,15 +102,6 @@ def unreadable_message(path: Path, error: Exception) -> str:
         where = error.filename if isinstance(error.filename, str) else path
         return f"{safe_text(where)}: {safe_text(error.strerror or error)}"
     return safe_text(error, LONGEST)
-
-
-@contextlib.contextmanager
-def reading_checkpoint(path: Path) -> Iterator[None]:
-    """Make a context that exits with the exit code for unreadable checkpoints if a file cannot be read."""
-    try:
-        yield
-    except OSError as error:
-        fail(unreadable_message(path, error), EXIT_CHECKPOINT)
 
 
 def moved(task: Any, data: Sequence[str] | None) -> Any:

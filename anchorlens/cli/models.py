@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 from anchorlens.cli import shared
 from anchorlens.cli.field_options import read_json
-from anchorlens.cli.inputs import TrainingData, check_config, moved, opened_input, reading_checkpoint
+from anchorlens.cli.inputs import TrainingData, check_config, moved, opened_input
 from anchorlens.configuration import check_number
 from anchorlens.files.tables import TABLES
 from anchorlens.files.writing import PICTURES, check_can_write
@@ -40,22 +39,17 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
-    from anchorlens.files.loaded_model import PAPERS_TASK
-
     check_config(config)
     if n_noise is not None:
         check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
     check_number("--seed", seed, minimum=0, integer=True)
-    with reading_checkpoint(checkpoint):
-        given = opened_input(checkpoint, config, device, data)
+    given = opened_input(checkpoint, config, device, data)
     task, training = task_or_default(given.task), TrainingData(train_data)
     training_set = training.of(given, task)
     training.check_use()
     from anchorlens.show.terminal.training import print_behaviour
     from anchorlens.verdict.evaluate import evaluate
 
-    notes = given.notes if given.task is not None else (*given.notes, PAPERS_TASK)
-    given = dataclasses.replace(given, task=task, notes=notes)
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
     if own and "n_noise" not in task.sampling:
         raise ValueError(
@@ -176,12 +170,10 @@ def probe_command(
             shared.say(f"{len(found.rows)} rows are in {table}")
         shared.draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
-    with reading_checkpoint(checkpoint):
-        given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
+    given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
     start = {}
     if initial is not None:
-        with reading_checkpoint(initial):
-            start = {"initial": given_for(probe, initial, None, chosen, config=config, device=where)}
+        start["initial"] = given_for(probe, initial, None, chosen, config=config, device=where)
     for note in given.notes if probes.needs_task(probe, chosen) else ():
         shared.say(note)
     try:

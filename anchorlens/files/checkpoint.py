@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anchorlens.configuration import (
-    article,
-    as_path,
-    check_kind,
-    check_number,
-    checked_arguments,
-    documented,
-)
+from anchorlens.configuration import article, as_path, check_kind, check_number, checked_arguments, documented
 from anchorlens.engine import architecture
 from anchorlens.files import container
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
@@ -358,8 +351,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, any_cost: bool = False) -> 
         raise CheckpointError(
             path, "the folder must hold ckpt.pt, got none. Use open_checkpoint for folders of other formats"
         )
-    path = file
-    return from_contents(path, read_tensors(path).values, any_cost=any_cost)
+    return from_contents(file, read_tensors(file).values, any_cost=any_cost)
 
 
 def from_contents(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.files.writing import atomic_write, check_suffix
-from anchorlens.safe import HEADER, MOST_VALUES_OF_HEADER, CheckpointError, read_json, read_tensors
+from anchorlens.safe import HEADER, MOST_VALUES_OF_HEADER, CheckpointError, read_json, read_tensors, reading
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what reads no tensor needs none of it
@@ -78,33 +78,24 @@ def unpack(
     """
     from torch import Tensor
 
-    if not is_ours(content):
-        raise CheckpointError(
-            path,
-            "not an anchorlens file: the file must have an anchorlens header, got none. Use "
-            "open_checkpoint for other formats",
-        )
-    text, tensors = content[HEADER], content.get("tensors")
-    if not isinstance(tensors, dict) or not all(
-        isinstance(key, str) and isinstance(tensor, Tensor) and tensor.is_contiguous()
-        for key, tensor in tensors.items()
-    ):
-        raise CheckpointError(
-            path, "not an anchorlens file: the file must have a table of plain tensors, got another object"
-        )
-    if content.get(_DIGEST) != _digest(text, tensors):
-        raise CheckpointError(
-            path, "the content must match its checksum, got another checksum. Copy the file again"
-        )
-    try:
+    with reading(path, "not an anchorlens file"):
+        if not is_ours(content):
+            raise ValueError(
+                "the file must have an anchorlens header, got none. Use open_checkpoint for other formats"
+            )
+        text, tensors = content[HEADER], content.get("tensors")
+        if not isinstance(tensors, dict) or not all(
+            isinstance(key, str) and isinstance(tensor, Tensor) and tensor.is_contiguous()
+            for key, tensor in tensors.items()
+        ):
+            raise ValueError("the file must have a table of plain tensors, got another object")
+        if content.get(_DIGEST) != _digest(text, tensors):
+            raise CheckpointError(
+                path, "the content must match its checksum, got another checksum. Copy the file again"
+            )
         header = read_json(text, most_values=MOST_VALUES_OF_HEADER)
-    except ValueError as error:
-        raise CheckpointError(path, f"not an anchorlens file: {error}") from None
-    if not isinstance(header, dict):
-        raise CheckpointError(
-            path,
-            f"not an anchorlens file: the header must be a JSON object, got {type(header).__name__}",
-        )
+        if not isinstance(header, dict):
+            raise ValueError(f"the header must be a JSON object, got {type(header).__name__}")
     return header, tensors
 
 
@@ -114,16 +105,12 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
     Raises:
         CheckpointError: If the header has another format or a later version.
     """
-    if header.get("format") != name:
-        raise CheckpointError(
-            path, f"not an {name}: the format must be {name!r}, got {safe_repr(header.get('format'))}"
-        )
-    its_version = header.get("format_version")
-    if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:
-        raise CheckpointError(
-            path,
-            f"not an {name}: the format version must be a positive integer, got {safe_repr(its_version)}",
-        )
+    its_version: Any = header.get("format_version")
+    with reading(path, f"not an {name}"):
+        if header.get("format") != name:
+            raise ValueError(f"the format must be {name!r}, got {safe_repr(header.get('format'))}")
+        if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:
+            raise ValueError(f"the format version must be a positive integer, got {safe_repr(its_version)}")
     if its_version > version:
         raise CheckpointError(
             path,

@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anchorlens import safe
 from anchorlens.models.config import ModelConfig
-from anchorlens.safe import (
-    START,
-    CheckpointError,
-    decoded,
-    kind_of,
-    ordinary_file,
-    read_bytes,
-    read_json,
-    read_toml,
-    reading,
-)
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
@@ -57,10 +47,10 @@ class Settings:
             ValueError: If `config` is neither a file nor a configuration.
         """
         if isinstance(config, str | os.PathLike):
-            with reading(config), ordinary_file(config) as (file, _):
-                kind = kind_of(file.read(START) or b"", beside_a_model=True)
+            with safe.reading(config), safe.ordinary_file(config) as (file, _):
+                kind = safe.kind_of(file.read(safe.START) or b"", beside_a_model=True)
             if kind:
-                raise CheckpointError(config, f"the file must describe a model, got {kind}")
+                raise safe.CheckpointError(config, f"the file must describe a model, got {kind}")
             return cls.read(Path(config))
         content: Any = config
         if isinstance(config, ModelConfig):
@@ -73,7 +63,7 @@ class Settings:
                 f"their fields, got {type(config).__name__}. Give the path of a file"
             )
         text = json.dumps(dict(content), default=str)
-        return cls(Path("config"), read_json(text.encode()))
+        return cls(Path("config"), safe.read_json(text.encode()))
 
     @classmethod
     def read(cls, path: Path) -> Settings:
@@ -82,17 +72,17 @@ class Settings:
         Raises:
             CheckpointError: If the file is missing, too large, or neither JSON nor TOML.
         """
-        with reading(path):
-            data = read_bytes(path, _LARGEST)
+        with safe.reading(path):
+            data = safe.read_bytes(path, _LARGEST)
         is_json = False
         try:
-            text = decoded(data)
+            text = safe.decoded(data)
             is_json = text.lstrip().startswith("{")
-            return cls(path, read_json(text) if is_json else read_toml(text))
+            return cls(path, safe.read_json(text) if is_json else safe.read_toml(text))
         except ValueError as error:
-            kind = None if is_json else kind_of(data[:START])
+            kind = None if is_json else safe.kind_of(data[: safe.START])
             what = kind or f"an error: {error}"
-            raise CheckpointError(path, f"the file must be valid JSON or TOML, got {what}") from None
+            raise safe.CheckpointError(path, f"the file must be valid JSON or TOML, got {what}") from None
 
     def task(self) -> Task | None:
         """Return the task that the configuration names, or None if no task is named.
@@ -102,7 +92,7 @@ class Settings:
         """
         if "task" not in self.values:
             return None
-        with reading(self.path, "its task makes no sense"):
+        with safe.reading(self.path, "its task makes no sense"):
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {safe_repr(self.values['task'])}")
             return read_stored_task(self.values["task"], without_places=True)

@@ -12,19 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from anchorlens import safe
 from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
-from anchorlens.safe import (
-    START,
-    ZIP,
-    incomplete,
-    instead,
-    kind_of,
-    read_bytes,
-    read_safetensors,
-    read_torch_zip,
-    reading,
-    zip_in,
-)
 from anchorlens.tasks.shared.batch import TokenBatch, token_batch
 from anchorlens.texts import safe_repr
 
@@ -72,21 +61,21 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         >>> read_training_data(path)
         TokenBatch(2 sequences of 3 tokens with their targets)
     """
-    with reading(path):
-        pair = _pair(read_bytes(path, _MOST_BYTES))
+    with safe.reading(path):
+        pair = _pair(safe.read_bytes(path, _MOST_BYTES))
         _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
         return token_batch(pair, every_position=None)
 
 
 def _pair(data: bytes) -> tuple[Any, Any]:
     """Read the tokens and targets of a file, whose format is recognised by its first bytes."""
-    if data.startswith(ZIP):
+    if data.startswith(safe.ZIP):
         return _of_zip(data)
     if data[8:9] == b"{":
-        return _named(read_safetensors(data))
-    if not data or kind_of(data[:START]):
+        return _named(safe.read_safetensors(data))
+    if not data or safe.kind_of(data[: safe.START]):
         wanted = "it is not a .pt, .safetensors, .npz or .csv file of tokens and targets"
-        raise ValueError(f"not training data: {instead(wanted, data[:START])}")
+        raise ValueError(f"not training data: {safe.instead(wanted, data[: safe.START])}")
     return _of_csv(data)
 
 
@@ -104,7 +93,7 @@ def _named(content: object) -> tuple[Any, Any]:
 
 def _of_zip(data: bytes) -> tuple[Any, Any]:
     """Read the tokens and targets in a zip that numpy.savez or torch.save wrote."""
-    with zip_in(data, _MOST_ENTRIES) as archive:
+    with safe.zip_in(data, _MOST_ENTRIES) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         if entries:
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
@@ -115,9 +104,8 @@ def _of_zip(data: bytes) -> tuple[Any, Any]:
                     f"unsafe: the unpacked numbers of this file must have at most {most:,} bytes, got "
                     f"{unpacked:,}. Use another copy of the file"
                 )
-            tokens, targets = (_array(archive, entry) for entry in pair)
-            return tokens, targets
-    return _named(read_torch_zip(data))
+            return _array(archive, pair[0]), _array(archive, pair[1])
+    return _named(safe.read_torch_zip(data))
 
 
 def _check_count(*shapes: tuple[int, ...]) -> int:
@@ -145,7 +133,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
         read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
         shape, _, dtype = read(file)
     except Exception as error:  # of Python's tokenizer too
-        raise incomplete(error) from None
+        raise safe.incomplete(error) from None
     if dtype.kind not in "iu":
         raise ValueError(
             f"training data must be integers, got {safe_repr(str(dtype))}. Save the data as integers"
@@ -165,7 +153,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         with archive.open(entry) as packed:
             return np.lib.format.read_array(packed, allow_pickle=False)
     except ValueError as error:
-        raise incomplete(error) from None
+        raise safe.incomplete(error) from None
 
 
 def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -221,10 +209,8 @@ def _order(file: CsvFile) -> list[int]:
     Raises:
         ValueError: If the names do not determine the columns.
     """
-    names, otherwise = (
-        file.names,
-        "Rename the columns, or write no header. Without a header, the last column is the target",
-    )
+    names = file.names
+    otherwise = "Rename the columns, or write no header. Without a header, the last column is the target"
     targets = [name for name in names if name in TARGETS]
     if len(targets) != 1:
         raise ValueError(

@@ -27,20 +27,12 @@ import filelock
 from pydantic_core import from_json
 from torch import Tensor
 
+from anchorlens import safe
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.writing import atomic_write, naming
 from anchorlens.recipes.run_config import PARTS, RunConfig, execution_fields, identity, places
-from anchorlens.safe import (
-    MOST_DIGITS,
-    CheckpointError,
-    check_inside,
-    ordinary_file,
-    read_bytes,
-    read_json,
-    reading,
-)
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.texts import LONGEST, safe_repr
 
@@ -50,7 +42,7 @@ ENDED = ("finished", "stopped early", "diverged")
 """How a run can end."""
 _LARGEST_LOG = 256 * 2**20
 LONGEST_LINE, _MOST_LINES = 2**16, 500_000
-_TOO_LARGE = 10**MOST_DIGITS
+_TOO_LARGE = 10**safe.MOST_DIGITS
 _MOST_SECONDS = 10**9
 """Longest time that a log can tell: 30 years."""
 
@@ -121,7 +113,7 @@ class RunFolder:
         header = {
             "format": STATE_FORMAT,
             "format_version": STATE_VERSION,
-            "run": identity(self._run),
+            "run": self._identity,
             "step": step,
             "threads": threads,
         }
@@ -140,12 +132,12 @@ class RunFolder:
         header, tensors = container.read(path)
         container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
         if header.get("run") != self._identity:
-            raise CheckpointError(
+            raise safe.CheckpointError(
                 path,
                 "the state must belong to this run, got the state of another run. Remove the file to "
                 "start again",
             )
-        with reading(path, "is not the state of a run"):
+        with safe.reading(path, "is not the state of a run"):
             last = self._run.train_config.total_steps - 1
             check_number("step", header.get("step"), minimum=0, maximum=last, integer=True)
             check_number("threads", header.get("threads"), minimum=1, maximum=1024, integer=True)
@@ -160,20 +152,17 @@ class RunFolder:
         path = self.path / "ckpt.pt"
         checkpoint = load_checkpoint(path, any_cost=True)  # another run's checkpoint is refused below
         status = checkpoint.metrics.get("status")
-        if not self._is_of_this_run(checkpoint) or status not in ENDED:
-            raise CheckpointError(
+        train = checkpoint.train_config
+        is_own = train is not None and self._identity == identity(
+            RunConfig(checkpoint.task, checkpoint.model_config, train)
+        )
+        if not is_own or status not in ENDED:
+            raise safe.CheckpointError(
                 path,
                 "the file must be the last checkpoint of this run, got another checkpoint. Remove the "
                 "file to train the run to its end again",
             )
         return checkpoint, status
-
-    def _is_of_this_run(self, checkpoint: Checkpoint) -> bool:
-        if checkpoint.train_config is None:
-            return False
-        return identity(self._run) == identity(
-            RunConfig(checkpoint.task, checkpoint.model_config, checkpoint.train_config)
-        )
 
     def open_log(self, step: int) -> list[dict[str, Any]]:
         """Remove the log's lines after `step`, open the log for appending, and return the remaining lines.
@@ -185,7 +174,7 @@ class RunFolder:
         if is_damaged:
             names = (self.path / f"log.damaged-{n}.jsonl" for n in itertools.count(1))
             old = next(name for name in names if not name.exists())
-            with ordinary_file(path) as (file, _), atomic_write(old) as copy:
+            with safe.ordinary_file(path) as (file, _), atomic_write(old) as copy:
                 shutil.copyfileobj(file, copy)
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
@@ -224,11 +213,11 @@ def trajectory_files(path: Path) -> list[Path]:
     Raises:
         CheckpointError: If a link leads out of the folder.
     """
-    with reading(path):
-        check_inside(path, path / "checkpoints")
+    with safe.reading(path):
+        safe.check_inside(path, path / "checkpoints")
         files = sorted((path / "checkpoints").glob("step_*.pt"))
         for file in files:
-            check_inside(path, file)
+            safe.check_inside(path, file)
     return files
 
 
@@ -279,11 +268,11 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
     """Return the lines before the first damaged line, and whether more than the last line is damaged."""
     lines: list[dict[str, Any]] = []
-    with reading(path):
-        check_inside(path.parent, path)
+    with safe.reading(path):
+        safe.check_inside(path.parent, path)
     if not path.exists():
         return lines, False
-    with reading(path), ordinary_file(path) as (file, size):
+    with safe.reading(path), safe.ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
             raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten it")
         while text := file.readline(LONGEST_LINE):
@@ -333,8 +322,8 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
     path = Path(path) / "config.json"
     if not path.exists():
         return None
-    with reading(path, "is not the configuration of a run"):
-        values = read_json(read_bytes(path))
+    with safe.reading(path, "is not the configuration of a run"):
+        values = safe.read_json(safe.read_bytes(path))
         if not isinstance(values, dict):
             raise ValueError("the file must hold a JSON object, got another value. Give another folder")
         container.check_format(path, values, "anchorlens run", 1)

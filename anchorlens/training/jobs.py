@@ -1,23 +1,20 @@
 """Group runs into jobs that are trained together, and distribute the jobs over processes.
 
-A training process appends its progress to a file, which the process that started it reads as it grows. An
-error of `on_log` stops all jobs. With `on_log`, a job therefore waits after each line for an answer: a file
-`.go` next to its own file, or the file `stop`.
+A training process writes each report of its progress to a file, which the process that started it reads and
+removes. An error of `on_log` stops all jobs. With `on_log`, a job therefore waits after each report until its
+file is removed, or the file `stop` is there.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-import os
-import queue
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.training.child_processes import process_pool
@@ -26,9 +23,8 @@ from anchorlens.training.plan import processes, trained_together
 from anchorlens.training.progress import Lines, Show, progress_bar
 
 LOOK_SECONDS, WAIT_SECONDS = 0.005, 0.001
-"""Seconds between two looks at the files, and between two looks for an answer."""
+"""Seconds between two looks at the reports, and between two looks for an answer."""
 
-Job = TypeVar("Job")
 Report = Callable[[int, Mapping[str, Any]], None]
 """Called with the index of a run and a line of its log."""
 
@@ -49,42 +45,6 @@ def grouped(
         size = 1 if len(places) == 1 else at_once(runs[places[0]], len(places))
         groups += [places[start : start + size] for start in range(0, len(places), size)]
     return groups
-
-
-def submit_all(
-    jobs: Iterable[Job],
-    submit: Callable[[Job], Future[Any]],
-    collect: Callable[[Job, Future[Any]], Iterable[Job]],
-    at_a_time: int | None = None,
-    meanwhile: Callable[[], object] | None = None,
-) -> None:
-    """Submit jobs, and collect each job when it has ended.
-
-    Args:
-        jobs: the jobs in the order of submission.
-        submit: the function that submits one job.
-        collect: the function that is called with an ended job and its future, and returns jobs to submit
-            next.
-        at_a_time: the largest number of jobs that are submitted at the same time. None submits all jobs at
-            once.
-        meanwhile: the function that this thread calls every `LOOK_SECONDS`.
-    """
-    waiting, n_out = deque(jobs), 0
-    arrived: queue.SimpleQueue[tuple[Job, Future[Any]]] = queue.SimpleQueue()
-    while waiting or n_out:
-        while waiting and (at_a_time is None or n_out < at_a_time):
-            job = waiting.popleft()
-            submit(job).add_done_callback(lambda future, job=job: arrived.put((job, future)))
-            n_out += 1
-        try:
-            ended = arrived.get(timeout=None if meanwhile is None else LOOK_SECONDS)
-        except queue.Empty:
-            ended = None
-        if meanwhile is not None:
-            meanwhile()
-        if ended is not None:
-            n_out -= 1
-            waiting.extend(collect(*ended))
 
 
 def train_in_jobs(
@@ -128,38 +88,32 @@ def train_in_jobs(
                 results.update(zip(job, train(*arguments(job), show=show_job), strict=True))
                 course.end(job)
             return [results[place] for place in range(len(runs))]
-        futures: list[Future[Any]] = []
         error: Exception | None = None
         with (
-            tempfile.TemporaryDirectory(prefix="anchorlens-") as folder,
+            tempfile.TemporaryDirectory(prefix="anchorlens-") as made,
             process_pool(n_processes, advice) as executor,
         ):
-            reports = _Reports(Path(folder))
-
-            def submit(job: list[int]) -> Future[Any]:
-                there = (train, reports.path(job), job, report is not None)
-                futures.append(executor.submit(_train_there, *there, *arguments(job)))
-                return futures[-1]
-
-            def poll() -> None:
-                nonlocal error
+            folder = Path(made)
+            waiting = {
+                executor.submit(_train_there, train, folder, job, report is not None, *arguments(job)): job
+                for job in jobs
+            }
+            while waiting:
+                time.sleep(LOOK_SECONDS)
+                ended = [future for future in waiting if future.done()]
                 try:
                     if error is None:
-                        reports.poll(course.report)
+                        _read_reports(folder, course.report)
                 except Exception as raised:
                     error = raised
-                    reports.stop()
-                    for future in futures:
+                    (folder / "stop").touch()
+                    for future in waiting:
                         future.cancel()
-
-            def collect(job: list[int], future: Future[Any]) -> Iterable[list[int]]:
-                if error is None:
-                    results.update(zip(job, future.result(), strict=True))
-                    reports.path(job).unlink()
-                    course.end(job)
-                return ()
-
-            submit_all(jobs, submit, collect, meanwhile=poll)
+                for future in ended:
+                    job = waiting.pop(future)
+                    if error is None:
+                        results.update(zip(job, future.result(), strict=True))
+                        course.end(job)
         if error is not None:
             raise error
     return [results[place] for place in range(len(runs))]
@@ -203,45 +157,21 @@ class TrainingStopped(RuntimeError):  # noqa: N818 - no fault of the process tha
     """The parent process has stopped all jobs."""
 
 
-class _Reports:
-    """The folder in which training processes report their progress to the parent process."""
-
-    def __init__(self, folder: Path) -> None:
-        """Begin with no reports; the folder is empty."""
-        self._folder = folder
-        self._n_read: dict[str, int] = {}
-
-    def path(self, job: list[int]) -> Path:
-        """Return the path of a job's file."""
-        return self._folder / f"{job[0]}.jsonl"
-
-    def poll(self, report: Callable[[list[int], int, str, Lines], object]) -> None:
-        """Call `report` with the job, updates, text and log lines of each new report, and answer it."""
-        for entry in list(os.scandir(self._folder)):
-            before = self._n_read.get(entry.name, 0)
-            if not entry.name.endswith(".jsonl") or entry.stat().st_size == before:
-                continue
-            with open(entry.path, "rb") as file:
-                file.seek(before)
-                for line in file:
-                    if line.endswith(b"\n"):
-                        self._n_read[entry.name] = self._n_read.get(entry.name, 0) + len(line)
-                        report(*json.loads(line))
-                        Path(entry.path).with_suffix(".go").touch()
-
-    def stop(self) -> None:
-        """Stop every job at its next report."""
-        (self._folder / "stop").touch()
+def _read_reports(folder: Path, report: Callable[[list[int], int, str, Lines], object]) -> None:
+    """Call `report` with the job, updates, text and log lines of each new report, and remove the report."""
+    for path in sorted(folder.glob("*.json")):
+        report(*json.loads(path.read_bytes()))
+        path.unlink()
 
 
 def _train_there(
-    train: Callable[..., Iterable[Any]], path: Path, job: list[int], answered: bool, *arguments: Any
+    train: Callable[..., Iterable[Any]], folder: Path, job: list[int], answered: bool, *arguments: Any
 ) -> Iterable[Any]:
-    """Train in this process, and report the progress in a file.
+    """Train in this process, and report the progress in files.
 
     Args:
         train: the function that trains the runs. Its arguments are `arguments` and `show`.
-        path: the path of the job's file.
+        folder: the folder of the reports.
         job: the indices of the runs in the job.
         answered: whether to report log lines too, and to wait until the parent process has read each report.
         *arguments: the arguments of `train`.
@@ -249,15 +179,16 @@ def _train_there(
     Raises:
         TrainingStopped: If the parent process has stopped all jobs.
     """
-    go, stop = path.with_suffix(".go"), path.with_name("stop")
-    with path.open("w", encoding="utf-8") as file:
+    stop, numbers = folder / "stop", itertools.count()
 
-        def show(steps: int, text: str, lines: Lines = ()) -> None:
-            print(json.dumps([job, steps, "", lines if answered else ()]), file=file, flush=True)
-            while answered and not (go.exists() or stop.exists()):
-                time.sleep(WAIT_SECONDS)
-            if stop.exists():
-                raise TrainingStopped("all jobs were stopped")
-            go.unlink(missing_ok=True)
+    def show(steps: int, text: str, lines: Lines = ()) -> None:
+        path = folder / f"{job[0]}-{next(numbers):012}.json"
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps([job, steps, "", lines if answered else ()]), encoding="utf-8")
+        unfinished.rename(path)
+        while answered and path.exists() and not stop.exists():
+            time.sleep(WAIT_SECONDS)
+        if stop.exists():
+            raise TrainingStopped("all jobs were stopped")
 
-        return train(*arguments, show=show)
+    return train(*arguments, show=show)

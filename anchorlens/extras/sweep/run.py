@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from pathlib import Path
+from typing import Any
 
 from anchorlens.configuration import checked_arguments
 from anchorlens.extras.sweep.cells import SweepResult
@@ -17,7 +20,7 @@ from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
 from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
 from anchorlens.safe import check_inside, ordinary_file
-from anchorlens.training.jobs import grouped, submit_all
+from anchorlens.training.jobs import grouped
 from anchorlens.training.plan import check_runs, check_start, trained_together
 from anchorlens.training.progress import Show, progress_bar
 from anchorlens.training.run_folder import LONGEST_LINE, log_line
@@ -210,3 +213,30 @@ def last_step(path: Path) -> int:
         return 0
     line = log_line(ends.rpartition(b"\n")[2])
     return 0 if line is None else line["step"]
+
+
+def submit_all(
+    jobs: Iterable[Any],
+    submit: Callable[[Any], Future[Any]],
+    collect: Callable[[Any, Future[Any]], Iterable[Any]],
+    at_a_time: int | None = None,
+) -> None:
+    """Submit jobs, and collect each job when it has ended.
+
+    Args:
+        jobs: the jobs in the order of submission.
+        submit: the function that submits one job.
+        collect: the function that is called with an ended job and its future, and returns jobs to submit
+            next.
+        at_a_time: the largest number of jobs that are submitted at the same time. None submits all jobs at
+            once.
+    """
+    waiting, n_out = deque(jobs), 0
+    arrived: queue.SimpleQueue[tuple[Any, Future[Any]]] = queue.SimpleQueue()
+    while waiting or n_out:
+        while waiting and (at_a_time is None or n_out < at_a_time):
+            job = waiting.popleft()
+            submit(job).add_done_callback(lambda future, job=job: arrived.put((job, future)))
+            n_out += 1
+        waiting.extend(collect(*arrived.get()))
+        n_out -= 1

@@ -3,7 +3,7 @@
 import pytest
 
 from anchorlens.extras.shared.in_this_process import InThisProcess
-from anchorlens.training.jobs import submit_all
+from anchorlens.extras.sweep.run import submit_all
 
 
 def test_here_one_follows_the_other_and_an_error_is_in_its_future():

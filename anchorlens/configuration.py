@@ -292,18 +292,16 @@ def check_number(
     kind = numbers.Integral if integer else numbers.Real
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     is_number = is_number and value == value and abs(value) != float("inf")
-    number: Any = value
     largest = limit or (_LARGEST_INTEGER if integer else _LARGEST_NUMBER)
-    if is_number and maximum is None and number > largest:
+    if is_number and maximum is None and value > largest:
         maximum = largest
-    if is_number and minimum is None and above is None and number < -largest:
+    if is_number and minimum is None and above is None and value < -largest:
         minimum = -largest
-    bounds = [(">=", minimum), (">", above), ("<=", maximum)]
-    holds = {">=": operator.ge, ">": operator.gt, "<=": operator.le}
-    bounds = [(sign, bound) for sign, bound in bounds if bound is not None]
-    if is_number and all(holds[sign](number, bound) for sign, bound in bounds):
+    bounds = [(">=", operator.ge, minimum), (">", operator.gt, above), ("<=", operator.le, maximum)]
+    bounds = [each for each in bounds if each[2] is not None]
+    if is_number and all(holds(value, bound) for _, holds, bound in bounds):
         return
-    limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds)
+    limits = " and ".join(f"{sign} {bound}" for sign, _, bound in bounds)
     words = "an integer" if integer else "a finite number"
     raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {safe_repr(value)}")
 

@@ -134,14 +134,13 @@ def _missing_product(point: metadata.EntryPoint) -> str | None:
 def _entry_points_in(places: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
     """Return the entry points of our groups in these folders, from the first package of each name."""
     path = list(places)
-    names = [
-        package.name
-        for package in metadata.distributions(path=path)
-        if any(point.group.startswith("anchorlens.") for point in package.entry_points)
-    ]
-    firsts = (next(iter(metadata.distributions(name=name, path=path))) for name in dict.fromkeys(names))
-    points = itertools.chain.from_iterable(package.entry_points for package in firsts)
-    return tuple(point for point in points if point.group.startswith("anchorlens."))
+
+    def ours(package: metadata.Distribution) -> list[metadata.EntryPoint]:
+        return [point for point in package.entry_points if point.group.startswith("anchorlens.")]
+
+    names = dict.fromkeys(package.name for package in metadata.distributions(path=path) if ours(package))
+    firsts = (next(iter(metadata.distributions(name=name, path=path))) for name in names)
+    return tuple(itertools.chain.from_iterable(map(ours, firsts)))
 
 
 def is_own(code: object) -> bool:

@@ -211,11 +211,8 @@ def _in_short(
     paragraphs = description(command)[0][:-1]
     places = {entry.name: title for title, section in parts for entry in section}
     of_tasks = [name for name, title in places.items() if title.startswith("Task ")]
-    entries = {
-        entry.name: entry._replace(text=first_sentence(entry.text))
-        for _, section in parts
-        for entry in section
-    }
+    whole = {entry.name: entry for _, section in parts for entry in section}
+    entries = {name: entry._replace(text=first_sentence(entry.text)) for name, entry in whole.items()}
     room = MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH)))
     room -= 2  # a line says what is missing
     shown: list[str] = []

@@ -41,27 +41,15 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
     """Return the base configuration of a run.
 
     The base is the preset if it is given, else the checkpoint `start` if it is given, and else the preset
-    `quick`.
+    `quick`. The function omits the interventions and the start of the checkpoint.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If the preset is unknown.
         ValueError: If the checkpoint does not exist, or `start` is not a path.
     """
-    if preset is None and start is not None:
-        return _parts_of_start(start)
-    return preset_parts(preset or "quick")
-
-
-def _parts_of_start(start: object) -> dict[str, dict[str, Any]]:
-    """Read task, model and recipe of the checkpoint that a run starts from.
-
-    The function omits the interventions and the start of the checkpoint.
-
-    Raises:
-        CheckpointError: If the checkpoint cannot be read.
-        ValueError: If the checkpoint does not exist, or `start` is not a path.
-    """
+    if preset is not None or start is None:
+        return preset_parts(preset or "quick")
     if not isinstance(start, str) or not start:
         raise ValueError(
             f"start must be the path of a checkpoint or run, got {safe_repr(start)}. Write a path such as "

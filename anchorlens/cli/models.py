@@ -129,14 +129,10 @@ def probe_command(
         check_can_write(plot, "--plot", PICTURES, (*checkpoints, initial, config, *(own or ())))
     if table is not None:
         check_can_write(table, "--table", TABLES)
-    if not is_along and table is not None:
-        raise ValueError(
-            "--table must be given together with --along, got --table alone. Add --along, or use --json"
-        )
-    if data and not is_along:
-        raise ValueError(
-            "--data must be given together with --along, got --data alone. Add --along, or omit --data"
-        )
+    for option, value, otherwise in (("--table", table, "use --json"), ("--data", data, "omit --data")):
+        if value and not is_along:
+            got = f"{option} alone. Add --along, or {otherwise}"
+            raise ValueError(f"{option} must be given together with --along, got {got}")
     if is_along and initial:
         raise ValueError("--along must be given without --initial, got both. Omit --initial")
     check_config(config)

@@ -289,7 +289,7 @@ def check_number(
     Raises:
         ValueError: If `value` is not a finite number of the required type, or is outside the range.
     """
-    kind = numbers.Integral if integer else numbers.Real
+    kind: Any = numbers.Integral if integer else numbers.Real
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     is_number = is_number and value == value and abs(value) != float("inf")
     largest = limit or (_LARGEST_INTEGER if integer else _LARGEST_NUMBER)

@@ -29,7 +29,8 @@ from foreign_checkpoints import (
 
 from anchorlens import classify
 from anchorlens.files.checkpoint import Checkpoint, check_whole, load_checkpoint
-from anchorlens.files.importers import LoadedModel, open_checkpoint
+from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.training import checkpoints
 
 LONGEST = 10.0

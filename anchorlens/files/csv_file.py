@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -94,16 +94,11 @@ class CsvFile:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
                 column.
         """
-        blocks, values = [], array("q")
-        n = len(self.fields)
-        for line, fields in self._records():
-            if line > self.first_line or not self.names:
-                values.extend(self._integers(line, fields))
-            if len(values) > _AT_ONCE:
-                blocks.append(narrowed(np.array(values).reshape(-1, n)))
-                del values[:]
-        if values:
-            blocks.append(narrowed(np.array(values).reshape(-1, n)))
+        records = itertools.islice(self._records(), bool(self.names), None)
+        rows = (self._integers(line, fields) for line, fields in records)
+        blocks = []
+        while block := list(itertools.islice(rows, _AT_ONCE // len(self.fields) + 1)):
+            blocks.append(narrowed(np.array(block, dtype=np.int64)))
         if not blocks:
             raise ValueError("the file must have a row below its header, got none. Add the rows")
         return np.concatenate(blocks)

@@ -289,7 +289,7 @@ def _members(
         if source not in sets:
             sets[source] = training_set(run.task, run.train_config)
         member = Member(run, sets[source], folder, place=place)
-        if folder is not None and folder.finished:
+        if folder is not None and has_ended(folder.path):
             member.result = _finished(folder, run.task, device)
             member.step = member.result.checkpoint.step or 0
         else:

@@ -68,7 +68,7 @@ class RunFolder:
             stored = stored_run(self.path)
             if stored is not None:
                 _check_same(stored, run)
-            if self.finished:  # the run may have been killed before `save_final` removed the state
+            if has_ended(self.path):  # the run may have been killed before `save_final` removed the state
                 (self.path / "state.pt").unlink(missing_ok=True)
             for leftover in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".*.tmp")]:
                 leftover.unlink()
@@ -89,11 +89,6 @@ class RunFolder:
             config = {"format": "anchorlens run", "format_version": 1, **self._run.to_dict()}
             text = json.dumps({**config, "versions": library_versions()}, indent=1)
             self._write_text(self.path / "config.json", text)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run in the folder has ended."""
-        return has_ended(self.path)
 
     def save_trajectory(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint of the run's trajectory."""
@@ -295,10 +290,8 @@ def log_line(text: bytes) -> dict[str, Any] | None:
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         return None
     for name, value in line.items():
-        if isinstance(value, float):
-            is_number = math.isfinite(value)
-        else:
-            is_number = value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE)
+        too_large = math.inf if isinstance(value, float) else _TOO_LARGE
+        is_number = value is None or (isinstance(value, int | float) and abs(value) < too_large)
         if not is_number or len(name) > LONGEST:
             return None
     if "seconds" in line:

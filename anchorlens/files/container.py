@@ -105,18 +105,15 @@ def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: 
     Raises:
         CheckpointError: If the header has another format or a later version.
     """
-    its_version: Any = header.get("format_version")
+    its_version = header.get("format_version")
     with reading(path, f"not an {name}"):
         if header.get("format") != name:
             raise ValueError(f"the format must be {name!r}, got {safe_repr(header.get('format'))}")
         if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:
             raise ValueError(f"the format version must be a positive integer, got {safe_repr(its_version)}")
-    if its_version > version:
-        raise CheckpointError(
-            path,
-            f"too new: the format version must be at most {version}, got {safe_repr(its_version)}. "
-            "Upgrade anchorlens",
-        )
+        if its_version > version:
+            got = f"{safe_repr(its_version)}. Upgrade anchorlens"
+            raise CheckpointError(path, f"too new: the format version must be at most {version}, got {got}")
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -107,9 +107,8 @@ class FunctionalEngine(Engine):
         """Return the task's loss on each member's batch."""
         losses = []
         for k, (run, chosen) in enumerate(zip(self.runs, rows.numpy(), strict=True)):
-            which, first = divmod(self._starts[k], len(self._sets[0]))
-            assert first == 0
-            batch = on_device(self._sets[which].take(chosen - self._starts[k]), self.device)
+            own = self._sets[self._starts[k] // len(self._sets[0])]
+            batch = on_device(own.take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model_config, parameters)
             with task_errors(run.task):

@@ -99,10 +99,8 @@ class Window(NamedTuple):
         return f"in updates {steps.start} to {steps.stop - 1}"
 
     def __str__(self) -> str:
-        value = (
-            _short(self.value) if self.last == self.value else f"{_short(self.value)}..{_short(self.last)}"
-        )
-        return f"{_short(self.first)}:{_short(self.end)}={value}"
+        first, end, value, last = map(_short, self)
+        return f"{first}:{end}={value}" if last == value else f"{first}:{end}={value}..{last}"
 
 
 class WindowedValue(NamedTuple):
@@ -214,14 +212,12 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
     return WindowedValue(base, tuple(windows))
 
 
-def checked_schedule(
-    name: str, value: float | str, default: float | None, total: int, **bounds: Any
-) -> float | str:
+def checked_schedule(name: str, value: str, default: float | None, total: int, **bounds: Any) -> float | str:
     """Return a field in its normal form: a number, or the text of a schedule with a base value.
 
     Args:
         name: the name of the field, for error messages.
-        value: a number, or a text for `read_schedule`.
+        value: a text for `read_schedule`.
         default: the base value for a text without a base value.
         total: the number of updates of the run.
         **bounds: the bounds of every value, as arguments of `check_number`.
@@ -230,10 +226,8 @@ def checked_schedule(
         ValueError: If the text is not a schedule, or the base value is missing.
         ValueError: If a value is out of bounds, or a window contains no updates.
     """
-    schedule = WindowedValue(value, ()) if not isinstance(value, str) else read_schedule(value, name)
-    base = schedule.base
-    if base is None:
-        base = default
+    schedule = read_schedule(value, name)
+    base = default if schedule.base is None else schedule.base
     if base is None:
         raise ValueError(
             f"{name} must begin with a base value for steps outside windows, got {safe_repr(value)}. Add it"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import pickletools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, TypeGuard
@@ -125,8 +126,8 @@ def read_pickle(
         Traceback (most recent call last):
         ValueError: unsafe: the file would run __builtin__.print. Nothing ran. If you made the file, ...
     """
-    machine = _Machine(functions, names, storage, repeated)
-    machine.budget = _FREE_BYTES + _BYTES_FOR_BYTE * len(data)
+    budget = _FREE_BYTES + _BYTES_FOR_BYTE * len(data)
+    machine = _Machine(functions, names, storage, repeated, budget)
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
             check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
@@ -156,27 +157,24 @@ def _check_key(key: object) -> None:
     raise ValueError(unread(f"a dict with {what} as a key"))
 
 
+@dataclass(eq=False)
 class _Machine:
-    def __init__(
-        self,
-        functions: Mapping[str, Callable[..., Any]],
-        names: frozenset[str],
-        storage: Callable[[Any], Any],
-        repeated: Callable[[Any], None],
-    ) -> None:
+    functions: Mapping[str, Callable[..., Any]]
+    names: frozenset[str]
+    storage: Callable[[Any], Any]
+    repeated: Callable[[Any], None]
+    budget: int
+    """The number of bytes that may still be built."""
+    stack: list[Any] = field(default_factory=list)
+    outer: list[list[Any]] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
+    unbuilt: dict[int, tuple[Any, Callable[[Any, Any], None]]] = field(default_factory=dict)
+    """The objects whose state is not yet read, by `id`, and the functions that read it."""
+    protocol: int | None = None
+
+    def __post_init__(self) -> None:
         arrays = dict.fromkeys((f"{core}.multiarray._reconstruct" for core in _CORES), self._new_array)
-        self.functions = {**_FUNCTIONS, **arrays, "numpy.dtype": self._new_type, **functions}
-        self.names = names
-        self.storage = storage
-        self.repeated = repeated
-        self.budget = 0
-        """The number of bytes that may still be built."""
-        self.stack: list[Any] = []
-        self.outer: list[list[Any]] = []
-        self.memo: dict[int, Any] = {}
-        self.unbuilt: dict[int, tuple[Any, Callable[[Any, Any], None]]] = {}
-        """The objects whose state is not yet read, by `id`, and the functions that read it."""
-        self.protocol: int | None = None
+        self.functions = {**_FUNCTIONS, **arrays, "numpy.dtype": self._new_type, **self.functions}
 
     def step(self, name: str, argument: Any) -> None:
         """Carry out one instruction."""

@@ -131,26 +131,21 @@ class _JobProgress:
     def report(self, job: list[int], steps: int, text: str, lines: Lines = ()) -> None:
         """Update the progress of a job, and pass on its log lines. An error of the receiver is raised."""
         if job[0] not in self._steps:
-            self._skipped += steps  # steps made before a run was resumed
+            self._skipped += steps  # made before a run was resumed, or all of runs that had ended before
         self._steps[job[0]] = steps
-        self._show(text if len(self.runs) == 1 else "", lines if len(self.runs) == 1 else ())
+        done = sum(self._steps.values())
+        if len(self.runs) == 1:
+            self.show(done, text, lines, self._skipped)
+        else:
+            self.show(done, f"{self._n_ended} of {len(self.runs)} models", (), self._skipped)
         if self.pass_on is not None:
             for place, line in lines:
                 self.pass_on(job[place], line)
 
     def end(self, job: list[int]) -> None:
         """Update the progress after a job has ended."""
-        steps = sum(self.runs[place].train_config.total_steps for place in job)
-        if job[0] not in self._steps:
-            self._skipped += steps  # the runs had ended before
-        self._steps[job[0]] = steps
         self._n_ended += len(job)
-        self._show("")
-
-    def _show(self, text: str, lines: Lines = ()) -> None:
-        if len(self.runs) > 1:
-            text = f"{self._n_ended} of {len(self.runs)} models"
-        self.show(sum(self._steps.values()), text, lines, self._skipped)
+        self.report(job, sum(self.runs[place].train_config.total_steps for place in job), "")
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818 - no fault of the process that raises it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.extras.control.tries import Trial, Tries, folder_lock
+from anchorlens.extras.control.tries import Clock, Tries, folder_lock
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.model_input import resolve
@@ -22,7 +21,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks import Task, has_labels
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.plan import MOST_WORKERS, check_runs, processes
+from anchorlens.training.plan import MOST_WORKERS, check_runs, plan, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.run_folder import plausible_seconds
 
@@ -107,27 +106,26 @@ def control(
     origin = _opened(run, device, task)
     before = _answers_before(origin, seed)
     trials = [_trial(origin, one) for one in interventions]
+    runs = {attempt.name: trial for attempt, trial in trials if trial is not None}
+    clock = Clock(_seconds_per_update(origin.checkpoint, list(runs.values())))
+    attempts = tuple(
+        replace(attempt, estimate=clock.minutes(attempt.steps)) if attempt.name in runs else attempt
+        for attempt, _ in trials
+    )
     halves = bool(origin.run.task.halves)
-    found = Control(str(run), origin.sha256, before, (), minutes, 0.0, halves, seed)
-    with contextlib.nullcontext() if dry_run or out is None else folder_lock(Path(out), origin.sha256):
-        tries = Tries(
-            found,
-            origin.seconds_per_update,
-            trials,
-            None if dry_run or out is None else Path(out),
-            began,
-            every,
-        )
-        if not dry_run:
-            runs = [trial.run for trial in trials if trial.run is not None]
-            total = round(60 * minutes)
+    found = Control(str(run), origin.sha256, before, attempts, minutes, 0.0, halves, seed)
+    if dry_run or out is None:
+        return replace(found, minutes=(time.monotonic() - began) / 60)
+    with folder_lock(Path(out), origin.sha256):
+        tries = Tries(found, runs, clock, Path(out), began, every)
+        total = round(60 * minutes)
 
-            def by_now() -> int:
-                return min(total, round(time.monotonic() - began))
+        def by_now() -> int:
+            return min(total, round(time.monotonic() - began))
 
-            with progress_bar(total, enabled=progress, what="trying", unit="second", ask=by_now) as show:
-                show(by_now(), "")
-                tries.carry_out(processes(runs, workers) if runs else 1, show)
+        with progress_bar(total, enabled=progress, what="trying", unit="second", ask=by_now) as show:
+            show(by_now(), "")
+            tries.carry_out(processes(list(runs.values()), workers) if runs else 1, show)
     return tries.result()
 
 
@@ -138,8 +136,6 @@ class _Origin(NamedTuple):
     file: Path
     sha256: str
     checkpoint: Checkpoint
-    seconds_per_update: float | None
-    """The seconds of an update, from the run's log; `None` if unknown."""
 
 
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
@@ -176,10 +172,8 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     if device is not None:
         train = replace(train, device=device)
     choose_device(train.device)
-    step, seconds = checkpoint.metrics.get("step"), plausible_seconds(checkpoint.metrics.get("seconds"))
-    known = seconds / step if isinstance(step, int) and step > 0 and seconds else None
     run = RunConfig(checkpoint.task, checkpoint.model_config, train)
-    return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint, known)
+    return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint)
 
 
 def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
@@ -203,8 +197,19 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     return before
 
 
-def _trial(origin: _Origin, one: Intervention) -> Trial:
-    """Return the attempt of an intervention on the run, or the reason why it cannot be tried."""
+def _seconds_per_update(checkpoint: Checkpoint, runs: Sequence[RunConfig]) -> float:
+    """Return the seconds of an update by the run's log, or measured if the log does not give them."""
+    step, seconds = checkpoint.metrics.get("step"), plausible_seconds(checkpoint.metrics.get("seconds"))
+    if isinstance(step, int) and step > 0 and seconds:
+        return seconds / step
+    if not runs:
+        return 0.0
+    measured = plan(runs[:1], seconds=1.0)
+    return (measured.seconds or 0.0) / measured.steps
+
+
+def _trial(origin: _Origin, one: Intervention) -> tuple[Attempt, RunConfig | None]:
+    """Return the record and the run of an attempt, or no run and the reason why it cannot be tried."""
     run = None
     note = ""
     changes = ""
@@ -219,7 +224,7 @@ def _trial(origin: _Origin, one: Intervention) -> Trial:
         run, note = None, f"cannot be tried: {safe_text(error, 600)}"
     outcome = "skipped" if run is None else "planned"
     words = (one.name, one.why, one.source, one.anew, one.baseline, changes)
-    return Trial(run, Attempt(*words, steps, outcome, note=note))
+    return Attempt(*words, steps, outcome, note=note), run
 
 
 def _in_words(one: Intervention, run: RunConfig) -> str:

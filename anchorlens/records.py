@@ -7,11 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from anchorlens.texts import safe_text
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 _MOST_OPTIONS = 20_000
 """The largest number of JSON characters of a table of any content."""
 
@@ -47,23 +49,6 @@ def _printable(value: object) -> Any:
     if isinstance(value, str):
         return _lines(value)
     return [_printable(item) for item in value] if isinstance(value, list) else value
-
-
-def refusing(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Wrap a function that reads a value, so that a ValueError does not keep the value in memory.
-
-    Pydantic keeps the errors of functions that read a value, and an error keeps the variables of its frames.
-    """
-
-    def reading(value: object) -> T:
-        try:
-            return read(value)
-        except ValueError as error:
-            message = str(error)
-        del value
-        raise ValueError(message)
-
-    return reading
 
 
 class Check:
@@ -142,7 +127,7 @@ DrawnShare = Annotated[float, _SixDigits(0, 1)]
 DrawnError = Annotated[float, _SixDigits(0)]
 ReadingName = Annotated[str, _text(201, pattern=r"^\w{1,100}\.\w{1,100}$")]
 """The name `probe.reading`, which no other column of a sweep's table has."""
-Plain = Annotated[dict[Any, Any], Check(lambda pydantic: [pydantic.AfterValidator(refusing(_plain))])]
+Plain = Annotated[dict[Any, Any], Check(lambda pydantic: [pydantic.AfterValidator(_plain)])]
 """A table of any content that JSON can contain."""
 UNSTORED = _DefaultOnly()
 """The mark of a field that JSON does not contain: `Annotated[T, UNSTORED]`."""
@@ -203,11 +188,16 @@ class Record:
         try:
             return _adapter(cls).validate_json(data)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = "".join(f"{safe_text(part, 40)}." for part in first["loc"])
-            if first["type"] == "value_error":  # an error of a nested result, which names its location
-                raise ValueError(f"{place}{first.get('ctx', {}).get('error')}") from None
-            raise ValueError(f"{place.removesuffix('.')}: {safe_text(first['msg'])}") from None
+            raise ValueError(_first_problem(error)) from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return the first problem in words, in a frame to which the new error does not refer: no cycle."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = "".join(f"{safe_text(part, 40)}." for part in first["loc"])
+    if first["type"] == "value_error":  # an error of a nested result, which names its location
+        return f"{place}{first.get('ctx', {}).get('error')}"
+    return f"{place.removesuffix('.')}: {safe_text(first['msg'])}"
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from anchorlens.configuration import documented
-from anchorlens.records import UNSTORED, Check, Count, Name, Plain, Record, Share, Text, limits, refusing
+from anchorlens.records import UNSTORED, Check, Count, Name, Plain, Record, Share, Text, limits
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -34,9 +34,7 @@ SCHEMA_VERSION = 2
 removed."""
 
 
-_BY_KIND = Check(
-    lambda of: [of.PlainValidator(refusing(read_evaluation)), of.PlainSerializer(Evaluation.to_dict)]
-)
+_BY_KIND = Check(lambda of: [of.PlainValidator(read_evaluation), of.PlainSerializer(Evaluation.to_dict)])
 """The check that loads an evaluation as the class for its kind of task."""
 
 

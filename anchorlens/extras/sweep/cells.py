@@ -9,13 +9,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anchorlens.configuration import documented
 from anchorlens.files.tables import table_of_rows, write_rows
 from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
-from anchorlens.safe import CheckpointError, may_be_refused
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks import Metric, Phase
 from anchorlens.verdict.verdict import Verdict
 from anchorlens.views import figure, html, table
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
 """The largest number of characters stored of a failed cell's error and traceback."""
-Stored = TypeVar("Stored", bound="_File")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _File(Record):
+class CellFile(Record):
+    """The content of a file about one run, which begins with its format."""
+
     format: Name = ""
     format_version: Count = 0
 
 
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CellContent(_File):
+class CellContent(CellFile):
     """The outcome and measurements of a finished run."""
 
     status: Literal["finished", "stopped early", "diverged"]
@@ -63,23 +64,13 @@ class CellContent(_File):
 
 @documented
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Failure(_File):
+class Failure(CellFile):
     """The reason why a run cannot be trained."""
 
     error: LongText
     """The error in one line."""
     details: Lines | None = None
     """The traceback."""
-
-
-def quickly_read(kind: type[Stored], data: bytes, most_values: int) -> Stored | None:
-    """Parse a file's bytes fast, or return None for content that needs `read_json`."""
-    if may_be_refused(data, most_values):
-        return None
-    try:
-        return kind.from_json(data)
-    except ValueError:
-        return None
 
 
 diagram = table("diagram")

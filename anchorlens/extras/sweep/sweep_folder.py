@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import json
 import os
@@ -20,7 +19,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from anchorlens.configuration import as_path
 from anchorlens.extras.sweep.cells import (
@@ -28,12 +27,11 @@ from anchorlens.extras.sweep.cells import (
     LONGEST_ERROR,
     Cell,
     CellContent,
+    CellFile,
     Failure,
-    Stored,
     SweepResult,
     cell_id,
     cell_ids,
-    quickly_read,
 )
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
@@ -43,6 +41,7 @@ from anchorlens.safe import (
     MOST_VALUES,
     CheckpointError,
     check_inside,
+    may_be_refused,
     read_bytes,
     read_json,
     reading,
@@ -65,6 +64,7 @@ _MOST_TARGETS = 10_000_000
 """The largest number of targets, (chain, key), of all different tasks of a sweep; a target takes some 30
 bytes."""
 
+Stored = TypeVar("Stored", bound=CellFile)
 NamedRun = tuple[str, RunConfig]
 """The id of a cell, which names its folder, and the run."""
 
@@ -132,7 +132,9 @@ class SweepFolder:
         if without_places:
             with reading(self.path):
                 check_inside(self.out, self.path)
-        content = _read(self.path, SWEEP_FORMAT, most_bytes=_LARGEST_LIST, most_values=_MOST_VALUES)
+        with reading(self.path, f"is no {SWEEP_FORMAT}"):
+            data = read_bytes(self.path, _LARGEST_LIST)
+            content = _table(self.path, data, SWEEP_FORMAT, _MOST_VALUES)
         with reading(self.path, "is not a list of cells"):
             if not isinstance(content["cells"], list):
                 raise ValueError(f"cells must be a list, got {safe_repr(content['cells'])}. Use another copy")
@@ -182,19 +184,7 @@ class SweepFolder:
         cells = list(cells)
         if not any_size:
             self._check_size(cells)
-        was_enabled = gc.isenabled()
-        gc.disable()  # so that garbage of a damaged cell stays young and `collect(0)` frees it
-        try:
-            return SweepResult(self.out, tuple(self._collected(name, run, any_size) for name, run in cells))
-        finally:
-            if was_enabled:
-                gc.enable()
-
-    def _collected(self, name: str, run: RunConfig, any_size: bool) -> Cell:
-        cell = self._read_cell(name, run, any_size)
-        if cell.status == "damaged":
-            gc.collect(0)  # the error and the content read form a reference cycle
-        return cell
+        return SweepResult(self.out, tuple(self._read_cell(name, run, any_size) for name, run in cells))
 
     def _check_size(self, cells: Iterable[NamedRun]) -> None:
         """Refuse files that would fill the memory, before any file is read."""
@@ -227,12 +217,10 @@ class SweepFolder:
             if path.exists():
                 large = self.size(path / "cell.json") > LARGEST_CELL
                 most = _largest_cell(run.task) if large else LARGEST_CELL
-                data, content = _read_as(
-                    CellContent, path / "cell.json", CELL_FORMAT, most_bytes=most, most_values=most // 4
-                )
+                data, content = _read(CellContent, path / "cell.json", CELL_FORMAT, most, most // 4)
                 return Cell.trained(run, path, data, content, name)
             if failure.exists():
-                _, failed = _read_as(Failure, failure, FAILURE_FORMAT, most_bytes=LARGEST_CELL)
+                _, failed = _read(Failure, failure, FAILURE_FORMAT, LARGEST_CELL)
                 return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
             remove = failure if Path(error.path) == failure else path
@@ -345,32 +333,22 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
 
 
 def _read(
-    path: Path,
-    name: str,
-    *,
-    most_bytes: int = MOST_BYTES,
-    most_values: int = MOST_VALUES,
-) -> dict[str, Any]:
-    """Return the content of a JSON file of this folder, or raise an error in one line."""
-    with reading(path, f"is no {name}"):
-        return _checked(path, read_bytes(path, most_bytes), name, most_values)
-
-
-def _read_as(
-    kind: type[Stored], path: Path, name: str, *, most_bytes: int, most_values: int = MOST_VALUES
+    kind: type[Stored], path: Path, name: str, most_bytes: int, most_values: int = MOST_VALUES
 ) -> tuple[bytes, Stored]:
     """Return the bytes of a JSON file of this folder, and its content as a `kind`."""
     with reading(path, f"is no {name}"):
-        data = read_bytes(path, most_bytes)
-        content = quickly_read(kind, data, most_values)
+        data, content = read_bytes(path, most_bytes), None
+        if not may_be_refused(data, most_values):
+            with contextlib.suppress(ValueError):  # read again below, for the reason in words
+                content = kind.from_json(data)
         if content is None:
-            content = kind.from_dict(_checked(path, data, name, most_values))
-        header = {"format": content.format, "format_version": content.format_version}
-        check_format(path, header, name, VERSION)
+            content = kind.from_dict(_table(path, data, name, most_values))
+        check_format(path, vars(content), name, VERSION)
         return data, content
 
 
-def _checked(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
+def _table(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
+    """Return the JSON object in the bytes of a file, whose format must be `name`."""
     content = read_json(data, most_values=most_values)
     if not isinstance(content, dict):
         raise ValueError(f"the file must be a JSON object, got {safe_repr(content)}. Use another copy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -194,7 +193,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
     mappings, rng = mappings_of(task), np.random.default_rng(seed)
     assert mappings.violates is not None
     obeying = np.flatnonzero(~mappings.violates)
-    ruled = dataclasses.replace(task, n_exceptions=0)  # the result adds its own exceptions again
+    ruled = replace(task, n_exceptions=0)  # the result adds its own exceptions again
     overrides: dict[Pair, Any] = dict(task.overrides or {})
     for row in np.sort(rng.choice(obeying, round(share * len(obeying)), replace=False)).tolist():
         pair, key = tuple(mappings.chains[row].tolist()), int(mappings.keys[row])
@@ -204,7 +203,7 @@ def corrupted(task: AnchorTask, share: float, *, seed: int = 0) -> AnchorTask:
             table = dict(zip(task.keys.tolist(), ruled.targets(everywhere).tolist(), strict=True))
             overrides[pair] = table
         table[key] = _another(rng, task.keys, int(mappings.targets[row]))
-    return dataclasses.replace(task, overrides=overrides)
+    return replace(task, overrides=overrides)
 
 
 def planted(mappings: Mappings, seed: int) -> Mappings | None:
@@ -230,14 +229,11 @@ def planted(mappings: Mappings, seed: int) -> Mappings | None:
         return None
     wrong = np.full(n, -1)
     for row in rng.choice(n, n_wrong, replace=False).tolist():
-        others = targets[targets != targets[row]]
-        wrong[row] = others[rng.integers(len(others))]
-    return dataclasses.replace(mappings, planted=wrong)
+        wrong[row] = _another(rng, targets, targets[row])
+    return replace(mappings, planted=wrong)
 
 
-def _another(rng: np.random.Generator, keys: Int[np.ndarray, " key"], target: int) -> int:
-    """Draw a number token other than the target, uniformly."""
-    at = target - int(keys[0])
-    is_key = 0 <= at < len(keys)
-    drawn = int(rng.integers(0, len(keys) - is_key))
-    return int(keys[drawn + (is_key and drawn >= at)])
+def _another(rng: np.random.Generator, values: Int[np.ndarray, " value"], value: int) -> int:
+    """Draw a value other than the given one, uniformly."""
+    others = values[values != value]
+    return int(others[rng.integers(len(others))])

@@ -85,13 +85,6 @@ def summary(audit: Audit) -> str:
     return " ".join(sentences)
 
 
-def _power_in_words(audit: Audit) -> str:
-    """Describe how well the audit finds planted wrong mappings; empty if unknown or too weak to tell."""
-    if audit.power is None or audit.too_few_to_tell:
-        return ""
-    return f"Check of the audit: {_power(audit.power)}."
-
-
 def _power(power: Score) -> str:
     return (
         f"{power.n_violating:,} wrong mappings planted in one more model are ranked at an AUC of "
@@ -148,7 +141,9 @@ def fit_in_words(audit: Audit) -> str:
     late = f"step{'s' * (len(fences) > 1)} {', '.join(fences)} (one threshold per model)"
     text = f"Mappings that are fit later than {late} are outliers. " if fences else ""
     text += f"{never:,} were never fit by some model (censored)." if never else "All were fit."
-    return " ".join(filter(None, (text, _power_in_words(audit))))
+    if audit.power is None or audit.too_few_to_tell:
+        return text
+    return f"{text} Check of the audit: {_power(audit.power)}."
 
 
 def _scores(mappings: Score, groups: Score) -> Table:

@@ -107,7 +107,7 @@ def score_models(
     failures: dict[str, str] = {}
     for about, checkpoint in models:
         try:
-            readings = _readings(name, _measured(probe, checkpoint, where))
+            readings = _readings(name, call(probe, resolve(checkpoint, device=where)))
         except Exception as error:
             failures[about.name] = safe_text(what_went_wrong(error, probe), 600)
             continue
@@ -127,10 +127,6 @@ def score_models(
     values = {reading: {one.name: of.get(one.name) for one in asked} for reading, of in found.items()}
     scores = (ReadingScore(reading, _scores(asked, of), of) for reading, of in values.items())
     return Benchmark(name, tuple(scores), asked, failures)
-
-
-def _measured(probe: Callable[..., Any], checkpoint: Checkpoint, where: torch.device) -> Any:
-    return call(probe, resolve(checkpoint, device=where))
 
 
 def _readings(name: str, result: object) -> dict[str, float | None]:

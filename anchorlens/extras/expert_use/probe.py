@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
+from plotly.subplots import make_subplots
+from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.extras.expert_use.picture import expert_figure
-from anchorlens.extras.expert_use.routing import check_mixture, routing, without_expert
-from anchorlens.models.hooks import last_logits
+from anchorlens.models.hooks import hook_name, last_logits, read
+from anchorlens.models.running import attached
+from anchorlens.plots import SHARE, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
@@ -22,6 +27,7 @@ from anchorlens.tasks import AnchorBatch, AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from transformer_lens.hook_points import HookPoint
 
     from anchorlens.models.library import HookedTransformer
 
@@ -29,6 +35,9 @@ CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 
 KINDS = ("rules", "broken", "exceptions", "unseen")
 """The kinds of a task's inputs, by the source of the answer (see `sequences_by_kind`)."""
+
+EXPERT_WEIGHTS = "mlp.hook_expert_weights"
+"""The softmax weights of a mixture's router, before the largest are selected, [batch * pos, expert]."""
 
 
 @probe_result
@@ -208,3 +217,118 @@ def _apart(shares: Float[np.ndarray, "layer kind expert"], kinds: tuple[str, ...
         return None
     difference = shares[:, kinds.index(kind)] - shares[:, kinds.index("rules")]
     return number(np.abs(difference).sum(axis=-1).max() / 2)
+
+
+def check_mixture(model: HookedTransformer) -> None:
+    """Check that the MLPs are mixtures of experts.
+
+    Raises:
+        ValueError: If the MLPs are not mixtures of experts, or lack TransformerLens' hook at the router.
+    """
+    if getattr(model.cfg, "num_experts", None) is None:
+        raise ValueError(
+            "model must be a mixture of experts (num_experts), got a model with a single MLP in each block. "
+            "Use another probe"
+        )
+    for layer in range(model.cfg.n_layers):
+        if hook_name(layer, EXPERT_WEIGHTS) not in model.hook_dict:
+            raise ValueError(
+                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, got a {type(model).__name__} "
+                "without this hook. Use a HookedTransformer with the same weights"
+            )
+
+
+def routing(
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"]
+) -> dict[int, Float[Tensor, "batch expert"]]:
+    """Compute the router weights at the last position, with 0 for experts that are not chosen.
+
+    Returns:
+        A map from each layer to its router weights. The weights of each sequence sum to 1. With a top-1
+        router, the chosen expert has the weight 1.
+
+    Raises:
+        ValueError: If the model is not a mixture of experts, or cannot read the tokens.
+    """
+    check_mixture(model)
+    places = [(layer, EXPERT_WEIGHTS) for layer in range(model.cfg.n_layers)]
+    found = {}
+    for (layer, _), weights in read(model, tokens, places).items():
+        last = weights.unflatten(0, tokens.shape)[:, -1]  # [batch, expert]
+        top = last.topk(model.cfg.experts_per_token or 1, dim=-1)
+        chosen = torch.zeros_like(last).scatter(-1, top.indices, top.values)
+        found[layer] = chosen / chosen.sum(dim=-1, keepdim=True)
+    return found
+
+
+@contextlib.contextmanager
+def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterator[None]:
+    """Remove one expert from a router.
+
+    The function sets the expert's weight to 0 after the softmax, and divides the other weights by their sum.
+    The removal has the same effect as a router logit of minus infinity. The router sends the removed expert's
+    tokens to the next best expert, with the new weight of the next best expert.
+
+    Args:
+        model: a mixture of experts.
+        layer: the index of the block.
+        expert: the index of the expert in that block, from 0.
+
+    Raises:
+        ValueError: If the model is not a mixture of experts, or the layer or expert does not exist.
+    """
+    check_mixture(model)
+    check_number("layer", layer, minimum=0, maximum=model.cfg.n_layers - 1, integer=True)
+    check_number("expert", expert, minimum=0, maximum=(model.cfg.num_experts or 1) - 1, integer=True)
+
+    def edit(weights: Tensor, hook: HookPoint) -> Tensor:
+        left = weights.index_fill(-1, torch.tensor(expert, device=weights.device), 0)
+        return left / left.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(left.dtype).tiny)
+
+    with attached(model, [(hook_name(layer, EXPERT_WEIGHTS), edit)]):
+        yield
+
+
+def expert_figure(
+    title: str,
+    kinds: Sequence[str],
+    shares: Float[np.ndarray, "layer kind expert"],
+    accuracies: Float[np.ndarray, " kind"],
+    accuracies_without: Float[np.ndarray, "layer expert kind"],
+) -> go.Figure:
+    """Draw two heatmaps with a row for each expert, below a row for the accuracy of the whole model.
+
+    Args:
+        title: the title of the figure.
+        kinds: the names of the kinds of input.
+        shares: the routing share of each expert for each kind of input, 0..1.
+        accuracies: the accuracy of the whole model on each kind of input, 0..1.
+        accuracies_without: the accuracy on each kind of input with each expert ablated, 0..1.
+    """
+    n_layers, n_kinds, n_experts = shares.shape
+    experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
+    names = ["the whole model", *experts]
+    by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [layer and expert, kind]
+    left_out = accuracies_without.reshape(-1, n_kinds)
+    panels = {
+        "share of the routing weight": [[None] * n_kinds, *by_expert.tolist()],
+        "accuracy without the expert": [accuracies.tolist(), *left_out.tolist()],
+    }
+    figure = make_subplots(
+        rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05
+    )
+    for column, values in enumerate(panels.values(), start=1):
+        figure.add_heatmap(
+            z=values,
+            x=kinds,
+            y=names,
+            texttemplate="%{z:.2f}",
+            colorbar={"title": "0..1", "len": 0.9},
+            showscale=column == 2,
+            row=1,
+            col=column,
+            **SHARE,
+        )
+    figure.update_xaxes(title="kind of input", type="category")
+    figure.update_yaxes(type="category", autorange="reversed")
+    return styled(figure, title, height=160 + 34 * len(names))

@@ -328,8 +328,6 @@ class SweepResult:
             ValueError: If the sweep is empty, or `path` is not a .csv or .parquet file in an existing folder.
             OSError: If writing fails. An existing file is then unchanged.
         """
-        from anchorlens.extras.sweep import write_table
-
         write_table(self, path)
 
     def to_frame(self) -> pandas.DataFrame:

@@ -1,16 +1,17 @@
-"""The notebook views of a sweep and of a cell."""
+"""The notebook views of a sweep and of a cell, and the report of a cell, which the page of maps shows too."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
-from anchorlens.extras.sweep.diagram.axes import name_of_cell
-from anchorlens.extras.sweep.diagram.cell_report import cell_report
-from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, text_maps
-from anchorlens.show.templating import VERDICT_SHEETS, view
+from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGN_OF, SIGNS, text_maps
+from anchorlens.show.templating import VERDICT_SHEETS, rendered, view
 from anchorlens.views import html
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -59,3 +60,50 @@ def cell_html(cell: Cell) -> str:
         cell: a run of a sweep.
     """
     return view("view.html", VERDICT_SHEETS, content=Markup(cell_report(cell, FIELDS)))
+
+
+def cell_report(
+    cell: Cell,
+    fields: Sequence[str],
+    others: Sequence[str] = (),
+    *,
+    in_page: bool = False,
+    n_lines: int = 0,
+    report: str | None = None,
+) -> str:
+    """Return the report of a run as an HTML fragment.
+
+    Args:
+        cell: the run.
+        fields: the configuration fields that identify the run.
+        others: the fields to list in the report in addition to `fields`.
+        in_page: whether to add an element in which a script draws the training curve.
+        n_lines: the number of lines of the log. With 0, the report does not have a log.
+        report: the address of the full report. With None, the report has the command that writes the full
+            report.
+    """
+    command = shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
+    return rendered(
+        TEMPLATES / "cell.html",
+        cell=cell,
+        name=name_of_cell(cell, fields),
+        facts=_facts(cell, others),
+        stored=cell.content,
+        command=None if cell.path is None else command,
+        in_page=in_page,
+        n_lines=n_lines,
+        report=report,
+    )
+
+
+def _facts(cell: Cell, others: Sequence[str]) -> str:
+    """List how the run ended, its steps and time, and the other fields that distinguish it."""
+    ended = "not trained yet" if cell.status == "missing" else cell.status
+    step, seconds, loss = (cell.numbers.get(name) for name in ("step", "seconds", "loss"))
+    parts = [
+        ended if step is None else f"{ended} after {step:,} steps",
+        None if seconds is None else f"{seconds:,.0f} s",
+        None if loss is None else f"loss {loss:.2g} nats",
+        *(f"{name} {value_label(cell.fields.get(name))}" for name in others),
+    ]
+    return " · ".join(part for part in parts if part)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
-from anchorlens.extras.sweep.diagram.text_maps import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.show.tables import Table

@@ -7,7 +7,7 @@ import torch
 from known_models import user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
-from anchorlens.extras.expert_use.routing import routing, without_expert
+from anchorlens.extras.expert_use.probe import routing, without_expert
 
 SMALL = ModelConfig(n_layers=2, n_heads=2, d_model=24, d_head=8, d_mlp=40, num_experts=3, gamma=0.5)
 TOKENS = AnchorTask().sample(16).tokens

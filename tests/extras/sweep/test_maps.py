@@ -9,10 +9,9 @@ from known_cells import cell, done, square, sweep_of, verdict
 from anchorlens.extras.sweep.cells import axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import choose_axes, slices
-from anchorlens.extras.sweep.diagram.layout import arranged, summary
+from anchorlens.extras.sweep.diagram.layout import SIGN_OF, arranged, summary, text_maps
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
-from anchorlens.extras.sweep.diagram.text_maps import SIGN_OF, text_maps
 from anchorlens.recipes.presets import preset
 from anchorlens.tasks.shared.phases import COLOURS, SOLUTION_LABELS, Phase
 

@@ -18,10 +18,10 @@ from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
-from anchorlens.extras.sweep.diagram.cell_report import cell_report
 from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
+from anchorlens.extras.sweep.notebook import TEMPLATES, cell_report
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.plots.picture import script_json
 from anchorlens.plots.training_curve import thinned, training_curve, training_traces
@@ -32,7 +32,6 @@ from anchorlens.texts import safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 SIGNS = (
     "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "
     "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "

@@ -14,7 +14,6 @@ from anchorlens.extras.benchmark.result import (
     QUESTIONS,
     Benchmark,
     BenchmarkModel,
-    BenchmarkQuestion,
     QuestionScore,
     ReadingScore,
     auc_with_interval,
@@ -174,16 +173,13 @@ def _number(name: str, value: Any) -> float | None:
 
 
 def _scores(models: Sequence[BenchmarkModel], values: Mapping[str, float | None]) -> dict[str, QuestionScore]:
-    return {name: _score(question, models, values) for name, question in QUESTIONS.items()}
-
-
-def _score(
-    question: BenchmarkQuestion, models: Sequence[BenchmarkModel], values: Mapping[str, float | None]
-) -> QuestionScore:
-    asked = [one for one in models if question.answer(one.ending, one.outcome) is not None]
-    there = [(one, value) for one in asked if (value := values[one.name]) is not None]
-    is_yes = np.array([question.answer(one.ending, one.outcome) for one, _ in there], dtype=bool)
-    numbers = np.array([value for _, value in there], dtype=float)
-    interval = auc_with_interval(numbers, is_yes, [one.task for one, _ in there])
-    n_yes = int(is_yes.sum())
-    return QuestionScore(*interval, len(there) - n_yes, n_yes, len(asked) - len(there))
+    scores = {}
+    for name, question in QUESTIONS.items():
+        asked = [one for one in models if question.answer(one.ending, one.outcome) is not None]
+        there = [(one, value) for one in asked if (value := values[one.name]) is not None]
+        is_yes = np.array([question.answer(one.ending, one.outcome) for one, _ in there], dtype=bool)
+        numbers = np.array([value for _, value in there], dtype=float)
+        interval = auc_with_interval(numbers, is_yes, [one.task for one, _ in there])
+        n_yes = int(is_yes.sum())
+        scores[name] = QuestionScore(*interval, len(there) - n_yes, n_yes, len(asked) - len(there))
+    return scores

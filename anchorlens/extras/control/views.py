@@ -27,19 +27,11 @@ def control_table(control: Control) -> Table:
     best = control.best_attempt if control.best is not None else None
     begun = [one for one in control.attempts if one.outcome not in ("skipped", "planned")]
     rows = [("original run", "", *_measured(control.before), NOT_ENDED, ""), *map(_row, begun)]
-    what = _what_chose(control)
-    columns = (
-        "intervention",
-        "started from",
-        "phase",
-        "train",
-        "ID",
-        "OOD",
-        f"{what} (selection)",
-        "minutes",
-    )
+    chose = _what_chose(control)
+    accuracies = ("train", "ID", "OOD", f"{chose} (selection)")
+    columns = ("intervention", "started from", "phase", *accuracies, "minutes")
     asked = "the half not used for selection" if control.halves else "the selection data, so it is too high"
-    title = f"before and after; {what} is measured on {asked}"
+    title = f"before and after; {chose} is measured on {asked}"
     return Table(columns, rows, title, range(3, 8), [False, *(one is best for one in begun)])
 
 
@@ -86,13 +78,10 @@ def summary(control: Control) -> str:
     """State which attempt helped, or that no attempt helped."""
     best, goal = control.best_attempt, control.goal_in_words
     if best is None or best.answers is None:
-        least = min((one.estimate for one in control.attempts if one.estimate is not None), default=None)
-        shortest = (
-            ""
-            if least is None
-            else f" At the speed in the run's log, the shortest would take {least:.2g} minutes."
-        )
-        return f"No attempt was finished within {control.budget:g} minutes.{shortest}"
+        said = f"No attempt was finished within {control.budget:g} minutes."
+        if estimates := [one.estimate for one in control.attempts if one.estimate is not None]:
+            said += f" At the speed in the run's log, the shortest would take {min(estimates):.2g} minutes."
+        return said
     if not control.helped:
         return (
             f"No intervention helped: none of {len(control.tried)} {_reaches(goal)}. The best was "

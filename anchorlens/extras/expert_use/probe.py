@@ -77,8 +77,7 @@ class ExpertUse(ProbeResult):
 
     def headline(self) -> str:
         """State each kind's routing distance from `rules`, and the largest accuracy loss by an ablation."""
-        apart = {"broken": self.broken_apart, "exceptions": self.exceptions_apart}
-        apart |= {"unseen": self.unseen_apart}
+        apart = {kind: getattr(self, f"{kind}_apart") for kind in KINDS[1:]}
         words = [f"{kind} {value:.2f}" for kind, value in apart.items() if value is not None]
         far = f"distance of shares from the rules' shares: {', '.join(words)}; " if words else ""
         return f"{far}{self.most_lost:+.2f} of the accuracy lost without one expert"

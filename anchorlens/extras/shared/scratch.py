@@ -30,22 +30,15 @@ def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) ->
     import filelock  # imported late: few processes need it
 
     place = Path(tempfile.gettempdir() if parent is None else parent)
-    for left in place.glob(f"{prefix}*/{LOCK}"):
-        _remove_if_left(left)
+    for lock in place.glob(f"{prefix}*/{LOCK}"):  # of killed processes, if no process holds it for a day
+        with contextlib.suppress(OSError, filelock.Timeout):
+            is_ours = lock.parent.lstat().st_uid == os.getuid()
+            if is_ours and time.time() - lock.lstat().st_mtime > DAY:
+                with filelock.FileLock(lock, timeout=0):
+                    shutil.rmtree(lock.parent)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:
         with filelock.FileLock(folder / LOCK):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_if_left(lock: Path) -> None:
-    """Remove the folder of a lock that belongs to this user, is a day old, and is not held by any process."""
-    import filelock
-
-    with contextlib.suppress(OSError, filelock.Timeout):
-        status, folder = lock.lstat(), lock.parent.lstat()
-        if folder.st_uid == os.getuid() and time.time() - status.st_mtime > DAY:
-            with filelock.FileLock(lock, timeout=0):
-                shutil.rmtree(lock.parent)

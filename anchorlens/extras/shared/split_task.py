@@ -201,7 +201,12 @@ class SplitTask(TaskConfig):
     def overlap(self, trained: TokenBatch) -> Overlap:
         """Count the training sequences whose prompts are in a test split."""
         tests = {name: self.sequences(self.splits[name]).tokens for name in self._test_splits}
-        return overlap_of_prompts(trained.tokens, tests, self.prompt_end)
+        prompts = {name: set(_prompts(tokens, self.prompt_end)) for name, tokens in tests.items()}
+        counts = dict.fromkeys(tests, 0)
+        for prompt in _prompts(trained.tokens, self.prompt_end):
+            for name in counts:
+                counts[name] += prompt in prompts[name]
+        return Overlap(len(trained), counts)
 
     @property
     def held_out(self) -> str:
@@ -316,26 +321,8 @@ def _right(evaluator: Evaluator, batch: TokenBatch) -> Bool[np.ndarray, "2 seque
     return np.stack([whole, right.all(axis=1)])
 
 
-def overlap_of_prompts(
-    trained: Int[Tensor, "batch pos"], held_out: Mapping[str, Int[Tensor, "question pos"]], end: int
-) -> Overlap:
-    """Count the training sequences whose prompt is also in the test data.
-
-    Args:
-        trained: the training sequences.
-        held_out: a map from the name of each metric to its test sequences.
-        end: the token that ends a prompt. A sequence without this token is not counted.
-    """
-    tests = {name: set(_prompts(tokens, end)) for name, tokens in held_out.items()}
-    counts = dict.fromkeys(tests, 0)
-    for prompt in _prompts(trained, end):
-        for name, test in tests.items():
-            counts[name] += prompt in test
-    return Overlap(len(trained), counts)
-
-
 def _prompts(tokens: Int[Tensor, "batch pos"], end: int) -> Iterator[bytes]:
-    """Yield the prompt of each sequence, up to its first `end`, as bytes."""
+    """Yield the prompt of each sequence, up to its first `end`, as bytes; none for a sequence without it."""
     ends = tokens == end
     lengths = (ends.int().argmax(dim=1) + 1).tolist()
     rows = tokens.numpy()  # training data may be narrower than int64

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
-"""The largest number of characters stored of a failed cell's error and traceback."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellFile(Record):

@@ -22,17 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from anchorlens.configuration import as_path
-from anchorlens.extras.sweep.cells import (
-    LONGEST_DETAILS,
-    LONGEST_ERROR,
-    Cell,
-    CellContent,
-    CellFile,
-    Failure,
-    SweepResult,
-    cell_id,
-    cell_ids,
-)
+from anchorlens.extras.sweep.cells import Cell, CellContent, CellFile, Failure, SweepResult, cell_id, cell_ids
 from anchorlens.files.container import check_format
 from anchorlens.files.writing import atomic_write
 from anchorlens.recipes.run_config import RunConfig, same_value
@@ -49,6 +39,8 @@ from anchorlens.safe import (
 from anchorlens.tasks import Task, read_stored_task
 from anchorlens.texts import safe_repr, safe_text
 
+LONGEST_ERROR, LONGEST_DETAILS = 10_000, 100_000
+"""The largest number of characters stored of a failed cell's error and traceback."""
 SWEEP_FORMAT = "anchorlens sweep"
 CELL_FORMAT = "anchorlens cell"
 FAILURE_FORMAT = "anchorlens failed cell"

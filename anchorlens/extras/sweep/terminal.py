@@ -104,18 +104,9 @@ def _phase_table(text_map: TextMap) -> Table:
 
 def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
-    titles = (metric.title for metric in metrics)
     passed = [f"{metric.name}_passed_at" for metric in metrics]
-    columns = (
-        "run",
-        *result.axes,
-        *titles,
-        "threshold steps",
-        "by behaviour",
-        "by the probes",
-        "step",
-        "seconds",
-    )
+    columns = ["run", *result.axes, *(metric.title for metric in metrics)]
+    columns += ["threshold steps", "by behaviour", "by the probes", "step", "seconds"]
     rows = []
     for cell in result:
         numbers = cell.numbers
@@ -138,8 +129,7 @@ def _cell_table(result: SweepResult) -> Table:
 def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
     """Return the cells in training, whose folder is not in `cells` yet, and their last logged step."""
     folder = SweepFolder(result.out)
-    missing = [cell for cell in result if cell.status == "missing"]
-    logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in missing]
+    logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in result if cell.status == "missing"]
     logs = [(cell, path) for cell, path in logs if folder.size(path)]
     if not logs:
         return []

@@ -6,7 +6,7 @@ import contextlib
 import math
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,9 +44,10 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
             recorded as the error of the run.
     """
     folder = SweepFolder(out)
+    folder.unfinished("").mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
-        for name in sorted(name for name, _ in cells):
-            held.enter_context(_alone(folder, name))
+        for name in sorted(name for name, _ in cells):  # a dropped job of another process may still run
+            held.enter_context(filelock.FileLock(folder.unfinished(f"{name}.lock")))
         missing = [(name, run) for name, run in cells if not folder.cell(name).exists()]
         try:
             if missing:
@@ -65,15 +66,6 @@ def work(cells: Sequence[NamedRun], out: Path) -> None:
                 return
     for cell in missing:
         work([cell], out)
-
-
-@contextlib.contextmanager
-def _alone(folder: SweepFolder, name: str) -> Iterator[None]:
-    """Wait until no other process works on the cell, since a dropped job may still be running."""
-    path = folder.unfinished(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(path.with_suffix(".lock")):
-        yield
 
 
 def _train_and_measure(cells: Sequence[NamedRun], folder: SweepFolder) -> None:

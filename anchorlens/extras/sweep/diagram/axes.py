@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from anchorlens.extras.sweep.cells import Cell, axes_of, value_key
+from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, value_key
 from anchorlens.extras.sweep.grids import ALIASES
 from anchorlens.plots.side_by_side import distinct
 from anchorlens.recipes.run_config import sorted_by_part
 from anchorlens.show.words import plain, short
+from anchorlens.texts import safe_text
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")
 """The default axes, x and y, are the first two of these fields that vary."""
@@ -72,6 +73,26 @@ def value_label(value: object) -> str:
 def name_of_cell(cell: Cell, fields: Iterable[str]) -> str:
     """Return the name of a run, for example `gamma 0.3, seed 0`."""
     return ", ".join(f"{name} {value_label(cell.fields.get(name))}" for name in fields)
+
+
+def runs_to_draw(
+    result: SweepResult, rule: str, x: str | None, y: str | None
+) -> tuple[tuple[Cell, ...], str, str | None]:
+    """Return the runs of a sweep, each once, and the fields of the axes, as `choose_axes` chooses them.
+
+    Args:
+        result: a result of `sweep` or `open_sweep`.
+        rule: the rule about the number of runs in the error.
+        x: the requested horizontal field.
+        y: the requested vertical field.
+
+    Raises:
+        ValueError: If the sweep is empty, or a field is unknown, is given twice, or is the seed.
+    """
+    cells = tuple({cell.id: cell for cell in result}.values())
+    if not cells:
+        raise ValueError(f"{rule}, got none in {safe_text(result.out)}. Give another sweep")
+    return cells, *choose_axes(cells, x, y)
 
 
 def choose_axes(cells: Sequence[Cell], x: str | None = None, y: str | None = None) -> tuple[str, str | None]:

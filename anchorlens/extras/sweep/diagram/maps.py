@@ -13,20 +13,12 @@ from plotly.colors import get_colorscale, sample_colorscale
 from anchorlens.extras.sweep.cells import Cell, SweepResult, metrics_of
 from anchorlens.extras.sweep.diagram import axes, drawing, outcomes
 from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, arranged
-from anchorlens.extras.sweep.diagram.outcomes import (
-    FAILED,
-    MISSING,
-    UNDERFIT,
-    Category,
-    measured,
-    outcome,
-    trouble,
-)
+from anchorlens.extras.sweep.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, trouble
 from anchorlens.plots import SHARE
 from anchorlens.plots.picture import Picture, plotly_text
 from anchorlens.show.words import Caption, captions_in
 from anchorlens.tasks import Metric, has_labels, has_phases
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr
 from anchorlens.views import figure
 
 CAPTIONS = captions_in(Path(__file__).parents[1] / "templates/captions.toml")
@@ -63,13 +55,7 @@ SYMBOLS = {
 @figure.register
 def sweep_figure(result: SweepResult, x: str | None = None, y: str | None = None) -> Picture:
     """Draw the map of phases for `SweepResult.plot`, with the same arguments and errors."""
-    cells = tuple({cell.id: cell for cell in result}.values())
-    if not cells:
-        raise ValueError(
-            f"a sweep must have at least one run to plot, got none in {safe_text(result.out)}. Give another "
-            "sweep"
-        )
-    x, y = axes.choose_axes(cells, x, y)
+    cells, x, y = axes.runs_to_draw(result, "a sweep must have at least one run to plot", x, y)
     first, *others = axes.slices(cells, x, y)
     drawn = phase_map(first.cells, x, y)
     if others:
@@ -177,9 +163,9 @@ def _phases(layout: Layout) -> dict[str, Any]:
         "What was learnt, by behaviour": outcomes.LEARNT,
         "Phase by behaviour": outcomes.PHASES,
     }
-    found = layout.by_category(outcome).keys()
+    found = layout.by_category(outcomes.outcome).keys()
     title = next((name for name, kind in kinds.items() if not found.isdisjoint(kind)), "Phase by behaviour")
-    return _map_of_categories(layout, outcome, outcomes.OUTCOMES, title, kinds[title])
+    return _map_of_categories(layout, outcomes.outcome, outcomes.OUTCOMES, title, kinds[title])
 
 
 def _courses(layout: Layout) -> dict[str, Any]:
@@ -278,7 +264,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
-    groups = _groups(layout, RANK, outcome)
+    groups = _groups(layout, RANK, outcomes.outcome)
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])

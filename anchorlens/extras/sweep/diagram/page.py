@@ -28,7 +28,6 @@ from anchorlens.plots.training_curve import thinned, training_curve, training_tr
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.tasks import Metric
-from anchorlens.texts import safe_text
 from anchorlens.training.progress import progress_bar
 from anchorlens.verdict.classify import classify
 
@@ -172,12 +171,7 @@ def diagram_html(
     Raises:
         ValueError: If the sweep is empty, or a field is unknown.
     """
-    cells = tuple({cell.id: cell for cell in result}.values())
-    if not cells:
-        raise ValueError(
-            f"a diagram must have at least one run, got none in {safe_text(result.out)}. Give another sweep"
-        )
-    x, y = axes.choose_axes(cells, x, y)
+    cells, x, y = axes.runs_to_draw(result, "a diagram must have at least one run", x, y)
     fields = [name for name in (x, y, "seed") if name is not None]
     maps = maps_of(cells)
     slices = [PageSlice(part.label, arranged(part.cells, x, y), maps) for part in axes.slices(cells, x, y)]

@@ -37,8 +37,14 @@ from anchorlens.extras.benchmark import (
     score_models,
     shipped_models,
 )
-from anchorlens.extras.benchmark.result import ENDINGS, LEAST_TASKS, N_DRAWS, QUESTIONS, Ending
-from anchorlens.extras.benchmark.run import _scores
+from anchorlens.extras.benchmark.result import (
+    ENDINGS,
+    LEAST_TASKS,
+    N_DRAWS,
+    QUESTIONS,
+    Ending,
+    question_scores,
+)
 from anchorlens.extras.benchmark.shipped import CHECKPOINTS, REFERENCE
 from anchorlens.files.checkpoint import Checkpoint, from_contents
 from anchorlens.files.writing import atomic_write
@@ -222,7 +228,7 @@ def make_reference(
         if stored.models != asked:
             raise ValueError(f"{out} must have the models of the benchmark; leave out --only")
         kept = tuple(
-            ReadingScore(reading.name, _scores(asked, reading.values), reading.values)
+            ReadingScore(reading.name, question_scores(asked, reading.values), reading.values)
             for reading in stored.readings
         )
         failures = dict(stored.failures)

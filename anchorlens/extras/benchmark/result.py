@@ -190,6 +190,27 @@ class QuestionScore(Record):
         return f"{self.auc:.2f}{interval}"
 
 
+def question_scores(
+    models: Sequence[BenchmarkModel], values: Mapping[str, float | None]
+) -> dict[str, QuestionScore]:
+    """Return the score of a reading on each question.
+
+    Args:
+        models: the models of the benchmark.
+        values: a map from the name of each model to the value of the reading, or to `None` without a value.
+    """
+    scores = {}
+    for name, question in QUESTIONS.items():
+        asked = [one for one in models if question.answer(one.ending, one.outcome) is not None]
+        there = [(one, value) for one in asked if (value := values[one.name]) is not None]
+        is_yes = np.array([question.answer(one.ending, one.outcome) for one, _ in there], dtype=bool)
+        numbers = np.array([value for _, value in there], dtype=float)
+        interval = auc_with_interval(numbers, is_yes, [one.task for one, _ in there])
+        n_yes = int(is_yes.sum())
+        scores[name] = QuestionScore(*interval, len(there) - n_yes, n_yes, len(asked) - len(there))
+    return scores
+
+
 @documented
 @dataclass(frozen=True, eq=False)
 class ReadingScore(Record):

@@ -6,18 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from anchorlens.configuration import checked_arguments
-from anchorlens.extras.benchmark.result import (
-    QUESTIONS,
-    Benchmark,
-    BenchmarkModel,
-    QuestionScore,
-    ReadingScore,
-    auc_with_interval,
-)
+from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel, ReadingScore, question_scores
 from anchorlens.extras.benchmark.shipped import shipped_models
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.files.model_input import resolve
@@ -124,7 +116,7 @@ def score_models(
         )
     asked = tuple(about for about, _ in models)
     values = {reading: {one.name: of.get(one.name) for one in asked} for reading, of in found.items()}
-    scores = (ReadingScore(reading, _scores(asked, of), of) for reading, of in values.items())
+    scores = (ReadingScore(reading, question_scores(asked, of), of) for reading, of in values.items())
     return Benchmark(name, tuple(scores), asked, failures)
 
 
@@ -170,16 +162,3 @@ def _number(name: str, value: Any) -> float | None:
             "number"
         )
     return number if math.isfinite(number) else None
-
-
-def _scores(models: Sequence[BenchmarkModel], values: Mapping[str, float | None]) -> dict[str, QuestionScore]:
-    scores = {}
-    for name, question in QUESTIONS.items():
-        asked = [one for one in models if question.answer(one.ending, one.outcome) is not None]
-        there = [(one, value) for one in asked if (value := values[one.name]) is not None]
-        is_yes = np.array([question.answer(one.ending, one.outcome) for one, _ in there], dtype=bool)
-        numbers = np.array([value for _, value in there], dtype=float)
-        interval = auc_with_interval(numbers, is_yes, [one.task for one, _ in there])
-        n_yes = int(is_yes.sum())
-        scores[name] = QuestionScore(*interval, len(there) - n_yes, n_yes, len(asked) - len(there))
-    return scores

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import typing
@@ -137,15 +136,14 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     bounds = text.split(":")
     if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
         return [_read_value(text, kinds)]
-    numbers = []
+    numbers: list[Decimal] = []
     for bound in bounds:
-        try:
-            numbers.append(_decimal(bound.strip()))
-        except ValueError:
+        if (number := _decimal(bound.strip())) is None:
             raise ValueError(
                 f"the range {safe_repr(text)} of {name} must consist of numbers, got {safe_repr(bound)}. "
                 "Correct the range"
-            ) from None
+            )
+        numbers.append(number)
     if len(numbers) == 2:
         if any(number != number.to_integral_value() for number in numbers):
             example = safe_text(text, 60)
@@ -167,26 +165,21 @@ def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
     return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
 
 
-def _decimal(text: str) -> Decimal:
-    """Read a number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
+def _decimal(text: str) -> Decimal | None:
+    """Read a finite number of at most 50 digits exactly, so that 0.3 + 2 * 0.05 is 0.4.
 
-    Raises:
-        ValueError: If the text is not a number of this kind, or its exponent is so large that writing the
-            number would take hours.
+    The result is None for another text, and for an exponent so large that writing the number would take
+    hours.
     """
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError("not a number") from None
+        return None
     if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
-        raise ValueError(
-            f"a number must be finite, with at most {_MOST_DIGITS} digits, got {safe_repr(text)}. Correct it"
-        )
+        return None
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
-        raise ValueError(
-            f"the absolute exponent must be at most {_LARGEST_EXPONENT}, got {number.adjusted()}. Correct it"
-        )
-    return number if number else Decimal(0)
+        return None
+    return number or Decimal(0)
 
 
 def _plain(number: Decimal) -> int | float:
@@ -199,10 +192,8 @@ def _read_value(text: str, kinds: frozenset[Any]) -> Any:
         return None
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if kinds & {int, float}:
-        with contextlib.suppress(ValueError, OverflowError):
-            return _plain(_decimal(text))
-    return text
+    number = _decimal(text) if kinds & {int, float} else None
+    return text if number is None else _plain(number)
 
 
 def _kinds(field: str) -> frozenset[Any]:

@@ -172,7 +172,7 @@ SIGNS = (
     "? undecided, x failed, . missing"
 )
 """The meanings of the symbols."""
-SIGN_OF = dict(zip(OUTCOMES, "12c32ismnMOG??x.", strict=True))
+SIGN_OF = dict(zip(outcomes.OUTCOMES, "12c32ismnMOG??x.", strict=True))
 """The symbol of each outcome, one character."""
 MOST_MAPS = 4
 """The largest number of maps shown."""

@@ -229,7 +229,7 @@ def planted(mappings: Mappings, seed: int) -> Mappings | None:
         return None
     wrong = np.full(n, -1)
     for row in rng.choice(n, n_wrong, replace=False).tolist():
-        wrong[row] = _another(rng, targets, targets[row])
+        wrong[row] = _another(rng, targets, int(targets[row]))
     return replace(mappings, planted=wrong)
 
 

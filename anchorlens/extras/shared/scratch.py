@@ -30,7 +30,7 @@ def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) ->
     import filelock  # imported late: few processes need it
 
     place = Path(tempfile.gettempdir() if parent is None else parent)
-    for lock in place.glob(f"{prefix}*/{LOCK}"):  # of killed processes, if no process holds it for a day
+    for lock in place.glob(f"{prefix}*/{LOCK}"):  # left by killed processes
         with contextlib.suppress(OSError, filelock.Timeout):
             is_ours = lock.parent.lstat().st_uid == os.getuid()
             if is_ours and time.time() - lock.lstat().st_mtime > DAY:

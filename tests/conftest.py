@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from _pytest.doctest import DoctestModule
-from few_questions import all_questions, few_questions
+from few_questions import all_questions, few_questions, few_updates
 from products_needed import is_there, products_needed
 
-__all__ = ["all_questions", "few_questions"]
+__all__ = ["all_questions", "few_questions", "few_updates"]
 collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
 
 

@@ -10,8 +10,28 @@ import pytest
 
 FEW = {"n_noise": 2, "max_train": 512, "max_trials": 1000}
 """Of `evaluate`: fewer questions, which make standard errors larger."""
-FEW_SEQUENCES = {"interchange": 20, "mask_key_token": 15, "first_layer_tsne": 200}
-"""Probe -> `n_sequences`; the points of a t-SNE are what a report waits for."""
+FEW_OF_PROBES = {
+    "interchange": {"n_sequences": 20},
+    "mask_key_token": {"n_sequences": 15},
+    "first_layer_tsne": {"n_sequences": 200},
+    "holdout": {"n_copies": 1},
+    "survival": {"n_copies": 2, "n_sequences": 64},
+}
+"""Of each probe; the points of a t-SNE are what a report waits for, and copies what a costly verdict does."""
+
+FEWEST = {
+    "mask_key_token": {"n_sequences": 4},
+    "information_flow": {"n_sequences": 2},
+    "activation_patching": {"n_sequences": 2},
+    "first_layer_tsne": {"n_sequences": 40},
+    "interchange": {"n_sequences": 4},
+    "gradient_sharing": {"n_sequences": 4},
+    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8, "n_sequences": 16},
+    "training_regime": {"n_sequences": 4},
+    "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
+    "expert_use": {"n_sequences": 64},
+}
+"""Options of each probe, for what holds of every one (`few_updates` besides)."""
 
 
 @contextmanager
@@ -24,8 +44,9 @@ def asked_less():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FEW.items():
             patch.setitem(unwrap(evaluate).__kwdefaults__, name, value)
-        for name, number in FEW_SEQUENCES.items():
-            patch.setitem(unwrap(getattr(probes, name)).__kwdefaults__, "n_sequences", number)
+        for name, options in FEW_OF_PROBES.items():
+            for option, number in options.items():
+                patch.setitem(unwrap(getattr(probes, name)).__kwdefaults__, option, number)
         all_positions = readings.reading_positions
         patch.setattr(readings, "reading_positions", lambda task: all_positions(task)[:1])
         yield patch
@@ -43,3 +64,16 @@ def all_questions(few_questions):
     """As many questions as a user gets."""
     few_questions.undo()
     yield
+
+
+@pytest.fixture(scope="module")
+def few_updates():
+    """Copies of `holdout` and `survival` that are hardly trained, for what holds of every probe."""
+    from anchorlens.probes.any_model import holdout
+    from anchorlens.probes.two_anchor import survival
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holdout, "UPDATES", (0, 2, 3, 4, 5))
+        patch.setattr(survival, "EVERY", 3)
+        patch.setattr(survival, "MOST_UPDATES", 6)
+        yield

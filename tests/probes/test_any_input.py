@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from few_questions import FEWEST
 from known_models import user_built
 
 from anchorlens import (
@@ -28,14 +29,7 @@ from anchorlens.probes import PROBES, compare, needs_initial, needs_task, stable
 
 TASK = AnchorTask(key_min=20, key_max=49)
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, d_vocab=TASK.d_vocab, gamma=0.5)
-FEW = {
-    "mask_key_token": {"n_sequences": 4},
-    "first_layer_tsne": {"n_sequences": 40},
-    "interchange": {"n_sequences": 4},
-    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8, "n_sequences": 16},
-    "gradient_sharing": {"n_sequences": 4},
-}
-SLOW = ("nearest_neighbours", "training_regime", "information_flow", *FEW)
+SLOW = ("nearest_neighbours", *FEWEST)
 """Those that take seconds get one form for all."""
 KINDS = ("Checkpoint", "TrainResult", "path", "text", "folder", "LoadedModel")
 
@@ -72,9 +66,10 @@ def test_every_form_is_the_same_model_task_and_start(kind, given):
     assert torch.equal(found.initial_model().W_E, start.W_E)
 
 
+@pytest.mark.usefixtures("few_updates")
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
 def test_every_probe_takes_every_form_and_has_the_task_from_the_checkpoint(probe, given):
-    options = FEW.get(probe.__name__, {})
+    options = FEWEST.get(probe.__name__, {})
     start = {"initial": given["Checkpoint"].initial_model()} if needs_initial(probe) else {}
     expected = probe(given["HookedTransformer"], TASK, **start, **options)
     for kind in ("folder",) if probe.__name__ in SLOW else KINDS:
@@ -101,9 +96,10 @@ def test_probes_of_weights_pass_over_a_task(task, given):
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
+@pytest.mark.usefixtures("few_updates")
 def test_a_model_in_half_precision_is_measured_as_float32_with_a_warning(probe, dtype, given):
     model = build_model(SMALL).to(dtype)
-    options = FEW.get(probe.__name__, {})
+    options = FEWEST.get(probe.__name__, {})
     name = str(dtype).removeprefix("torch.")
     with pytest.warns(UserWarning, match=f"its weights are {name}: they are measured as float32"):
         result = probe(model, TASK, **options)

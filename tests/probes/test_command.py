@@ -10,6 +10,7 @@ import anchorlens_command
 import numpy as np
 import pytest
 import torch
+from few_questions import FEWEST
 from known_models import ARCHITECTURES, only_on_3, user_built
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, plots, save_checkpoint
@@ -62,9 +63,10 @@ def test_the_list_names_every_probe():
     assert all(len(line.split()) > 5 for line in lines)
 
 
+@pytest.mark.usefixtures("few_updates")
 @pytest.mark.parametrize("name", [probe.__name__ for probe in PROBES])
 def test_a_probe_prints_one_line_or_one_json_object_and_draws(name, checkpoint, tmp_path):
-    few = ("--options", '{"n_copies": 1, "noise": 1, "batch_size": 8}') if name == "survival" else ()
+    few = ("--options", json.dumps(FEWEST[name])) if name in FEWEST else ()
     plain = call(name, checkpoint, *few)
     assert plain.exit_code == 0 and len(plain.stdout.splitlines()) == 1
     drawn = call(name, checkpoint, *few, "--json", "--plot", str(tmp_path / "p.html"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
+from few_questions import FEWEST
 from known_models import own_answers
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
@@ -13,13 +14,6 @@ from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
 from anchorlens.probes.shared.calling import needs_training_set, spec_of
 from anchorlens.tasks.registry import read_task
-
-OPTIONS = {
-    "mask_key_token": {"n_sequences": 4},
-    "first_layer_tsne": {"n_sequences": 40},
-    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8},
-    "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
-}
 
 
 def checkpoint(gamma, task=None, **fields):
@@ -35,13 +29,14 @@ def pair():
 
 
 @pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
+@pytest.mark.usefixtures("few_updates")
 def test_every_probe_stands_side_by_side(probe, pair):
     if probe in OF_MIXTURES:
         pair = [checkpoint(0.3, num_experts=2), checkpoint(0.8, num_experts=3)]
     if spec_of(probe).task_kind is not None:
         task = read_task({"kind": spec_of(probe).task_kind})
         pair = [checkpoint(0.3, task), checkpoint(0.8, task, n_heads=2)]
-    options = dict(OPTIONS.get(probe.__name__, {}))
+    options = dict(FEWEST.get(probe.__name__, {}))
     if needs_training_set(probe):  # of equal weights, since one training set is for both
         one = checkpoint(0.3)
         pair = [one, replace(one, model_config=replace(one.model_config, gamma=0.8))]

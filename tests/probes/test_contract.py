@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from few_questions import FEWEST
 from known_models import ARCHITECTURES, LINE, as_bridge, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
@@ -38,13 +39,7 @@ SMALL = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
 NEED_TWO_LAYERS = (v_similarity, information_flow)
 EDIT_ATTENTION = (mask_key_token, mask_second_anchor, information_flow)
 READ_WEIGHTS = (stable_rank, q_condensation, embedding_pca)
-FEW = {
-    "mask_key_token": {"n_sequences": 4},
-    "first_layer_tsne": {"n_sequences": 40},
-    "interchange": {"n_sequences": 4},
-    "survival": {"n_copies": 1, "noise": 1, "batch_size": 8, "n_sequences": 16},
-    "holdout": {"n_copies": 1, "batch_size": 8, "lr": 1e-7},
-}
+pytestmark = pytest.mark.usefixtures("few_updates")
 
 
 def task_of(probe):
@@ -53,7 +48,7 @@ def task_of(probe):
 
 
 def run(probe, model, initial=None, task=None):
-    options = dict(FEW.get(probe.__name__, {}))
+    options = dict(FEWEST.get(probe.__name__, {}))
     if needs_training_set(probe) and hasattr(model, "cfg"):
         options["training_set"] = own_answers(model)
     return apply(probe, model, task or task_of(probe), initial=initial or model, **options)

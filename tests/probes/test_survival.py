@@ -26,6 +26,7 @@ TASK = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5)
 FEW = {"n_copies": 2, "batch_size": 8, "n_sequences": 16, "noise": 1}
 SMALL_TASK = AnchorTask(key_min=20, key_max=39)
+hardly_trained = pytest.mark.usefixtures("few_updates")
 FAINT, LOUD = 0.1, 10.0
 """Weight of an answer at the start, and how strongly a code speaks: logit 1 of the answer."""
 
@@ -196,6 +197,7 @@ def test_noise_is_that_of_each_matrix_and_only_of_matrices(monkeypatch):
             assert not added.any()
 
 
+@hardly_trained
 def test_the_model_is_left_as_it_was_bit_for_bit():
     model = build_model(CONFIG).train()
     model(TASK.sample(4).tokens).sum().backward()
@@ -214,6 +216,7 @@ def test_the_model_is_left_as_it_was_bit_for_bit():
     assert torch.is_grad_enabled() and not torch.are_deterministic_algorithms_enabled()
 
 
+@hardly_trained
 @pytest.mark.parametrize("fields", [{"n_layers": 1}, {"variant": "postnorm"}, {"variant": "released"}])
 def test_every_variant_and_one_layer(fields):
     found = survival(build_model(dataclasses.replace(CONFIG, **fields)), TASK, **FEW)
@@ -229,6 +232,7 @@ def test_bad_options(name):
             survival(build_model(CONFIG), TASK, **{name: -1})
 
 
+@hardly_trained
 def test_a_bridge_whose_parameters_are_others_is_refused():
     bridge = as_bridge(build_model(CONFIG))
     survival(bridge, TASK, **FEW)

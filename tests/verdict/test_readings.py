@@ -1,12 +1,14 @@
 """The readings: what they may look at, and that width does not show in them."""
 
 import functools
+from inspect import unwrap
 
 import numpy as np
 import pytest
 import torch
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
+from anchorlens.probes import holdout
 from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.training import checkpoints
 from anchorlens.verdict import READINGS, readings, take_readings
@@ -19,6 +21,12 @@ TASKS = {"reasoning": PAPER, "conflict": AnchorTask(regime="conflict")}
 
 def shipped(name):
     return load_checkpoint(next(path for path in checkpoints.shipped() if path.stem == name))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hardly_any_training(few_updates, few_questions):
+    """What `holdout` looks at does not depend on how long its copies are trained."""
+    few_questions.setitem(unwrap(holdout).__kwdefaults__, "batch_size", 16)
 
 
 @functools.cache

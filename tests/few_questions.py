@@ -66,9 +66,9 @@ def all_questions(few_questions):
     yield
 
 
-@pytest.fixture(scope="module")
-def few_updates():
-    """Copies of `holdout` and `survival` that are hardly trained, for what holds of every probe."""
+@contextmanager
+def measured_quickly():
+    """Copies of `holdout` and `survival` that are hardly trained."""
     from anchorlens.probes.any_model import holdout
     from anchorlens.probes.two_anchor import survival
 
@@ -76,4 +76,11 @@ def few_updates():
         patch.setattr(holdout, "UPDATES", (0, 2, 3, 4, 5))
         patch.setattr(survival, "EVERY", 3)
         patch.setattr(survival, "MOST_UPDATES", 6)
+        yield
+
+
+@pytest.fixture
+def few_updates():
+    """Such copies, for what holds of every probe and whatever they learn."""
+    with measured_quickly():
         yield

@@ -16,6 +16,7 @@ from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.shared.further_training import Copies
 from anchorlens.training import checkpoints
 
+hardly_trained = pytest.mark.usefixtures("few_updates")
 FEW = {"n_copies": 1, "batch_size": 8, "lr": 1e-7}
 SHIPPED_MODELS = {path.stem: path for path in checkpoints.shipped()}
 
@@ -108,12 +109,14 @@ class TestKnownAnswers:
 
 
 class TestTrainingData:
+    @hardly_trained
     def test_a_checkpoint_knows_its_own(self, memoriser):
         checkpoint = load_checkpoint(SHIPPED_MODELS["phase1"])
         own = holdout(checkpoint, **FEW)
         given = holdout(checkpoint.build_model(), training_set=checkpoint.training_set(), **FEW)
         assert own.to_dict() == given.to_dict() and own.n_distinct == 5000 and own.n_left_out == 500
 
+    @hardly_trained
     def test_of_a_task_they_are_drawn(self):
         """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
         model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
@@ -121,16 +124,19 @@ class TestTrainingData:
         with pytest.raises(ValueError, match="training accuracy of the model must be at least 0.9, got 0.0"):
             holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
 
+    @hardly_trained
     def test_a_file(self, memoriser, tmp_path):
         np.savez(tmp_path / "data.npz", tokens=PAIRS.numpy(), targets=RANDOM.numpy())
         found = holdout(memoriser, training_set=str(tmp_path / "data.npz"), **FEW)
         assert found.to_dict() == holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).to_dict()
 
+    @hardly_trained
     def test_equal_sequences_count_once(self, memoriser):
         twice = (torch.cat([PAIRS, PAIRS.flip(0)]), torch.cat([RANDOM, RANDOM.flip(0)]))
         found = holdout(memoriser, training_set=twice, **FEW)
         assert found.to_dict() == holdout(memoriser, training_set=(PAIRS, RANDOM), **FEW).to_dict()
 
+    @hardly_trained
     def test_sequences_are_scored_by_tokens(self):
         """Targets at two positions, the model's own answers; then every 20th first one, and all, are not."""
         model = build_model(CONFIG)
@@ -206,6 +212,7 @@ class TestCopies:
         copies = Copies(build_model(config).eval(), 2, PAIRS)
         assert copies.config.variant == variant and copies.config.activation == config.activation
 
+    @hardly_trained
     @pytest.mark.parametrize("fields", ARCHITECTURES.values(), ids=ARCHITECTURES)
     def test_any_hooked_transformer(self, fields):
         model = user_built(**fields)
@@ -214,6 +221,7 @@ class TestCopies:
         assert (Copies(model.eval(), 1, data[0]).config is not None) == is_ours
         assert holdout(model, training_set=data, **FEW).others > 0.9  # ties are near
 
+    @hardly_trained
     def test_a_hook_that_changes_the_answers_is_kept(self, memoriser):
         """The module computes the copies, with the hook."""
         memoriser.unembed.register_forward_hook(lambda module, args, out: out.roll(1, dims=-1))
@@ -277,7 +285,7 @@ def test_it_repeats_bit_for_bit_and_leaves_the_model_as_it_was():
     model.embed.W_E.requires_grad_(False)
     state = torch.get_rng_state(), np.random.get_state()[1].tolist()
     before = {name: (weight.clone(), weight.requires_grad) for name, weight in model.named_parameters()}
-    first, again = (holdout(model, training_set=(tokens, targets)).to_dict() for _ in range(2))
+    first, again = (holdout(model, training_set=(tokens, targets), n_copies=2).to_dict() for _ in range(2))
     assert first == again != holdout(model, training_set=(tokens, targets), seed=1).to_dict()
     assert json.loads(json.dumps(first, allow_nan=False)) == first
     for name, weight in model.named_parameters():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from known_benchmarks import about
@@ -190,7 +191,7 @@ def test_no_printer_of_tables_is_left_out():
 
 def test_a_pipe_gets_whole_tables_of_80_columns():
     command = "import test_tables_fit as t; [draw() for draw in t.printers().values()]"
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", command],
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -18,6 +18,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from browser import Browser, needs_chromium
+from few_questions import FEWEST, measured_quickly
 from known_benchmarks import about
 from known_cells import cell, sweep_of
 from known_cures import CURE, IDLE
@@ -218,7 +219,9 @@ def probe_results():
     model = whole_verdict().subject.model
     mixture = build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16, num_experts=2))
     of_mixtures = [apply(probe, mixture, TASK) for probe in OF_MIXTURES]
-    return [apply(probe, model, TASK, initial=model) for probe in PROBES] + of_mixtures + [HOLDOUT]
+    with measured_quickly():
+        found = [apply(p, model, TASK, initial=model, **FEWEST.get(p.__name__, {})) for p in PROBES]
+    return found + of_mixtures + [HOLDOUT]
 
 
 @pytest.fixture(scope="module")

@@ -49,9 +49,21 @@ def of_a_rule(tmp_path_factory):
     return rule_of(tmp_path_factory)
 
 
+@pytest.fixture(scope="module")
+def memorised(memoriser):
+    """The verdict on it."""
+    return classify(memoriser, training_set=(PAIRS, RANDOM))
+
+
+@pytest.fixture(scope="module")
+def learnt(of_a_rule):
+    """The verdict on the other."""
+    return classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0]))
+
+
 class TestDataAlone:
-    def test_random_labels_are_memorised(self, memoriser):
-        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+    def test_random_labels_are_memorised(self, memorised):
+        verdict = memorised
         assert verdict.by_probes.phase.label == verdict.finding.label == "memorised"
         assert verdict.by_probes.probabilities is None and verdict.by_probes.phase.number is None
         assert verdict.agreement is None and verdict.trajectory == ()
@@ -61,8 +73,8 @@ class TestDataAlone:
             f"are held out of further training (ratio {verdict.by_probes.evidence[0].value:.2f})."
         )
 
-    def test_a_rule_is_learnt(self, of_a_rule):
-        verdict = classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0]))
+    def test_a_rule_is_learnt(self, learnt):
+        verdict = learnt
         assert verdict.by_probes.phase.label == verdict.finding.label == "learnt a rule"
         assert (
             "By the probes the model learnt a rule: it still answers training data that"
@@ -71,11 +83,8 @@ class TestDataAlone:
         assert verdict.behaviour.train.value == 1 and set(verdict.behaviour.measures) == {"train"}
         assert verdict.phase.label == "undecided: not defined" and verdict.warnings == (NO_TASK,)
 
-    def test_its_evidence_holds_the_bounds_and_the_ratio_decides(self, of_a_rule):
-        found = {
-            one.reading: one
-            for one in classify(of_a_rule, training_set=(PAIRS, PAIRS[:, 0])).by_probes.evidence
-        }
+    def test_its_evidence_holds_the_bounds_and_the_ratio_decides(self, learnt):
+        found = {one.reading: one for one in learnt.by_probes.evidence}
         assert [name for name in found if name.startswith("holdout.")] == [
             f"holdout.{one}" for one in READINGS
         ]
@@ -86,8 +95,8 @@ class TestDataAlone:
         assert [name for name, one in found.items() if one.vote] == ["holdout.holdout_ratio"]
         assert not any(one.weight or one.odds for one in found.values())
 
-    def test_it_survives_json(self, memoriser):
-        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+    def test_it_survives_json(self, memorised):
+        verdict = memorised
         stored = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
         assert stored["schema_version"] == 2 and stored["by_probes"]["phase"]["solution"] == "memorised"
         assert stored["phase"]["number"] is None and stored["behaviour"]["kind"] == TrainingDataTask.kind
@@ -120,6 +129,7 @@ class TestDataAlone:
 
 
 class TestBounds:
+    @pytest.mark.usefixtures("few_updates")
     @pytest.mark.parametrize(
         ("ratio", "label"),
         [
@@ -379,20 +389,19 @@ class TestCommand:
 
 
 class TestShown:
-    def test_in_a_notebook(self, memoriser):
-        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
-        for shown in (verdict._repr_html_(), verdict.by_probes._repr_html_()):
+    def test_in_a_notebook(self, memorised):
+        for shown in (memorised._repr_html_(), memorised.by_probes._repr_html_()):
             assert "memorised" in shown and "memorised 0 to 0.75; learnt a rule 0.84 to 1" in shown
             assert "No probabilities" not in shown
 
-    def test_the_report_has_a_title(self, memoriser, tmp_path):
-        classify(memoriser, training_set=(PAIRS, RANDOM)).report(tmp_path / "report.html", probes=())
+    def test_the_report_has_a_title(self, memorised, tmp_path):
+        memorised.report(tmp_path / "report.html", probes=())
         text = (tmp_path / "report.html").read_text()
         assert "<title>memorised: model" in text and "The phases by definition" not in text
         assert "middle 80%" not in text
 
-    def test_the_report_has_the_picture_it_rests_on_without_measuring_again(self, memoriser, tmp_path):
-        verdict = classify(memoriser, training_set=(PAIRS, RANDOM))
+    def test_the_report_has_the_picture_it_rests_on_without_measuring_again(self, memorised, tmp_path):
+        verdict = memorised
         found = verdict.subject.measured[holdout]
         verdict.report(tmp_path / "report.html", probes=())
         text = (tmp_path / "report.html").read_text()

@@ -200,7 +200,8 @@ class TestUndecided:
         assert verdict.by_probes.probabilities["Phase 3"] > 0.5 and verdict.by_probes.phase.cause is None
 
     def test_a_task_beyond_the_zoo_is_less_sure_and_says_so(self):
-        task = AnchorTask(anchors={a: a for a in range(1, 10)}, unseen_pairs=[(1, 2), (2, 1)])
+        anchors = {a: a for a in range(1, 10)}
+        task = AnchorTask(anchors=anchors, unseen_pairs=[(1, 2), (2, 1)], key_min=20, key_max=39)
         by_probes = probe_verdict(build_model(TINY), task)
         assert "n_anchors 9 is outside 3..8" in by_probes.outside and by_probes.probabilities is not None
 

@@ -158,7 +158,8 @@ class TestVerdicts:
 class TestAtChance:
     @pytest.mark.parametrize("variant", ["gpt2", "postnorm", "released"])
     def test_a_random_network_has_no_phase_by_the_probes(self, variant):
-        verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant)), TASK)
+        small = {"d_model": 32, "d_head": 16, "d_mlp": 64}
+        verdict = classify(build_model(ModelConfig(n_layers=4, variant=variant, **small)), TASK)
         assert verdict.by_probes.phase.cause == "at chance" and verdict.by_probes.probabilities is None
         assert "no sign of training on this task" in verdict.by_probes.phase.reason
         assert verdict.phase.cause == "training data unknown"

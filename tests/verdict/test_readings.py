@@ -6,6 +6,7 @@ from inspect import unwrap
 import numpy as np
 import pytest
 import torch
+from few_questions import measured_quickly
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import holdout
@@ -24,9 +25,11 @@ def shipped(name):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hardly_any_training(few_updates, few_questions):
+def hardly_any_training(few_questions):
     """What `holdout` looks at does not depend on how long its copies are trained."""
     few_questions.setitem(unwrap(holdout).__kwdefaults__, "batch_size", 16)
+    with measured_quickly():
+        yield
 
 
 @functools.cache

@@ -232,7 +232,7 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("audit") / "new"
     task = corrupted(TASK, 0.05)
     return audit(
-        task, model_config=TINY, train_config=RECIPE, seeds=[0], n_evaluations=60, n_draws=2, out=out
+        task, model_config=TINY, train_config=RECIPE, seeds=[0], n_evaluations=30, n_draws=2, out=out
     ), out
 
 
@@ -285,12 +285,11 @@ class TestTrained:
         assert all(line.replace(">", "&gt;") in page for line in suspects(found))
 
     def test_the_same_call_gives_the_same_bits(self):
-        short = replace(RECIPE, steps=20)
-        first, second = (
-            audit(TASK, model_config=TINY, train_config=short, seeds=[3], n_evaluations=2) for _ in range(2)
-        )
+        short = replace(RECIPE, steps=20, n_samples=2000)
+        asked = {"seeds": [3], "workers": 1, "n_evaluations": 2, "n_draws": 1}
+        first, second = (audit(TASK, model_config=TINY, train_config=short, **asked) for _ in range(2))
         assert (first.right == second.right).all() and first.evaluation_steps == (10, 20)
-        early = audit(TASK, model_config=TINY, train_config=short, seeds=[3], n_evaluations=2, fit=0.01)
+        early = audit(TASK, model_config=TINY, train_config=short, fit=0.01, **asked)
         assert (early.right == first.right).all()  # another reading of the same measurement
         assert np.isfinite(early.fit_steps).sum() > np.isfinite(first.fit_steps).sum()
 
@@ -321,7 +320,13 @@ class TestTrained:
             read_csv(path).task, n_layers=2, d_model=32, d_head=16, d_mlp=64, gamma=0.5
         )
         found = audit(
-            path, model_config=tiny, train_config=replace(RECIPE, steps=240), seeds=[0], n_evaluations=4
+            path,
+            model_config=tiny,
+            train_config=replace(RECIPE, steps=240),
+            seeds=[0],
+            workers=1,
+            n_evaluations=4,
+            n_draws=1,
         )
         assert found.mappings.name == "mine.csv" and found.score is None
         assert np.isfinite(found.fit_steps).any()
@@ -374,4 +379,5 @@ class TestRefused:
                 model_config=replace(TINY, gamma=-9.0),
                 train_config=replace(RECIPE, lr=1e30, steps=5, warmup_steps=0),
                 seeds=[0],
+                workers=1,
             )

@@ -210,13 +210,13 @@ class TestBadInput:
         ("fields", "message"),
         [
             ({"mode": "roman"}, "mode must be one of"),
-            ({"square_max": 120}, "square_max must be an integer >= 40 and <= 99, got 120"),
-            ({"square_min": 70}, "square_max must be an integer >= 70 and <= 99, got 60"),
-            ({"largest": 50}, "square_max must be an integer >= 40 and <= 50, got 60"),
+            ({"square_max": 120}, r"square_max.*>= 40 and <= 99"),
+            ({"square_min": 70}, r"square_max.*>= 70 and <= 99"),
+            ({"largest": 50}, r"square_max.*>= 40 and <= 50"),
             ({"n_held_out": 9559}, "the splits must leave a pair to train"),
             (
                 {"mode": "modular"},
-                r"mode must be one of number, digits, reversed, got 'modular'. .*--task modular",
+                r"mode.*'modular'.*--task modular",
             ),
             ({"random_share": 0.0, "split": "random"}, "random_share must be a finite number > 0"),
             ({"split_seed": -1}, "split_seed must be an integer >= 0"),
@@ -227,19 +227,13 @@ class TestBadInput:
             AdditionTask(**fields)
 
     def test_a_field_of_another_task(self):
-        with pytest.raises(
-            ValueError, match="must belong to the task two_anchor, got mode of the task addition"
-        ):
+        with pytest.raises(ValueError, match=r"two_anchor, got mode .*addition"):
             read_task({"mode": "digits"})
-        with pytest.raises(
-            ValueError, match="must belong to the task addition, got regime of the task two_anchor"
-        ):
+        with pytest.raises(ValueError, match=r"addition, got regime .*two_anchor"):
             read_task({"kind": "addition", "regime": "conflict"})
 
     def test_an_unknown_task(self):
-        with pytest.raises(
-            ValueError, match="task must be a known task, got 'adition'. Did you mean 'addition'"
-        ):
+        with pytest.raises(ValueError, match=r"task.*known.*Did you mean 'addition'"):
             read_task({"kind": "adition"})
         with pytest.raises(ValueError, match="task must be a known task, got 3"):
             read_task({"kind": 3})

@@ -366,7 +366,7 @@ class TestRefused:
             audit(TASK, **{**TRAINED, **options})
 
     def test_what_is_no_dataset(self):
-        with pytest.raises(ValueError, match="dataset must be an AnchorTask, Mappings or a file, got int"):
+        with pytest.raises(ValueError, match=r"dataset must be .*got int"):
             audit(3)
 
     def test_a_run_that_diverges_says_so(self):

@@ -169,7 +169,7 @@ class TestBadProbes:
     def test_one_that_fails_on_all_is_one_error(self, probe, message):
         with pytest.raises(
             ValueError,
-            match=f"<lambda> must work on .* on each of the 15 models. The first error is: .*{message}",
+            match=f"<lambda> must work.*15 models.*{message}",
         ):
             benchmark(probe)
 
@@ -198,14 +198,12 @@ class TestBadProbes:
             "auc": 0.5, "low": None, "high": None, "n_no": 1, "n_yes": 1, "n_missing": 4,
         }  # fmt: skip
         many = MOST_READINGS // 2 + 1
-        with pytest.raises(
-            ValueError, match="must return at most 200 different readings over all models, got"
-        ):
+        with pytest.raises(ValueError, match="at most 200 different readings"):
             benchmark(lambda model, task: {f"{model.unembed.b_U[:2].tolist()} {k}": 1 for k in range(many)})
 
     @pytest.mark.parametrize("probe", [None, 3, ["stable_rank"]])
     def test_what_is_no_probe(self, probe):
-        with pytest.raises(ValueError, match="probe must be a function of .model, task., or the name of"):
+        with pytest.raises(ValueError, match="probe must be a function of"):
             benchmark(probe)
 
     @pytest.mark.parametrize("first", [0, -1, 2.5, "3", True])
@@ -230,8 +228,7 @@ class TestFile:
         monkeypatch.setattr(shipped, "CHECKPOINTS", tmp_path / "no.zip")
         with pytest.raises(
             ValueError,
-            match="no.zip must be the file with the models of the benchmark, got no file. Train "
-            ".*research/benchmark_checkpoi",
+            match=r"no.zip.*no file.*research/benchmark",
         ):
             benchmark(place)
 
@@ -240,9 +237,7 @@ class TestFile:
         data = file.read_bytes()
         path = tmp_path / "cut.zip"
         path.write_bytes(data[: int(share * len(data))])
-        with pytest.raises(
-            CheckpointError, match="cut.zip: the file must be complete, .*truncated or damaged"
-        ):
+        with pytest.raises(CheckpointError, match=r"cut.zip: .*complete.*truncated"):
             shipped_models(path=path)
 
     @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
@@ -258,9 +253,7 @@ class TestFile:
         path = tmp_path / "other.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("hello", "world")
-        with pytest.raises(
-            CheckpointError, match="the archive must contain models.json, got an archive without"
-        ):
+        with pytest.raises(CheckpointError, match=r"must contain models.json"):
             shipped_models(path=path)
         manifest = {"models": [about("a", "Phase 1", "t").to_dict() | {"ending": "Phase 7"}]}
         with zipfile.ZipFile(path, "w") as archive:

@@ -92,11 +92,11 @@ def test_a_shipped_probe_by_its_name():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["FILE"], "plain.py, got none. Use --probe number or several or abstractly"),
-        (["FILE", "--probe", "numbr"], "--probe must be one of number, several, abstractly, got 'numbr'"),
-        (["stable_rank", "--probe", "number"], "--probe must come with a Python file, got stable_rank"),
+        (["FILE"], "Use --probe number or several or abstractly"),
+        (["FILE", "--probe", "numbr"], "abstractly, got 'numbr'"),
+        (["stable_rank", "--probe", "number"], "--probe must come with a Python file"),
         (["stable_rang"], "probe must be one of mask_key_token"),
-        (["no.py"], "must be in a Python file, got no.py, which was not found"),
+        (["no.py"], "got no.py, which was not found"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),
         (["FILE", "--probe", "number", "--plot", "a.txt"], "--plot must end in .html"),
         (
@@ -116,12 +116,11 @@ def test_mistakes_are_one_line(arguments, message, file):
     [
         (
             "x = 1",
-            "must define a probe, got a file without a probe. Define a public function whose return "
-            "annotation is float, a",
+            "must define a probe, got a file without",
         ),
         (
             "def f(model) -> float:\n    return 'three'",
-            "got an error on each of the 15 models. The first error is: f must be a num",
+            "15 models. The first error is: f must",
         ),
         (
             "def f(model) -> float:\n    return model.blocks[7]",

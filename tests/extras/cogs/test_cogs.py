@@ -155,9 +155,7 @@ class TestStandIn:
         assert {"ant", "A bee ran ."} <= set(drawn.prompts) and len(drawn) == 4
         assert set(task.vocabulary.words) >= {"cat", "ant", UNKNOWN} and "yak" not in task.vocabulary.words
         assert task.splits["ood"].prompts[1] == f"A {UNKNOWN} ran ."
-        with pytest.raises(
-            ValueError, match="n_samples must be more than 2, the number of primitives and exposure examples"
-        ):
+        with pytest.raises(ValueError, match="n_samples must be more than 2"):
             task.training_examples(2, generator(0, "data"))
 
     def test_cases_means_and_the_ceiling(self, task):
@@ -184,7 +182,7 @@ class TestStandIn:
 
     def test_another_training_set_is_named(self, small):
         (small / "train.tsv").rename(small / "train_100.tsv")
-        with pytest.raises(ValueError, match="without train.tsv.*train_100.tsv is another training set"):
+        with pytest.raises(ValueError, match=r"train.tsv.*train_100.tsv is another"):
             published_files(str(small))
 
     def test_packed_files_are_read_too(self, small):
@@ -229,16 +227,12 @@ class TestFetching:
 
     def test_a_download_that_is_cut_off_is_one_error(self, server, small, tmp_path):
         (small / "gen.tsv").write_bytes(content("gen.tsv")[:-20])
-        with pytest.raises(
-            ValueError, match="download of gen.tsv: .* Put the files train.tsv, dev.tsv, test.tsv, gen.tsv"
-        ):
+        with pytest.raises(ValueError, match=r"download of gen.tsv: .* Put the files"):
             published_files(url=server)
         assert not (tmp_path / "cache/cogs/gen.tsv").exists()
 
     def test_no_network_is_one_error(self):
-        with pytest.raises(
-            ValueError, match="COGS must be in a folder .*into a folder, and give this folder"
-        ):
+        with pytest.raises(ValueError, match=r"COGS must be in a folder.*give this"):
             published_files(url="http://127.0.0.1:9/")
 
 
@@ -246,14 +240,14 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("name", "data", "message"),
         [
-            ("train.tsv", b"a secret\n", "train.tsv must be the published file, .* got other contents"),
-            ("gen.tsv", content("gen.tsv")[:-3], "gen.tsv must be the published file, [0-9]+ bytes with SHA"),
-            ("dev.tsv", content("dev.tsv") + b"x", "got other contents, perhaps cut off or another split"),
+            ("train.tsv", b"a secret\n", r"train.tsv.*published.*other contents"),
+            ("gen.tsv", content("gen.tsv")[:-3], r"gen.tsv.*published.*bytes with SHA"),
+            ("dev.tsv", content("dev.tsv") + b"x", "other contents, perhaps cut off"),
             ("dev.tsv", content("dev.tsv") + bytes(2**15), "got other contents"),
             (
                 "dev.tsv",
                 content("dev.tsv") + bytes(2**16),
-                "dev.tsv: the file must have at most .* published file of COGS",
+                r"dev.tsv.*at most .*published file",
             ),
             ("dev.tsv", b"version https://git-lfs.github.com/spec/v1\n", "got a pointer of Git LFS"),
             (

@@ -210,9 +210,7 @@ class TestScores:
         assert area(faint).max() == 0
 
     def test_images_in_which_nothing_can_be_told_have_no_score(self):
-        with pytest.raises(
-            ValueError, match="the classifier must be correct on shape for at least 99% .* Use larger images"
-        ):
+        with pytest.raises(ValueError, match=r"classifier.*shape.*99%.*larger"):
             classifier(8, 0.3)
 
     def test_from_20_pixels_on_the_rule_on_masks_knows_small_triangles(self):
@@ -356,16 +354,16 @@ class TestBadInput:
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
-                r"every image must have the shape .* \[3, 24, 24\], got \[3, 32, 32\]",
+                r"image.*\[3, 24, 24\], got \[3, 32, 32\]",
             ),
             (
                 lambda: SMALL.checked_training_set("images"),
-                "must be Images, as training_set returns them, got 'str'",
+                r"must be Images.*got 'str'",
             ),
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
             (
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
-                "the number of channels of the task's images, 3, got 4",
+                "channels of the task's images, 3, got 4",
             ),
             (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (

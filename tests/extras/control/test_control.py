@@ -91,9 +91,7 @@ def test_what_has_ended_is_not_trained_again_and_every_goes_on(cured, start):
 def test_a_folder_of_another_checkpoint_is_refused(cured, tmp_path):
     out, _ = cured
     other = damaged(tmp_path / "other.pt", seconds=0.5)
-    with pytest.raises(
-        ValueError, match=r"must hold attempts from this checkpoint, got attempts from '.*start\.pt'. Choose"
-    ):
+    with pytest.raises(ValueError, match=r"this checkpoint.*from '.*start\.pt'"):
         control(other, out, interventions=[IDLE], **QUIET)
 
 
@@ -178,12 +176,12 @@ class TestErrors:
         [
             (
                 lambda _: shipped("phase3"),
-                "must be in a phase before the last phase, got a run that is in Phase 3",
+                r"phase before the last.*in Phase 3",
             ),
             (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
             (
                 lambda path: _changed(path, weights=_zero),
-                "must have a phase, got none: underfit: .*train --from",
+                r"have a phase.*underfit: .*train --from",
             ),
         ],
     )
@@ -201,9 +199,7 @@ class TestErrors:
         run = preset("text", **small)
         checkpoint = Checkpoint(run.model_config, run.task, initial_weights(run.model_config, 0), run[2])
         save_checkpoint(tmp_path / "text.pt", checkpoint)
-        with pytest.raises(
-            ValueError, match="the task must have phases, got the task text\\. Give a run of a task"
-        ):
+        with pytest.raises(ValueError, match="task must have phases, got the task text"):
             control(tmp_path / "text.pt", tmp_path / "out")
 
     @pytest.mark.parametrize(
@@ -269,7 +265,7 @@ class TestTheList:
             Intervention(**{"name": "a", "why": "a", "source": "b", **fields})
 
     def test_a_model_is_changed_anew_alone(self, start):
-        with pytest.raises(ValueError, match="`anew` must be True for changes of the model .gamma."):
+        with pytest.raises(ValueError, match=r"`anew` must be True.*\(gamma\)"):
             Intervention("a", "a", "b", {"gamma": 0.7}).applied(RunConfig(*preset()), str(start))
 
 

@@ -74,11 +74,9 @@ def test_a_killed_worker_is_one_error_and_what_has_ended_is_kept(start, monkeypa
     killing.start()
     done = call("control", start, "--out", out, "--workers", 2, "--all", code=1)
     killing.join()
-    assert done.stderr.splitlines()[-1] == (
-        "anchorlens: every worker process must run to its end, got a process that was killed, for example "
-        "because memory ran out. Use fewer workers. Finished attempts are kept, and the same "
-        "call or command continues"
-    )
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("anchorlens: ") and "got a process that was killed" in said
+    assert "Finished attempts are kept" in said
     assert not done.stdout and "Traceback" not in done.stderr
     attempts = json.loads((out / "control.json").read_text())["attempts"]
     assert [one["outcome"] for one in attempts] == ["finished", "planned"]
@@ -102,7 +100,7 @@ def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["RUN"], 2, "--out must be the folder of the attempts, got none. Give a folder, for example"),
+        (["RUN"], 2, "--out must be the folder of the attempts"),
         (["RUN", "--out", "OUT", "--minutes", "0"], 2, "--minutes must be a finite number > 0, got 0"),
         ([shipped("phase3"), "--out", "OUT"], 2, "must be in a phase before the last phase"),
         (["nowhere.pt", "--out", "OUT"], 3, "nowhere.pt: cannot be read: No such file"),

@@ -96,7 +96,5 @@ def test_top_2_of_2_sends_by_weight():
 
 def test_a_dense_model_gets_one_clear_error():
     model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
-    with pytest.raises(
-        ValueError, match=r"^model must be a mixture of experts \(num_experts\), got a model with"
-    ):
+    with pytest.raises(ValueError, match=r"^model.*mixture of experts.*num_experts"):
         expert_use(model, AnchorTask())

@@ -50,7 +50,5 @@ class TestRouting:
             pass
 
     def test_a_dense_model_is_refused(self):
-        with pytest.raises(
-            ValueError, match=r"must be a mixture of experts \(num_experts\), got a model with"
-        ):
+        with pytest.raises(ValueError, match=r"must be a mixture.*num_experts"):
             routing(user_built(), TOKENS)

@@ -102,7 +102,7 @@ def test_an_attention_of_ones_own_is_asked(order, shape):
 def test_another_order_is_refused_where_parts_differ():
     model = nn.ModuleDict({"attn": Attention("vqk")})
     before = model["attn"].c_attn.weight.clone()
-    with pytest.raises(ValueError, match=r"got attn\.c_attn\.weight \[96, 32\] in an unknown part"):
+    with pytest.raises(ValueError, match=r"attn\.c_attn\.weight .*unknown part"):
         gamma_init_(model, **PARTS)
     assert torch.equal(model["attn"].c_attn.weight, before)
     std = gamma_init_(model, 0.5)["attn"].c_attn.weight.detach().std()
@@ -201,10 +201,10 @@ def test_what_cannot_be_written_to_is_found_before_anything_is_drawn(alter, what
 
 
 def test_an_unusual_gamma_gets_a_note_and_is_drawn():
-    with pytest.warns(UserWarning, match="gamma -1 makes weights that grow with their fan-in; usual values"):
+    with pytest.warns(UserWarning, match=r"gamma -1.*grow with their fan-in"):
         model = gamma_init_(nn.Linear(64, 64), gamma=-1)
     assert model.weight.detach().std() == pytest.approx(64, rel=0.1)
-    with pytest.warns(UserWarning, match="gamma_mlp -1 makes weights that grow with their fan-in"):
+    with pytest.warns(UserWarning, match=r"gamma_mlp -1.*grow with their fan-in"):
         build_model(ModelConfig(n_layers=1, d_model=8, d_head=4, d_mlp=8, gamma_mlp=-1))
     with pytest.warns(UserWarning, match="gamma_qk 4 makes weights of nearly 0"):
         gamma_init_(nn.ModuleDict({"q_proj": nn.Linear(8, 8)}), gamma=0.5, gamma_qk=4)
@@ -213,6 +213,6 @@ def test_an_unusual_gamma_gets_a_note_and_is_drawn():
 def test_tied_blocks_get_a_note_and_count_for_every_use():
     block = nn.ModuleDict({"c_proj": nn.Linear(64, 64, bias=False)})
     model = nn.ModuleList([nn.ModuleDict({"mlp": block})] * 3)
-    with pytest.warns(UserWarning, match=r"0\.mlp\.c_proj\.weight and 1\.mlp\.c_proj\.weight are one matrix"):
+    with pytest.warns(UserWarning, match=r"0\.mlp.*and 1\.mlp.*one matrix"):
         gamma_init_(model, 0.5, scale_residual_writers=True)
     assert block["c_proj"].weight.detach().std() == pytest.approx(64**-0.5 / 3**0.5, rel=0.1)

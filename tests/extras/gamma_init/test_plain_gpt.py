@@ -453,15 +453,13 @@ def test_torchs_quantised_modules_are_refused():
         pytest.MonkeyPatch.context() as patch
     ):  # without the backend of quantised products it cannot be built
         patch.setattr(nn.Linear, "__module__", "torch.ao.nn.quantized.dynamic.modules.linear")
-        with pytest.raises(
-            ValueError, match=r"must not be quantised, got 1 \(Linear\). Draw its weights before"
-        ):
+        with pytest.raises(ValueError, match="must not be quantised, got 1"):
             gamma_init_(model, 0.5)
 
 
 def test_a_bridge_is_refused():
     bridge = as_bridge(build_model(ModelConfig(d_model=16, d_head=8, d_mlp=16)))
-    with pytest.raises(ValueError, match="got a TransformerBridge. Draw the weights of the wrapped model"):
+    with pytest.raises(ValueError, match=r"TransformerBridge.*wrapped model"):
         gamma_init_(bridge, 0.5)
 
 

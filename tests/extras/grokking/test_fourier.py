@@ -211,15 +211,11 @@ class TestWhereItIsShown:
 class TestWhatItRefuses:
     def test_another_task(self):
         model = build_model(ModelConfig(gamma=0.5, n_layers=1, d_model=16, d_mlp=16))
-        with pytest.raises(
-            ValueError, match="the kind of the task must be modular for fourier, got two_anchor. Use"
-        ):
+        with pytest.raises(ValueError, match="task must be modular for fourier"):
             fourier(model, AnchorTask())
 
     def test_a_model_of_another_modulus(self):
-        with pytest.raises(
-            ValueError, match=r"d_vocab of the model must be at least 60 for this task, got 15"
-        ):
+        with pytest.raises(ValueError, match=r"d_vocab of the model.*at least 60"):
             fourier(table_of(clock(P)), task_of(modulus=59))
 
 

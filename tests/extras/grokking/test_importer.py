@@ -239,7 +239,7 @@ class TestOtherLayouts:
         (tmp_path / "run/ckpt_step000010.pt").write_bytes(b"PK\3\4")
         with pytest.warns(
             UserWarning,
-            match=r"step 10 is left out: .*ckpt_step000010\.pt: the file must be complete, .*truncated",
+            match=r"step 10 .*000010\.pt: .*truncated",
         ):
             rows = along(tmp_path / "run", stable_rank).rows
         assert [row["step"] for row in rows] == [0, 200]
@@ -292,7 +292,7 @@ class TestBadInput:
     def test_weights_of_another_p(self, tmp_path):
         content = {"model": transposed(network()), "config": {"p": 7}}
         line = refusal(save(tmp_path / "a.pth", content))
-        assert "p must be 5 for weights with 6 tokens and the input `a b =`, got 7. Give" in line
+        assert "p must be 5 for weights with 6 tokens" in line
         content["config"] = {"p": P}
         task = ModularTask(modulus=7)
         with pytest.raises(ValueError, match="d_vocab"):

@@ -49,7 +49,7 @@ def test_from_its_file_as_in_memory(tmp_path, fields):
     assert first.to_dict() == second.to_dict()
     with pytest.raises(
         CheckpointError,
-        match="the file must be a Checkpoint, got another model: .* classify, evaluate or a probe",
+        match=r"must be a Checkpoint.*another model",
     ):
         open_checkpoint(path, config=config)
 
@@ -60,7 +60,7 @@ def test_without_norms_it_is_a_checkpoint_of_the_plain_variant(tmp_path, fields)
     model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"} | fields)
     path, config = written(tmp_path, model)
     if fields.get("d_vocab_out") == 59:
-        with pytest.raises(CheckpointError, match="d_vocab_out must be at least 110 for the task, got 59"):
+        with pytest.raises(CheckpointError, match=r"d_vocab_out.*at least 110.*got 59"):
             resolve(path, config=config)
         config = model.cfg  # without the task
     given = resolve(path, config=config)
@@ -109,7 +109,7 @@ class TestWhatTheFileDoesNotSay:
     def test_norms_are_said_or_it_is_refused(self, no_norms):
         model, read = no_norms
         for tables in ("", "model.act_fn = 'relu'", "task.seq_len = 9"):
-            with pytest.raises(CheckpointError, match="normalization_type must be given for weights without"):
+            with pytest.raises(CheckpointError, match="normalization_type must be given"):
                 read(tables)
         said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
         assert said.checkpoint is not None and said.checkpoint.model_config.variant == "plain"
@@ -176,7 +176,7 @@ def test_without_a_task_the_papers_is_taken_aloud_and_only_where_one_is_needed(t
     model = user_built(**SMALL | {"act_fn": "gelu"} | fields)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     given = {"config": model.cfg}
-    with pytest.warns(UserWarning, match="no task was named, so the papers' own task is assumed"):
+    with pytest.warns(UserWarning, match="no task was named"):
         assert evaluate(tmp_path / "w.pt", **given, n_noise=2).options["task"] == AnchorTask().describe()
     assert any("the papers' own" in w for w in classify(tmp_path / "w.pt", **given).warnings)
     of_weights = given_for(probes.embedding_pca, tmp_path / "w.pt", **given)
@@ -191,7 +191,7 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
     assert given.task is None and probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(ValueError, match="n_ctx of the model must be at least 9 for this task, got 3"):
+        with pytest.raises(ValueError, match=r"n_ctx of the model.*at least 9.*got 3"):
             evaluate(given)
 
 
@@ -213,18 +213,14 @@ def test_names_alone_make_no_hookedtransformer(tmp_path, change, cause, config):
     """As in the public files of several papers on grokking, with or without their configuration."""
     weights = initial_weights(TINY, 0)
     torch.save(weights | change(weights), tmp_path / "w.pt")
-    with pytest.raises(
-        CheckpointError, match=rf"{cause}.*. Use evaluate\(model, task\) with the model itself"
-    ):
+    with pytest.raises(CheckpointError, match=rf"{cause}.*evaluate\(model, task\)"):
         resolve(tmp_path / "w.pt", config=config)
 
 
 def test_sizes_that_weights_do_not_fix_are_bounded(tmp_path):
     model = user_built(**SMALL | KINDS["rotary"])
     path, config = written(tmp_path, model, n_ctx=10**9)
-    with pytest.raises(
-        CheckpointError, match="n_ctx must be an integer >= 1 and <= 16777216, got 1000000000"
-    ):
+    with pytest.raises(CheckpointError, match=r"n_ctx.*<= 16777216, got 1000000000"):
         resolve(path, config=config)
 
 

@@ -122,8 +122,7 @@ def test_other_logits_are_an_error():
     gpt.transformer["h"] = nn.ModuleList(Parallel(block) for block in gpt.transformer["h"])
     with pytest.raises(
         ValueError,
-        match=r"logits differ by at least .* from the logits of a GPT-2 with the same weights, "
-        r"for every activation function .* evaluate\(gpt, task\)",
+        match=r"logits differ .*every.*evaluate\(gpt, task\)",
     ):
         hooked_from(gpt)
 
@@ -131,7 +130,7 @@ def test_other_logits_are_an_error():
 @pytest.mark.parametrize(
     ("gpt", "cause"),
     [
-        (nn.Linear(2, 2), "got a Linear without transformer.h.0.attn.c_attn.weight"),
+        (nn.Linear(2, 2), r"a Linear without .*c_attn.weight"),
         (AnchorTask(), "gpt must be a torch module, got AnchorTask"),
     ],
 )
@@ -196,9 +195,9 @@ class TestTheFileOfANanoGPT:
             (
                 {"model_args": {"n_head": 2, "n_embd": 64}},
                 None,
-                "n_embd must be 32 as in the weights, got 64 in model_args",
+                r"n_embd must be 32.*in model_args",
             ),
-            ({}, {"model": {"d_mlp": 7}}, r"d_mlp must match the weights, got 7 in the table \[model\]"),
+            ({}, {"model": {"d_mlp": 7}}, r"d_mlp.*weights.*table \[model\]"),
         ],
     )
     def test_contradictions_are_refused(self, tmp_path, changes, config, cause):

@@ -114,7 +114,7 @@ def test_every_field_is_used_or_listed(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
-        ({"target": "3x_to_x"}, "target must be one of composition, composition_test"),
+        ({"target": "3x_to_x"}, "target must be one of composition"),
         (groups(PAIRS) | {"data_train": [1]}, "must be lists of equal length"),
         (groups(PAIRS) | {"data_train": "1 1"}, "must be lists of equal length"),
         (groups([]), "data_train must be 1 for at least one group"),

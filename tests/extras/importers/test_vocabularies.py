@@ -227,7 +227,7 @@ class TestRealTokenizers:
         [
             (
                 {"\u0120walk": 1},
-                "one token for 'walk', got different tokens for 'walk', '\u0120walk'. Write a table",
+                "got different tokens for 'walk', '\u0120walk'",
             ),
             (
                 {"<eos>": None, "</s>": 1, "<|endoftext|>": 2},
@@ -235,7 +235,7 @@ class TestRealTokenizers:
             ),
             (
                 {"<sep>": None, "<tab>": 1},
-                "token for each word of the task, got none for '<sep>'. Did you mean ",
+                "got none for '<sep>'. Did you mean ",
             ),
             ({"walk": None, "WALK": 1}, "Did you mean 'walk' by 'WALK'? Rename the token"),
         ],
@@ -283,7 +283,7 @@ class TestSenseless:
             ("vocabulary = 5", "must be a table or the name of a file, got 5"),
             ("vocabulary = 'none.json'", "none.json"),
             ("vocabulary = 'damaged.json'", "must be valid JSON or TOML"),
-            ("vocabulary = '../outside.json'", "must name a file in the folder of its configuration"),
+            ("vocabulary = '../outside.json'", "must name a file in the folder"),
             ("vocabulary = '/etc/passwd'", "got '/etc/passwd'. Copy the file"),
             ("vocabulary = 'link.json'", "must name a file in the folder"),
             ("vocabulary = '.'", "must name a file in the folder"),
@@ -327,5 +327,5 @@ def test_answers_of_a_vocabulary_of_their_own_are_not_renumbered(ours, tmp_path)
     weights = renumbered(ours.weights, vocabulary)
     few = {f"unembed.{name}": weights[f"unembed.{name}"][..., :30].clone() for name in ("W_U", "b_U")}
     path, config = written(tmp_path, weights | few, vocabulary)
-    with pytest.raises(CheckpointError, match="inputs and answers, got 40 input tokens and 30 answers"):
+    with pytest.raises(CheckpointError, match="40 input tokens and 30 answers"):
         resolve(path, config=config)

@@ -178,10 +178,10 @@ class TestReading:
     @pytest.mark.parametrize(
         ("prompt", "message"),
         [
-            ("max is a wumpus . max is small .", "must end in `true or false : ...`, got 'max is small'"),
+            ("max is a wumpus . max is small .", r"true or false.*got 'max is small'"),
             (
                 "wumpuses fly . true or false : max is small .",
-                "a sentence must have the form 'X is Y', got 'wumpuses fly'",
+                "'X is Y', got 'wumpuses fly'",
             ),
         ],
     )
@@ -236,7 +236,7 @@ class TestTask:
         assert "the deduction and its label alone" in task.describe()
 
     def test_nothing_is_deduced_where_nothing_follows(self):
-        with pytest.raises(ValueError, match="the query or its opposite must follow from the rules"):
+        with pytest.raises(ValueError, match="query or its opposite must follow"):
             deduction("wumpuses are small . max is a zumpus . true or false : max is small .")
 
     @pytest.mark.parametrize(
@@ -299,5 +299,5 @@ def test_a_generator_asked_for_other_steps_is_one_error(hops):
 
 
 def test_a_generator_asked_for_another_order_is_one_error():
-    with pytest.raises(ValueError, match="order must be one of postorder, preorder, random, got 'sideways'"):
+    with pytest.raises(ValueError, match=r"order.*preorder.*got 'sideways'"):
         official(1, random.Random(0), "sideways")

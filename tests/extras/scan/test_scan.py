@@ -223,7 +223,7 @@ class TestBadInput:
         ("fields", "message"),
         [
             ({"split": "around_right"}, "split must be one of turn_left, jump, simple"),
-            ({"n_held_out": 0}, "n_held_out must be an integer >= 1 and <= 5000, got 0"),
+            ({"n_held_out": 0}, r"n_held_out.*>= 1 and <= 5000"),
             ({"split_seed": -1}, "split_seed must be an integer >= 0"),
         ],
     )
@@ -232,17 +232,17 @@ class TestBadInput:
             ScanTask(**fields)
 
     def test_unknown_words(self):
-        with pytest.raises(ValueError, match="one of the 19 words of the task, got 'fly' in 'fly twice'"):
+        with pytest.raises(ValueError, match=r"19 words.*got 'fly' in 'fly twice'"):
             TASK.sequences(Examples(["fly twice"], ["I_RUN"]))
 
     def test_an_example_that_is_too_long(self):
-        with pytest.raises(ValueError, match="an example must have at most 5 tokens, got 6: 'walk and run'"):
+        with pytest.raises(ValueError, match=r"example.*at most 5 tokens, got 6"):
             TASK.vocabulary.sequences(Examples(["walk and run"], ["I_RUN"]), 5)
 
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            (([[1, 4, 2, 17]], [3]), r"targets of the training data must have shape \[1, 4\]"),
+            (([[1, 4, 2, 17]], [3]), r"targets.*shape \[1, 4\]"),
             (([[1, 4, 2, 23]], [[-100, -100, 17, 3]]), "tokens of the training data must be 0 to 22"),
             ((np.ones((1, 60), int), np.ones((1, 60), int)), "must have at most 59 tokens, got 60"),
         ],

@@ -152,11 +152,9 @@ class TestPanels:
 
 class TestRefused:
     def test_another_suffix_or_several_models_for_one_page(self, verdict, tmp_path):
-        with pytest.raises(
-            ValueError, match=r"a summary's name must end in \.pdf, \.svg or \.png, got 's.html'"
-        ):
+        with pytest.raises(ValueError, match=r"summary.*end in \.pdf.*got 's.html'"):
             verdict.summary(tmp_path / "s.html")
-        with pytest.raises(ValueError, match=r"must end in \.pdf for several models.* 's.svg' for 2"):
+        with pytest.raises(ValueError, match=r"\.pdf for several models.*'s.svg'"):
             write_summary([verdict, verdict], tmp_path / "s.svg")
         with pytest.raises(ValueError, match="list of at least one Verdict"):
             write_summary([], tmp_path / "s.pdf")
@@ -166,7 +164,7 @@ class TestRefused:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(
             ValueError,
-            match=r"matplotlib must be installed to write .* Run pip install '\.\[export\]' in a clone",
+            match=r"matplotlib must be installed.*export",
         ):
             verdict.summary(tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())

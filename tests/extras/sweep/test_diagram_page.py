@@ -140,10 +140,7 @@ class TestContent:
 
     def test_a_map_that_cannot_be_says_why(self, page):
         html = page.read_text()
-        assert (
-            "No map of Symmetric accuracy (at least one run must have a value of Symmetric "
-            "accuracy, got none:" in html
-        )
+        assert "No map of Symmetric accuracy (at least one run" in html
         assert 'id="map-symmetric"' not in html
 
     def test_underfit_runs_show_train_accuracy_and_no_empty_map(self):

@@ -152,7 +152,7 @@ def test_a_cluster_that_asks_for_certificates(files, tmp_path, monkeypatch):
         assert process.returncode == 0 and "2 finished" in stdout, stderr
         process = start("sweep", *given)
         _, stderr = process.communicate(timeout=300)
-        assert process.returncode == 2 and "Dask's configuration, set distributed.comm.tls.ca-file" in stderr
+        assert process.returncode == 2 and "set distributed.comm.tls.ca-file" in stderr
         monkeypatch.setattr(engines, "CONNECT_SECONDS", 2)
         monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
         stranger = Security.temporary()

@@ -149,7 +149,7 @@ def test_nobody_at_the_address(tmp_path, monkeypatch):
 
     monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
     monkeypatch.setattr(run, "PAUSE_SECONDS", 0)
-    with pytest.raises(RuntimeError, match=r"got 4 failures in a row: a Dask scheduler must answer"):
+    with pytest.raises(RuntimeError, match=r"4 failures.*Dask scheduler must answer"):
         sweep(tiny({"seed": [0]}), tmp_path / "a", engine=f"tcp://127.0.0.1:{free_port()}")
     assert open_sweep(tmp_path / "a").counts == {"missing": 1}
 
@@ -201,7 +201,7 @@ def test_a_cluster_that_does_not_answer_in_time_is_an_engine_that_broke(tmp_path
     if method == "__enter__":
         with pytest.raises(
             EngineError,
-            match=r"'serial' must run to the end of the sweep, got 4 failures in a row: TimeoutError",
+            match=r"'serial'.*4 failures.*TimeoutError",
         ):
             sweep(runs, tmp_path / "a", engine="serial")
         assert open_sweep(tmp_path / "a").counts == {"missing": 1}

@@ -74,7 +74,7 @@ class TestGrid:
         assert run.train_config.epochs == 2 and run.train_config.steps is None
 
     def test_refuses(self):
-        with pytest.raises(ValueError, match="gamma must have either a value or an axis, got both"):
+        with pytest.raises(ValueError, match=r"gamma.*a value or an axis, got both"):
             grid("quick", {"gamma": [0.3]}, gamma=0.5)
         with pytest.raises(ValueError, match="at most 100,000 runs, got 1,000,000"):
             grid("quick", {"seed": "0:1000", "n_samples": "1000:2000"})
@@ -109,7 +109,7 @@ class TestIdentity:
         ("seed", range(10**30), "at most 100,000 values"),
         ("seed", [0] * 200_000, "at most 100,000 values, got 200,000"),
         ("seed", "0," * 200_000, "at most 100,000 values"),
-        ("overrides", "[" * 100_000, "must be JSON, got .*: the content must be nested at most 64 levels"),
+        ("overrides", "[" * 100_000, r"must be JSON.*at most 64 levels"),
         ("anchors", '{"1": 1e999}', "must have only finite numbers, got 1e999"),
         ("overrides", "9" * 5000, "integers of at most 30 digits"),
     ],

@@ -136,9 +136,7 @@ class TestSquares:
             for gamma in (0.3, 0.7)
             for regime in ("reasoning", "conflict")
         ]
-        with pytest.raises(
-            ValueError, match="must differ only in gamma and seed, got runs that differ in regime"
-        ):
+        with pytest.raises(ValueError, match=r"only in gamma and seed.*differ in regime"):
             draw(cells, "gamma", None)
         assert draw(cells[::2], "gamma", None)
         with pytest.raises(ValueError, match="at least one run, got none"):
@@ -243,12 +241,12 @@ class TestNumberMap:
     def test_a_number_that_no_cell_has_is_no_map(self):
         with pytest.raises(
             ValueError,
-            match="at least one run must have a value of Symmetric accuracy, got none: it is defined only",
+            match="a value of Symmetric accuracy, got none",
         ):
             number_map(square(), "symmetric")
         with pytest.raises(ValueError, match="at least one run must be trained to draw"):
             number_map([cell(), cell("failed", seed=1)], "id")
-        with pytest.raises(ValueError, match="`number` must be one of train, id, ood, .*, got 'loss'"):
+        with pytest.raises(ValueError, match=r"`number` must be one of .*got 'loss'"):
             number_map(square(), "loss")
 
     def test_a_number_that_some_cells_have_is_drawn_for_those(self):
@@ -380,9 +378,7 @@ class TestAxes:
 
     def test_what_cannot_be_is_refused(self):
         cells = self.grid("gamma")
-        with pytest.raises(
-            ValueError, match="every field must belong to a configuration, got 'gama'. Did you mean 'gamma'"
-        ):
+        with pytest.raises(ValueError, match=r"field.*configuration.*mean 'gamma'"):
             choose_axes(cells, x="gama")
         with pytest.raises(ValueError, match="two different fields, got 'n_layers' for both"):
             choose_axes(cells, x="layers", y="n_layers")

@@ -124,7 +124,7 @@ class TestTheSameCallAgain:
         sweep([], tmp_path / "a", engine="serial")
         unfinished.mkdir(parents=True)
         (unfinished / "config.json").write_text("{half a fi")
-        with pytest.warns(UserWarning, match=r"config\.json.*its previous files are in .*unreadable"):
+        with pytest.warns(UserWarning, match=r"config\.json.*unreadable"):
             assert sweep([run], tmp_path / "a", engine="serial").counts == {"finished": 1}
         kept = tmp_path / "a/unreadable" / f"{cell_id(run)}-1"
         assert (kept / "config.json").read_text() == "{half a fi"
@@ -411,10 +411,10 @@ class TestRefuses:
     def test_the_folder_of_a_run_and_a_file(self, done):
         run = done.out / "cells" / done.cells[0].id
         for path, what in ((run, "the folder of a single run"), (run / "ckpt.pt", "a file")):
-            way = f"For a single run: anchorlens classify {path} --report report.html"
             with pytest.raises(CheckpointError) as refused:
                 open_sweep(path)
-            assert str(refused.value) == f"{path}: must be the folder of a sweep, got {what}. {way}"
+            assert f"{path}: must be the folder of a sweep, got {what}" in str(refused.value)
+            assert f"anchorlens classify {path} --report report.html" in str(refused.value)
 
     def test_no_sweep(self, tmp_path):
         with pytest.raises(CheckpointError, match="cannot be read: No such file"):
@@ -426,10 +426,8 @@ class TestRefuses:
         (path / "cell.json").write_bytes(b"\xff")
         first, *others = open_sweep(tmp_path / "a").cells
         assert first.status == "damaged" and not first.done and first.numbers == {}
-        assert first.error == (
-            f"{path}/cell.json: is no anchorlens cell: the file must be UTF-8 text, got byte 0xff. "
-            f"Save the file as UTF-8. Remove {path} to train the run again"
-        )
+        assert first.error.startswith(f"{path}/cell.json: is no anchorlens cell")
+        assert "got byte 0xff" in first.error and f"Remove {path}" in first.error
         assert all(cell.status == "finished" for cell in others)
 
 

@@ -73,9 +73,7 @@ def test_a_cell_whose_processes_were_killed(tmp_path, monkeypatch, n_killed, rec
     if recorded:
         assert taking._take_in(cells, future) == []
     else:
-        with pytest.raises(
-            MemoryError, match=f"the run {cells[0][0]} must have enough memory, .* because memory ran out"
-        ):
+        with pytest.raises(MemoryError, match=f"the run {cells[0][0]} .*memory ran out"):
             taking._take_in(cells, future)
     assert SweepFolder(tmp_path).failure(cells[0][0]).exists() == recorded
 

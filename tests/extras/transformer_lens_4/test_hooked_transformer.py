@@ -182,9 +182,7 @@ LACKING = {
 class TestWhatItLacks:
     @pytest.mark.parametrize("name", LACKING)
     def test_is_refused_by_name(self, name):
-        with pytest.raises(
-            ValueError, match=rf'^{name} must be .*, got {LACKING[name]!r}. Install "transf'
-        ) as error:
+        with pytest.raises(ValueError, match=f"^{name} must be .*{LACKING[name]!r}") as error:
             HookedTransformerConfig(**SMALL, **{name: LACKING[name]})
         assert "\n" not in str(error.value)
 
@@ -201,7 +199,7 @@ class TestWhatItLacks:
             ),
             (
                 {"normalization_type": "BN"},
-                "normalization_type must be one of LN, LNPre, RMS, RMSPre, got 'BN'",
+                r"normalization_type.*LNPre.*got 'BN'",
             ),
             (
                 {"positional_embedding_type": "relative_positional_bias"},
@@ -209,18 +207,18 @@ class TestWhatItLacks:
             ),
             ({"attention_dir": "backwards"}, "attention_dir must be one of causal, bidirectional"),
             ({"act_fn": "xielu"}, "act_fn must be one of relu, gelu"),
-            ({"num_experts": 2}, "num_experts and experts_per_token must be given together, got 2 and None"),
+            ({"num_experts": 2}, r"experts_per_token.*together.*2 and None"),
             (
                 {"num_experts": 2, "experts_per_token": 3},
-                "experts_per_token must be 1 to num_experts, 2, got 3",
+                r"experts_per_token must be 1 to .*got 3",
             ),
             (
                 {"n_heads": 4, "n_key_value_heads": 3},
-                "must divide n_heads, got 3 key-value heads and 4 heads",
+                "must divide n_heads, got 3",
             ),
             (
                 {"use_normalization_before_and_after": True},
-                "normalization_type must be RMS, RMSPre or None with",
+                "normalization_type must be RMS, RMSPre",
             ),
         ],
     )
@@ -229,7 +227,7 @@ class TestWhatItLacks:
             HookedTransformerConfig(**SMALL, **fields)
 
     def test_needs_a_vocabulary(self):
-        with pytest.raises(ValueError, match="d_vocab must be the number of tokens, got -1. Set d_vocab"):
+        with pytest.raises(ValueError, match=r"d_vocab must be the number.*got -1"):
             HookedTransformer({**SMALL, "d_vocab": -1})
 
     def test_of_its_methods_is_said(self, unchecked_shapes):
@@ -245,13 +243,11 @@ class TestWhatItLacks:
         for words, call in calls.items():
             with pytest.raises(ValueError, match=rf"{words}.*transformer-lens<4"):
                 call()
-        with pytest.raises(ValueError, match="return_type must be one of logits, loss, both, got 'all'"):
+        with pytest.raises(ValueError, match=r"return_type.*both, got 'all'"):
             model(tokens(n_pos=3) % 10, return_type="all")
-        with pytest.raises(ValueError, match="tokens must be given for a loss with start_at_layer"):
+        with pytest.raises(ValueError, match=r"tokens.*given.*start_at_layer"):
             model(torch.zeros(1, 3, 8), start_at_layer=0, return_type="loss")
-        with pytest.raises(
-            ValueError, match=r"attention_mask must have the shape of the tokens, \[4, 3\], got \[4, 2\]"
-        ):
+        with pytest.raises(ValueError, match=r"attention_mask.*\[4, 3\], got \[4, 2\]"):
             model(tokens(n_pos=3) % 10, attention_mask=torch.ones(4, 2, dtype=torch.int64))
 
     def test_hooks_behind_a_switch_are_refused_while_it_is_off(self):

@@ -131,7 +131,7 @@ def test_a_gpu_gets_the_same_bits():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gamma": 11}, "gamma must be a finite number >= -10 and <= 10, got 11"),
+        ({"gamma": 11}, "gamma must be a finite number"),
         ({"gamma": None}, "gamma must be a finite number"),
         ({"gamma": 0.5, "gamma_vo": float("nan")}, "gamma_vo must be a finite number"),
         (

@@ -221,7 +221,7 @@ class TestLiveness:
             computes_on(bridge.get_hook_point("blocks.0.attn.hook_pattern"))
         with pytest.raises(
             ValueError,
-            match="blocks.0.attn.hook_pattern must be used by attention, got a Transf",
+            match=r"blocks.0.attn.hook_pattern.*got a Transf",
         ):
             hooks.assert_live(bridge)
         hooks.assert_live(bridge, hooks.RESID_PRE)
@@ -232,7 +232,7 @@ class TestLiveness:
             model.blocks[0].attn.W_O.zero_()
             hooks.assert_live(model)
             model.blocks[1].attn.W_O.zero_()
-        with pytest.raises(ValueError, match="an edit of attn.hook_pattern in every layer must change"):
+        with pytest.raises(ValueError, match="hook_pattern in every layer must change"):
             hooks.assert_live(model)
 
     def test_one_dead_layer_among_live_ones_is_found(self):
@@ -244,7 +244,7 @@ class TestLiveness:
         values = model.blocks[1].attn.hook_v
         values.register_forward_hook(lambda module, args, output: setattr(values, "kept", output))
         z.forward = lambda value: torch.einsum("bhqk,bkhd->bqhd", point.kept, values.kept)
-        with pytest.raises(ValueError, match=r"blocks\.1\.attn\.hook_pattern must be used by attention"):
+        with pytest.raises(ValueError, match=r"blocks\.1\.attn\.hook_pattern must be used"):
             hooks.assert_live(model)
 
     def test_hand_made_models_are_alive_on_their_own_sequences(self):

@@ -114,9 +114,7 @@ def test_a_wrapper_that_computes_the_same_changes_nothing(wrap, alone):
 @pytest.mark.parametrize("wrap", NOTED)
 def test_the_one_hooked_transformer_in_a_module_is_measured_with_a_note(wrap, alone):
     wrapper = wrap(build_model(TINY))
-    with pytest.warns(
-        UserWarning, match=r"the HookedTransformer in \.(model|inner\.net) of the \w+ that was"
-    ):
+    with pytest.warns(UserWarning, match=r"in \.(model|inner\.net) of the \w+"):
         assert measured(wrapper) == alone
     assert "that was given is measured" in classify(wrapper, TASK).warnings[0]
     with pytest.warns(UserWarning, match="that was given is measured"):
@@ -134,13 +132,11 @@ def test_a_module_that_answers_otherwise_is_evaluated_as_it_is_and_not_opened():
     model = build_model(TINY)
     wrapper, by_hand = Turned(model=model), lambda tokens: model(tokens).roll(1, dims=-1)
     assert evaluate(wrapper, TASK, n_noise=2).to_dict() == evaluate(by_hand, TASK, n_noise=2).to_dict()
-    with pytest.raises(
-        ValueError, match=r"a Turned that holds a HookedTransformer in \.model, and gives other logits. Give"
-    ):
+    with pytest.raises(ValueError, match=r"Turned .*in \.model, and gives other"):
         classify(wrapper, TASK)
     two = Lit(student=model, teacher=build_model(TINY, seed=1))
     for measure in (classify, probes.mask_key_token, evaluate):
-        with pytest.raises(ValueError, match=r"in \.student and \.teacher\. Give it: model\.student"):
+        with pytest.raises(ValueError, match=r"\.teacher\. Give it: model\.student"):
             measure(two, TASK)
     assert unwrapped(nn.DataParallel(nn.Linear(2, 2))).out_features == 2 and unwrapped(None) is None
 

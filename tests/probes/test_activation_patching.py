@@ -93,7 +93,7 @@ class TestCarriers:
             return out
 
         block.apply_mlp = apply_mlp
-        with pytest.raises(ValueError, match="an edit of hook_mlp_out in layer 1 must change the logits"):
+        with pytest.raises(ValueError, match="hook_mlp_out in layer 1 must change"):
             activation_patching(model, PAPER)
 
 
@@ -162,7 +162,7 @@ class TestSequences:
 
     def test_a_task_without_another_target(self):
         task = AnchorTask(anchors={1: 3, 2: 3})
-        with pytest.raises(ValueError, match="inputs whose target changes if the anchor 1 changes"):
+        with pytest.raises(ValueError, match="target changes if the anchor 1 changes"):
             sequences_that_differ(task, 1, 2, 4, seed=0)
 
     @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_task_without_anchors(tmp_path):
     train(task, config, recipe, out=tmp_path / "run", progress=False)
     found = along(tmp_path / "run", stable_rank)
     assert {"train", "id"} <= set(found.metrics)
-    with pytest.raises(ValueError, match="step 0: task must be an AnchorTask, got AdditionTask"):
+    with pytest.raises(ValueError, match="step 0: task must be an AnchorTask"):
         along(tmp_path / "run", "mask_key_token")
 
 
@@ -131,7 +131,7 @@ class TestModelsWithSteps:
         (({}, "stable_rank"), "run must be the folder of a run"),
         ((3, "stable_rank"), "run must be the folder of a run"),
         ((["a", "b"], "stable_rank"), "run must be the folder of a run"),
-        (("nowhere", "stable_rank"), "nowhere must be the folder of a run with checkpoints"),
+        (("nowhere", "stable_rank"), "nowhere must be the folder of a run"),
         (("nowhere", "stable_rang"), "stable_rang"),
         (("nowhere", []), "at least one probe, got none"),
     ],

@@ -101,7 +101,7 @@ def test_a_model_in_half_precision_is_measured_as_float32_with_a_warning(probe, 
     model = build_model(SMALL).to(dtype)
     options = FEWEST.get(probe.__name__, {})
     name = str(dtype).removeprefix("torch.")
-    with pytest.warns(UserWarning, match=f"its weights are {name}: they are measured as float32"):
+    with pytest.warns(UserWarning, match=f"weights are {name}:.*float32"):
         result = probe(model, TASK, **options)
     rounded = build_model(SMALL)
     with torch.no_grad():
@@ -129,7 +129,7 @@ def test_attention_and_weights_of_any_hooked_transformer(fields):
     assert probes.attention_patterns(model, tokens=[1, 2, 3]).attention.shape[-1] == 3
     assert probes.stable_rank(model).w_q and probes.q_condensation(model) and probes.embedding_pca(model)
     assert probes.training_regime(model, initial=initial).relative_change > 0
-    with pytest.raises(ValueError, match="training_regime must get the model at the start of its run"):
+    with pytest.raises(ValueError, match=r"training_regime .*start of its run"):
         probes.training_regime(model)
 
 
@@ -197,13 +197,9 @@ class TestConfigOfBareWeights:
         same(probes.v_similarity(path, **options), probes.v_similarity(model, TASK))
         (found,) = compare([path], "v_similarity", **options).results
         same(found, probes.v_similarity(model, TASK))
-        with pytest.raises(
-            ValueError, match="config must be given only for a file of bare weights, got a Hooked.* Omit"
-        ):
+        with pytest.raises(ValueError, match=r"config.*bare weights, got a Hooked"):
             stable_rank(model, config=model.cfg)
-        with pytest.raises(
-            ValueError, match="config must be given only for a file of bare weights, got a LoadedModel"
-        ):
+        with pytest.raises(ValueError, match=r"config.*bare weights, got a LoadedModel"):
             stable_rank(resolve(model), config=model.cfg)
 
     def test_a_probe_of_ones_own_may_have_an_option_of_that_name(self, bare):
@@ -289,7 +285,7 @@ def test_the_command_and_python_choose_the_same_device():
 def test_mps_is_taken_where_torch_has_it_and_said_to_be_untested(monkeypatch):
     from anchorlens.models.devices import choose_device
 
-    with pytest.raises(ValueError, match="device must be available, got 'mps', but torch found no MPS"):
+    with pytest.raises(ValueError, match=r"device.*got 'mps'.*found no MPS"):
         choose_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.warns(UserWarning, match="device 'mps': anchorlens could not be tested on it"):

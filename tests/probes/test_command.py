@@ -123,7 +123,7 @@ def test_options_reach_the_probe(checkpoint):
         (
             ["stable_rank", "CKPT", "--plot", "no/where/p.png"],
             2,
-            "--plot must be in a folder that exists, got no/where/p.png",
+            "--plot must be in a folder that exists",
         ),
     ],
 )
@@ -202,18 +202,18 @@ class TestAnyHookedTransformer:
         [
             (
                 {"n_layers": 10**9},
-                "n_layers must be 3 as in the weights, got 1000000000 in the configuration",
+                "n_layers must be 3 as in the weights",
             ),
             ({"num_experts": 10**9}, "experts_per_token must be"),
-            ({"d_mlp": 10**9}, "d_mlp must be 48 as in the weights, got 1000000000 in the configuration"),
-            ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape [32, 48], got no weight of that name"),
-            ({"attn_only": True}, "that the configuration describes, got 'blocks.0.ln2.w'"),
+            ({"d_mlp": 10**9}, "d_mlp must be 48 as in the weights"),
+            ({"gated_mlp": True}, "blocks.0.mlp.W_gate must have shape"),
+            ({"attn_only": True}, "describes, got 'blocks.0.ln2.w'"),
             ({"act_fn": "swish"}, "must be one of"),
             ({"n_ctx": "many"}, "it does not describe this model"),
-            ({"d_head": 0}, "d_head must be 8 as in the weights, got 0 in the configuration"),
+            ({"d_head": 0}, "d_head must be 8 as in the weights"),
             (
                 {"positional_embedding_type": "rotary", "rotary_dim": 10**12},
-                "rotary_dim must be an integer >= 0 and <= 8, got 1000000000000",
+                "rotary_dim must be an integer >= 0",
             ),
             ({"task": 3}, "task must be a table of fields, got 3"),
         ],
@@ -239,15 +239,9 @@ class TestAnyHookedTransformer:
     def test_the_start_of_the_run_is_asked_for(self, tmp_path, checkpoint, foreign):
         theirs = write(tmp_path, user_built())
         result = call("training_regime", *theirs)
-        assert (
-            result.exit_code == 2
-            and "the checkpoint must contain its training configuration" in result.stderr
-        )
+        assert result.exit_code == 2 and "must contain its training configuration" in result.stderr
         result = call("stable_rank", *theirs, "--initial", theirs[0])
-        assert (
-            result.exit_code == 2
-            and "--initial must be given only for a probe that compares" in result.stderr
-        )
+        assert result.exit_code == 2 and "--initial must be given only for" in result.stderr
         assert call("training_regime", *theirs, "--initial", "nothing.pt").exit_code == 3
         given = call("training_regime", checkpoint, "--initial", foreign)  # both are of seed 0
         assert given.stdout == call("training_regime", checkpoint).stdout
@@ -283,7 +277,7 @@ def browser():
 
 def test_the_start_of_a_run_is_asked_for_where_it_is_not_known(foreign):
     result = call("training_regime", foreign)
-    assert result.exit_code == 2 and "the checkpoint must contain its training configuration" in result.stderr
+    assert result.exit_code == 2 and "must contain its training configuration" in result.stderr
     assert call("stable_rank", foreign).exit_code == 0
 
 

@@ -161,20 +161,18 @@ class TestEveryProbe:
         with pytest.raises(ValueError, match="model must be a HookedTransformer, got Linear"):
             run(probe, torch.nn.Linear(2, 2))
         if has_task:
-            with pytest.raises(ValueError, match=r"task must be a task such as AnchorTask\(\), got str"):
+            with pytest.raises(ValueError, match=r"task must be a task.*got str"):
                 apply(probe, build_model(small(probe)), "two-anchor", initial=build_model(small(probe)))
         model = build_model(small(probe))
         with torch.no_grad():
             model.blocks[0].attn.W_Q[0, 0, 0] = float("nan")
-        with pytest.raises(
-            ValueError, match="weights of the model must be finite, got NaN or infinity in blocks.0.attn.W_Q"
-        ):
+        with pytest.raises(ValueError, match=r"weights.*finite.*blocks.0.attn.W_Q"):
             run(probe, model)
 
     def test_without_a_two_anchor_task_it_reads_weights_or_says_what_it_needs(self, probe):
         model, initial = built(probe), built(probe, seed=1)
         if needs_training_set(probe):
-            with pytest.raises(ValueError, match="must get the training data of the model, got none. Give"):
+            with pytest.raises(ValueError, match=r"must get the training data.*got none"):
                 apply(probe, model, None)
             return
         if not needs_task(probe):
@@ -210,9 +208,7 @@ class TestEveryProbe:
     def test_on_a_bridge_it_agrees_or_is_refused(self, probe):
         """Those of TransformerLens 3.9 show the pattern and do not use it."""
         if probe in OF_MIXTURES:
-            with pytest.raises(
-                ValueError, match="must be a mixture of experts .*, got a model with a single MLP"
-            ):
+            with pytest.raises(ValueError, match=r"mixture of experts .*a single MLP"):
                 run(probe, as_bridge(build_model(SMALL)))
             return
         model, initial = build_model(small(probe)), build_model(small(probe), seed=1)
@@ -223,7 +219,7 @@ class TestEveryProbe:
         if probe in EDIT_ATTENTION and LINE == 3:
             with pytest.raises(
                 ValueError,
-                match="blocks.0.attn.hook_pattern must be used by attention, got a .*TransformerBridge",
+                match=r"hook_pattern must be used.*TransformerBridge",
             ):
                 run(probe, *bridges)
             return

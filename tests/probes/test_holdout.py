@@ -121,7 +121,7 @@ class TestTrainingData:
         """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
         model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
         assert holdout(model, task, **FEW).n_distinct > 9000
-        with pytest.raises(ValueError, match="training accuracy of the model must be at least 0.9, got 0.0"):
+        with pytest.raises(ValueError, match=r"training accuracy.*0.9, got 0.0"):
             holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
 
     @hardly_trained
@@ -169,7 +169,7 @@ class TestTrainingData:
     @pytest.mark.parametrize(
         ("options", "match"),
         [
-            ({}, "holdout must get the training data of the model, got none. Give training_set"),
+            ({}, "holdout must get the training data"),
             ({"training_set": (PAIRS[:199], RANDOM[:199])}, "at least 200 distinct sequences, got 199"),
             ({"training_set": (PAIRS[:1].repeat(300, 1), RANDOM[:1].repeat(300))}, "got 1. Use more"),
             ({"training_set": (PAIRS, (RANDOM + 1) % 20)}, "must be at least 0.9, got 0.0"),
@@ -200,7 +200,7 @@ class TestTrainingData:
     def test_answers_that_the_model_cannot_give(self):
         model = user_built(d_vocab_out=7)
         tokens, answers = own_answers(model)
-        with pytest.raises(ValueError, match="targets must be below d_vocab_out of the model, 7, got"):
+        with pytest.raises(ValueError, match=r"targets.*below d_vocab_out.*7"):
             holdout(model, training_set=(tokens, answers + 7), **FEW)
 
 

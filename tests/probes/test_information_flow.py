@@ -365,7 +365,7 @@ class TestInput:
             ),
             (
                 [35, 63, 38, 42, 36, 62, 23, 1, 2],
-                "last anchor must be before the last position, got position 8",
+                r"last anchor must be before.*position 8",
             ),
             ([35.5] * 9, "whole numbers"),
             ([], "whole numbers"),
@@ -390,7 +390,7 @@ class TestInput:
             information_flow(build_model(SMALL), PAPER, effects="heads")
 
     def test_patterns_are_named(self):
-        with pytest.raises(ValueError, match="patterns must be one of frozen, recomputed, got 'clean'"):
+        with pytest.raises(ValueError, match=r"patterns.*recomputed, got 'clean'"):
             information_flow(build_model(SMALL), PAPER, patterns="clean")
 
     @pytest.mark.parametrize("n_sequences", [0, 1.5])

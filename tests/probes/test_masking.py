@@ -69,11 +69,11 @@ class TestKeyToken:
         [
             ({"queries": "first"}, "queries must be"),
             ({"noise": "own"}, "noise must be"),
-            ({"edge": (0, 0, 3)}, r"edge \(layer, head, query position, key position\) must be 4"),
+            ({"edge": (0, 0, 3)}, r"edge \(layer.*must be 4"),
             ({"edge": (0, 5, 3, 2)}, "head must be"),
             ({"key_position": 9}, "key_position must be in 0..6"),
             ({"n_sequences": 0}, "n_sequences must be"),
-            ({"n_sequences": 1}, "perplexity must be below the number of vectors, 12, got 12"),
+            ({"n_sequences": 1}, r"perplexity must be below.*12, got 12"),
             ({"seed": -1}, "seed must be"),
         ],
     )
@@ -140,18 +140,14 @@ class TestSecondAnchor:
             mask_second_anchor(build_model(SMALL), PAPER, results=[41])
 
     def test_the_second_anchor_last_is_refused(self):
-        with pytest.raises(
-            ValueError, match="before the last of the 9 tokens.*key_position 6. Use key_position 5"
-        ):
+        with pytest.raises(ValueError, match=r"last of the 9.*Use key_position 5"):
             mask_second_anchor(build_model(SMALL), PAPER, key_position=6)
         short = AnchorTask(seq_len=3)
-        with pytest.raises(
-            ValueError, match="sequences must have a token after the second anchor, got 3 tokens"
-        ):
+        with pytest.raises(ValueError, match=r"sequences.*after the second anchor"):
             mask_second_anchor(build_model(ModelConfig.for_task(short, d_model=16, d_mlp=16)), short)
 
     def test_an_anchor_that_is_none_is_refused(self):
-        with pytest.raises(ValueError, match=r"second_anchor must be one of .*\[1, 2, 3, 4\], got 7"):
+        with pytest.raises(ValueError, match=r"second_anchor must be one of.*got 7"):
             mask_second_anchor(build_model(SMALL), PAPER, second_anchor=7)
 
     def test_anchors_without_common_results(self):

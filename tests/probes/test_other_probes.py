@@ -233,11 +233,11 @@ class TestTrainingRegime:
 
     def test_without_a_seed_it_says_so(self):
         checkpoint = Checkpoint.from_model(build_model(CONFIG), CONFIG, PAPER)
-        with pytest.raises(ValueError, match="the checkpoint must contain its training configuration"):
+        with pytest.raises(ValueError, match="must contain its training config"):
             checkpoint.initial_model()
 
     def test_another_model_is_refused(self):
-        with pytest.raises(ValueError, match="the start of the same run, with pos_embed.* of shape"):
+        with pytest.raises(ValueError, match=r"start of the same run.*pos_embed"):
             training_regime(build_model(CONFIG), PAPER, initial=user_built(d_vocab=201))
         with pytest.raises(ValueError, match="n_sequences must be"):
             training_regime(build_model(CONFIG), PAPER, initial=build_model(CONFIG), n_sequences=1)

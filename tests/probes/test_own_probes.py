@@ -100,13 +100,12 @@ class TestFile:
             (
                 "probe.py",
                 "x = 1",
-                "probe.py must define a probe, got a file without a probe. Define a public function "
-                "whose return annotation",
+                r"probe.py must define a probe.*without",
             ),
             (
                 "probe.py",
                 "\n\nfoo()",
-                r"probe.py must be a module that can be imported, got line 3 of probe.py: NameError",
+                r"probe.py.*imported.*line 3.*NameError",
             ),
             ("probe.py", "x = 1\ndef f(:", "line 2 of probe.py: SyntaxError: invalid syntax$"),
             ("probe.py", "import sys\nsys.exit(3)", "line 2 of probe.py: SystemExit: 3"),
@@ -124,14 +123,10 @@ class TestFile:
     def test_a_name_is_taken_once(self, file, tmp_path):
         twin = tmp_path / "twin.py"
         twin.write_text(ATTENTION_BREADTH)
-        with pytest.raises(
-            ValueError, match="twin.py: the name .* got attention_breadth, .* the name of a probe of .*my_p"
-        ):
+        with pytest.raises(ValueError, match=r"twin.py: .*attention_breadth.*my_p"):
             with_own([file, twin])
         twin.write_text(ATTENTION_BREADTH.replace("def attention_breadth", "def stable_rank"))
-        with pytest.raises(
-            ValueError, match="twin.py: the name .* got stable_rank, .* the name of a shipped probe. Rename"
-        ):
+        with pytest.raises(ValueError, match=r"twin.py: .*stable_rank.*shipped"):
             with_own([twin])
 
 
@@ -182,16 +177,16 @@ class TestResult:
         assert json.loads(json.dumps(content, allow_nan=False))["value"] == expected
 
     def test_what_is_no_data_is_refused(self):
-        with pytest.raises(ValueError, match="the field value of Mine must be numbers, text.*got set"):
+        with pytest.raises(ValueError, match=r"value of Mine must be numbers.*got set"):
             measured(value={1})(None, None).to_dict()
-        with pytest.raises(ValueError, match=r"got a dict whose keys are equal as text, \[1, '1'\]"):
+        with pytest.raises(ValueError, match=r"keys are equal as text, \[1, '1'\]"):
             measured(value={1: 0.5, "1": 0.7})(None, None).to_dict()
 
     def test_a_result_of_another_type_is_refused(self):
         def gives_a_dict(model):
             return {}
 
-        with pytest.raises(ValueError, match="return a ProbeResult, got dict from gives_a_dict. Derive"):
+        with pytest.raises(ValueError, match="a ProbeResult, got dict from gives_a_dict"):
             apply(gives_a_dict, build_model(TINY), TASK)
 
     def test_a_result_without_a_name_is_told_which(self):
@@ -229,7 +224,7 @@ class TestResult:
 
         model, start = build_model(TINY), build_model(TINY, seed=1)
         before = stable_rank(model).w_q, stable_rank(start).w_q
-        with pytest.raises(ValueError, match=r"vandal must not .* weights \(blocks.0.attn.W_Q\). anchor"):
+        with pytest.raises(ValueError, match=r"vandal must not.*blocks.0.attn.W_Q"):
             apply(vandal, model, TASK)
         with pytest.raises(ValueError, match="vandal_of_the_start must not change the model"):
             apply(vandal_of_the_start, model, initial=start)
@@ -284,7 +279,7 @@ class TestSideBySide:
         assert joined.layout.xaxis.domain[1] < joined.layout.xaxis2.domain[0]
 
     def test_what_is_no_figure_is_refused(self, checkpoints):
-        with pytest.raises(ValueError, match=r"the result of plot\(\) must be a plotly Figure, got list"):
+        with pytest.raises(ValueError, match=r"plot\(\) must be a plotly Figure"):
             compare([load_checkpoint(checkpoints[0])], measured(list)).plot()
 
 

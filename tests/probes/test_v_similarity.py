@@ -131,5 +131,5 @@ def test_values_that_overflow_are_an_error_and_no_nan():
     with torch.no_grad():
         for matrix in (model.embed.W_E, model.blocks[1].attn.W_V):
             matrix.fill_(3e38)
-    with pytest.raises(ValueError, match=r"blocks.1.attn.hook_v must be finite, got NaN or infinity"):
+    with pytest.raises(ValueError, match=r"blocks.1.attn.hook_v must be finite"):
         v_similarity(model, TASK)

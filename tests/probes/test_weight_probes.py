@@ -149,7 +149,7 @@ class TestEmbedding:
 
     def test_a_small_vocabulary_is_refused(self):
         small = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=60))
-        with pytest.raises(ValueError, match="number tokens up to 99 in its vocabulary, got d_vocab 60"):
+        with pytest.raises(ValueError, match=r"number tokens up to 99.*d_vocab 60"):
             embedding_pca(small, AnchorTask())
 
     def test_without_a_task_all_tokens_are_taken_and_it_says_so(self, model):
@@ -178,9 +178,9 @@ class TestEmbedding:
 
     @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 2], [-1, 2, 3], [1, 2, 201]])
     def test_tokens_that_cannot_be_taken(self, tokens, model):
-        with pytest.raises(ValueError, match=r"tokens must be at least 3 different tokens .* 0\.\.200, got"):
+        with pytest.raises(ValueError, match=r"tokens.*3 different tokens.*0\.\.200"):
             embedding_pca(model, tokens=tokens)
-        with pytest.raises(ValueError, match="tokens must be one or more whole numbers, got 'all'"):
+        with pytest.raises(ValueError, match=r"tokens.*whole numbers, got 'all'"):
             embedding_pca(model, tokens="all")
 
     def test_a_vocabulary_of_language(self):
@@ -210,9 +210,9 @@ class TestMovement:
 
     def test_other_shapes_and_what_is_no_model_are_refused(self):
         model = build_model(CONFIG)
-        with pytest.raises(ValueError, match="the model at the start of the same run, with .* of shape"):
+        with pytest.raises(ValueError, match=r"start of the same run.*of shape"):
             training_regime(model, initial=build_model(ModelConfig()))
-        with pytest.raises(ValueError, match="initial model must be a HookedTransformer, got Linear"):
+        with pytest.raises(ValueError, match=r"initial model.*HookedTransformer"):
             training_regime(model, initial=torch.nn.Linear(2, 2))
 
 

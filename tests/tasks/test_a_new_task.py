@@ -139,9 +139,7 @@ def test_answers_of_a_vocabulary_of_their_own(tmp_path):
     checkpoint = load_checkpoint(tmp_path / "run" / "ckpt.pt")
     assert checkpoint.model_config.d_vocab_out == 8 and checkpoint.build_model().W_U.shape == (16, 8)
     assert checkpoint.evaluate().to_dict() == result.behaviour.to_dict()
-    with pytest.raises(
-        ValueError, match="d_vocab_out must be at least 9 for the task, got 8. Set d_vocab_out to 9"
-    ):
+    with pytest.raises(ValueError, match=r"d_vocab_out.*at least 9.*got 8"):
         train(CopyTask(), model, run.train_config, progress=False)
 
 

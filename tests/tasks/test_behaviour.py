@@ -363,7 +363,7 @@ def test_a_number_is_near_to_the_threshold_that_chance_moved():
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (lambda tokens: tokens, {}, "model must return logits [batch, pos, d_vocab >= 110]"),
+        (lambda tokens: tokens, {}, "logits [batch, pos, d_vocab >= 110]"),
         (lambda tokens: torch.zeros(*tokens.shape, 50), {}, "d_vocab >= 110] for tokens [868, 9]"),
         (oracle(rules), {"n_noise": 1}, "n_noise must be an integer >= 2, got 1"),
         (oracle(rules), {"batch_size": 0}, "batch_size must be an integer >= 1, got 0"),

@@ -89,14 +89,14 @@ def file(tmp_path_factory):
         ("raises", f"{MUST_RUN}KeyError: 'no such row' (line 35 of faulty.py)"),
         ("exits", f"{MUST_RUN}sys.exit(0), which would end the program (line 37 of faulty.py)"),
         ("exits at once", f"{MUST_RUN}sys.exit(0)"),
-        ("nan", f"{MUST_BE_FINITE}nan. Give None if a metric is not defined"),
+        ("nan", f"{MUST_BE_FINITE}nan"),
         ("nan at the end", f"{MUST_BE_FINITE}nan"),
         (
             "odd error",
-            "the standard error of the metric score of the task faulty must be a finite number",
+            "error of the metric score of the task faulty",
         ),
         ("tensor", f"{MUST_BE_FINITE}tensor"),
-        ("options", "the evaluation of the task faulty must be JSON-ready"),
+        ("options", "of the task faulty must be JSON-ready"),
         ("nothing", f"{MUST_RUN}AttributeError: 'NoneType' object"),
     ],
 )
@@ -115,9 +115,9 @@ def test_numbers_of_numpy_are_numbers(file, tmp_path):
     train(task(fault="numpy"), config, recipe, out=tmp_path / "run")
     assert json.loads((tmp_path / "run/log.jsonl").read_text().splitlines()[-1])["score"] == 0.5
     checkpoint = load_checkpoint(tmp_path / "run")
-    with pytest.raises(ValueError, match="evaluate of the task faulty must return an Evaluation, got None"):
+    with pytest.raises(ValueError, match=r"evaluate of .*faulty.*got None"):
         evaluate(checkpoint.build_model(), task(fault="nothing"))
-    with pytest.raises(ValueError, match=r"the task faulty must run .*KeyError.*\(line 35 of faulty.py\)"):
+    with pytest.raises(ValueError, match=r"faulty.*KeyError.*line 35 of faulty.py"):
         evaluate(checkpoint.build_model(), task(fault="raises"))
 
 

@@ -83,9 +83,7 @@ def test_those_of_the_last_position_suffice(last):
     ],
 )
 def test_what_holds_none_or_several_is_refused_with_a_way_out(output, message):
-    with pytest.raises(
-        ValueError, match=rf"model must return logits \[batch, pos, d_vocab >= 110\] .*{message}"
-    ):
+    with pytest.raises(ValueError, match=rf"\[batch, pos, d_vocab >= 110\] .*{message}"):
         logits_in(output, TOKENS, 110)
 
 
@@ -108,7 +106,7 @@ def test_a_task_of_many_positions_needs_them_all_and_says_so():
     task = ScanTask()
     evaluator = Evaluator(lambda tokens: torch.zeros(len(tokens), task.d_vocab), task)
     tokens = torch.ones(2, 8, dtype=torch.long)
-    with pytest.raises(ValueError, match=r"at every scored position, got the last 1\. .*targets"):
+    with pytest.raises(ValueError, match=r"scored position, got the last 1.*targets"):
         evaluator.greedy(tokens, torch.tensor([3, 5]), end=0)
     longer = Evaluator(lambda tokens: torch.eye(task.d_vocab)[torch.nn.functional.pad(tokens, (1, 0))], task)
     assert longer.greedy(tokens, torch.tensor([3, 5]), end=1) == [[], []]  # one position more, at the start

@@ -139,7 +139,7 @@ class TestPackage:
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
         importlib.invalidate_caches()
-        with pytest.raises(ValueError, match=f"the task odd of the installed package broken {message}"):
+        with pytest.raises(ValueError, match=f"task odd of .* broken {message}"):
             registry.tasks()
         assert registry.task_class("addition").kind == "addition"  # ours need nobody's package
         said = call("train", "--dry-run", code=2)
@@ -258,20 +258,18 @@ class TestRegistering:
         [
             (
                 {"kind": "addition"},
-                r"must be new, got addition, which is already the kind of "
-                r"anchorlens.extras.arithmetic.task.Additi",
+                r"must be new, got addition.*kind of",
             ),
-            ({"kind": "A coin"}, "the kind of a task must be a name of .* got 'A coin'"),
-            ({"metrics": ()}, r"the metrics of Mine must be a tuple of Metric, got \(\)"),
+            ({"kind": "A coin"}, r"kind of a task must be .*got 'A coin'"),
+            ({"metrics": ()}, r"metrics of Mine must be.*got \(\)"),
             ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have different names, got train, train"),
             (
                 {"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)},
-                "must have new names in the log, got lr, which is a column",
+                "new names in the log, got lr",
             ),
             (
                 {"evaluate": None},
-                "a task must define kind, metrics, d_vocab, seq_len, training_set, evaluate, got the class "
-                "Mine without evaluate. Define the missing names in the class.",
+                r"a task must define .*Mine without evaluate",
             ),
         ],
     )
@@ -285,7 +283,7 @@ class TestRegistering:
         ("field", "owner"), [("lr", "TrainConfig"), ("gamma", "ModelConfig"), ("n_feat", "UNetConfig")]
     )
     def test_a_field_of_a_model_or_of_the_training_is_no_name_for_one_of_a_task(self, field, owner):
-        taken = f"must not have the name of a field of {owner}, got {field} of Mine. Rename the field"
+        taken = f"name of a field of {owner}, got {field} of Mine"
         mine = register_task(with_field(field))
         for use in (
             lambda: grid({"task": {"kind": "coin"}, "model": SMALL}, {field: (1.0,)}),
@@ -308,7 +306,7 @@ class TestRegistering:
         assert {"--out", "--tasks", "--dry-run"} < flags
         for flag in sorted(flags):
             name = flag.removeprefix("--").replace("-", "_")
-            with pytest.raises(ValueError, match=f"name of an option of the command, got {name} of Mine"):
+            with pytest.raises(ValueError, match=f"name of an option.*got {name} of Mine"):
                 fields_of(parser).check(parser, [with_field(name)])
         path = tmp_path / "mine.py"
         path.write_text(f"{FILE.read_text()}\n    out: str = ''\n")

@@ -143,7 +143,7 @@ def test_a_circuit_that_is_another_at_the_end_is_told_there_alone():
 
 class TestAnotherTask:
     def test_is_refused_where_the_circuit_is_loaded(self):
-        with pytest.raises(ValueError, match=r"'composer' answers the task of keys 20\.\.35 .* and no other"):
+        with pytest.raises(ValueError, match=r"'composer' answers .*and no other"):
             examples().load("composer", AnchorTask(key_min=20, key_max=34))
         with pytest.raises(ValueError, match="must be one of .* got 'nothing'"):
             examples().load("nothing")
@@ -152,8 +152,7 @@ class TestAnotherTask:
     def test_is_refused_by_both_verdicts(self, ask):
         with pytest.raises(
             ValueError,
-            match="d_vocab of the model must be at least 110 for this task, got 46. Check that "
-            "the model belongs",
+            match=r"d_vocab of the model.*at least 110",
         ):
             ask(circuit("composer").model, AnchorTask())
 
@@ -169,8 +168,7 @@ class TestAnotherTask:
     def test_is_refused_by_every_probe_that_asks_for_it(self, probe):
         with pytest.raises(
             ValueError,
-            match="d_vocab of the model must be at least 110 for this task, got 46. Check that "
-            "the model belongs",
+            match=r"d_vocab of the model.*at least 110",
         ):
             apply(probe, circuit("composer").model, AnchorTask())
 

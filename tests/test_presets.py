@@ -60,9 +60,7 @@ def test_no_two_configurations_share_a_field():
 def test_unknown_names_say_what_is_wrong():
     with pytest.raises(ValueError, match="preset must be one of quick, "):
         preset("fast")
-    with pytest.raises(
-        ValueError, match="every field must belong to a configuration, got 'gama'. Did you mean 'gamma'"
-    ):
+    with pytest.raises(ValueError, match=r"field.*configuration.*mean 'gamma'"):
         preset("quick", gama=1)
     with pytest.raises(ValueError, match="a part of the configuration must be one of"):
         RunConfig.from_dict({"tarin": {}})

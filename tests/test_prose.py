@@ -1,4 +1,7 @@
-"""Plain words: pages, templates, captions, help and messages do not use archaic or private words."""
+"""Plain words: pages, templates, captions, help and messages do not use archaic or private words.
+
+Tests hold a few words of a message, so that it can be mended.
+"""
 
 import ast
 import json
@@ -92,3 +95,37 @@ def test_code_is_no_prose():
     assert not found(
         plain("Set `anew` to true.\n```python\nnot there\n```\n<p class='beside'>{{ beside }}</p>")
     )
+
+
+def longest_pins(source):
+    """(line, length) of what `match=` expects, in place or in the column of that name of a parametrize."""
+
+    def text(node):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        pins = [
+            node.value for node in ast.walk(function) if isinstance(node, ast.keyword) and node.arg == "match"
+        ]
+        names = {pin.id for pin in pins if isinstance(pin, ast.Name)}
+        for call in function.decorator_list:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.parametrize":
+                columns = getattr(call.args[0], "elts", call.args[:1])
+                for row in getattr(call.args[1], "elts", ()):
+                    cells = getattr(row, "elts", [row])
+                    pins += [cell for one, cell in zip(columns, cells, strict=False) if text(one) in names]
+        yield from ((pin.lineno, len(text(pin))) for pin in pins)
+
+
+def test_tests_expect_a_few_words_of_a_message():
+    """The name and the keyword of the rule are enough: who mends the sentence then mends no test."""
+    folders = (ROOT / "tests", ROOT / "research/tests")
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    pins = {(file, *pin) for file in files for pin in longest_pins(file.read_text(encoding="utf-8"))}
+    assert len(pins) > 100 and {pin for pin in pins if pin[-1] > 50} == set()
+    source = "with pytest.raises(ValueError, match=says):\n        f()"
+    source = f'@pytest.mark.parametrize(("a", "says"), [(1, "{"a" * 51}")])\ndef test(a, says):\n    {source}'
+    assert max(longest_pins(source)) == (3, 0) and (1, 51) in longest_pins(source)

@@ -264,7 +264,7 @@ def run_beginning(path, python, repository, folder, n_cells=1):
 class TestFirstCell:
     def test_it_asks_for_the_url_while_there_is_none(self, without_anchorlens, tmp_path):
         said = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path)
-        assert "ValueError: REPOSITORY must be a URL for `git clone`, got none." in said
+        assert "REPOSITORY must be a URL" in said
         assert "\nat " not in said
 
     def test_it_installs_from_a_repository_and_then_leaves_it_alone(

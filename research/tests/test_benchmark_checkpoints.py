@@ -159,13 +159,11 @@ class TestFile:
     def test_missing_runs_are_named_with_the_command_that_trains_them(self, zoo, monkeypatch):
         planned = {**command.runs(), "more": next(iter(command.runs().values()))}
         monkeypatch.setattr(command, "runs", lambda: planned)
-        with pytest.raises(
-            ValueError, match='1 of 4 runs are missing; .*zoo.py --group "held-out tasks"` tr'
-        ):
+        with pytest.raises(ValueError, match=r'1 of 4 runs are missing.*"held-out tasks"'):
             self.make(zoo)
         self.make(zoo, incomplete=True)
         (zoo / "zoo.parquet").unlink()
-        with pytest.raises(ValueError, match="zoo.parquet is not there; `python research/zoo.py` makes it"):
+        with pytest.raises(ValueError, match=r"zoo.parquet is not there.*zoo.py"):
             self.make(zoo)
 
     def test_one_that_is_too_large_is_not_written(self, zoo, monkeypatch):
@@ -210,14 +208,14 @@ class TestPage:
             for reading in Benchmark.from_json(out.read_bytes()).readings
         }
         assert found == {"one": 1, "ending_number": 1}
-        with pytest.raises(ValueError, match="must have the models of the benchmark; leave out --only"):
+        with pytest.raises(ValueError, match=r"have the models of the benchmark.*--only"):
             command.make_reference(models[:-1], out, ("one",))
 
     def test_steps_are_checked(self, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["benchmark_checkpoints.py", "pages"])
         with pytest.raises(SystemExit):
             command.main()
-        assert "a step must be one of checkpoints, reference, page, got pages" in capsys.readouterr().err
+        assert "reference, page, got pages" in capsys.readouterr().err
 
 
 def test_the_shipped_models_are_held_out_and_not_too_large():

@@ -87,7 +87,7 @@ class TestTrain:
         _, out = trained
         run("train", "--resume", "--out", out, "--threads", 1)  # where it runs may change
         done = run("train", "--resume", "--out", out, "--gamma", 0.9, code=2)
-        assert "model.gamma of a resumed run must stay 0.3, got 0.9" in done.stderr
+        assert "gamma of a resumed run must stay" in done.stderr
 
     def test_a_preset_by_flag_beats_the_one_in_the_file(self, tmp_path):
         (tmp_path / "run.toml").write_text('preset = "paper-gpt2"\n[train]\nbatch_size = 100')
@@ -100,7 +100,7 @@ class TestTrain:
         ("arguments", "message"),
         [
             (["train"], "--out must be the folder of the run, got none"),
-            (["train", "--out", "{out}"], "must not contain a run, got the config.json of a run"),
+            (["train", "--out", "{out}"], "must not contain a run"),
             (["train", "--out", "{new}", "--preset", "slow"], "preset must be one of quick, paper-2l1h"),
             (["train", "--out", "{new}", "--gama", "1"], "No such option: --gama (Possible options: --gamma"),
             (["train", "--out", "{new}", "--d-model", "x"], "d_model must be an integer >= 1, got 'x'"),

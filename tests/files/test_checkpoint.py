@@ -143,7 +143,7 @@ class TestWriting:
     def test_weights_of_another_shape_are_refused(self):
         with pytest.raises(
             ValueError,
-            match="the model must fit its configuration, got a mismatch: embed.W_E must have shape",
+            match=r"fit its configuration.*embed.W_E",
         ):
             Checkpoint.from_model(build_model(TINY), ModelConfig(d_model=16), AnchorTask())
 

@@ -79,14 +79,11 @@ def test_packed_files(tmp_path):
         archive.writestr("run/ckpt.pt", b"x" * 1000)
     assert "no data.pkl, but 'run/ckpt.pt'; unzip it" in why_not(tmp_path / "a.zip")
     np.savez(tmp_path / "a.npz", embed=np.zeros(3))
-    assert "no data.pkl, but 'embed.npy'; save its arrays as tensors" in why_not(tmp_path / "a.npz")
+    assert "no data.pkl, but 'embed.npy'" in why_not(tmp_path / "a.npz")
     data = write_bare(tmp_path).path.read_bytes()
     packed = rewritten_zip(data, lambda name, content: (name, content), zipfile.ZIP_DEFLATED)
     (tmp_path / "again.pt").write_bytes(packed)
-    assert (
-        "the zip must be uncompressed, as torch.save writes it, got a compressed zip. Save the file"
-        in why_not(tmp_path / "again.pt")
-    )
+    assert "got a compressed zip" in why_not(tmp_path / "again.pt")
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -101,9 +98,9 @@ def test_every_protocol_of_pickle_that_has_one_is_read(tmp_path, protocol):
 def test_older_formats_name_the_way_to_save_them_again(tmp_path):
     weights = initial_weights(TINY, 0)
     torch.save(weights, tmp_path / "one.pt", pickle_protocol=1)
-    assert "must be 2 to 5, got 0 or 1. Save the file with pickle_protocol=2" in why_not(tmp_path / "one.pt")
+    assert "Save the file with pickle_protocol=2" in why_not(tmp_path / "one.pt")
     torch.save(weights, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    assert "torch.save(torch.load(path, weights_only=True), path)" in why_not(tmp_path / "old.pt")
+    assert "torch.load(path, weights_only=True)" in why_not(tmp_path / "old.pt")
     torch.save(torch.load(tmp_path / "old.pt", weights_only=True), tmp_path / "old.pt")
     (tmp_path / "a.toml").write_text("model.gamma = 0.5")
     assert (
@@ -197,7 +194,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_record_beside_the_weights_is_no_attack(tmp_path, name, protocol):
     cause = why_not(beside_weights(tmp_path, OTHERS[name], protocol))
-    assert 'save the weights alone: torch.save(ckpt["model"], path), and describe them' in cause
+    assert 'torch.save(ckpt["model"], path)' in cause
     assert "--config" in cause
 
 
@@ -215,19 +212,15 @@ def test_tensors_of_other_kinds(tmp_path):
     integers = {name: weight.to(torch.int8) for name, weight in initial_weights(TINY, 0).items()}
     safetensors.torch.save_file(integers, tmp_path / "a.safetensors")
     cause = why_not(tmp_path / "a.safetensors", config={"model": {"gamma": 0.5}})
-    assert "must hold floating point numbers, got torch.int8. Save the tensor as floats" in cause
+    assert "floating point numbers, got torch.int8" in cause
 
 
 def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
-    with pytest.raises(
-        CheckpointError, match=r"unsafe: the file would run torch.*torch\.save\(model\.state_dict\(\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"unsafe: .*torch\.save\(model\.state_dict"):
         open_checkpoint(tmp_path / "module.pt")
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
-    assert "a TorchScript archive, which is a program; save the weights alone" in why_not(
-        tmp_path / "script.pt"
-    )
+    assert "a TorchScript archive" in why_not(tmp_path / "script.pt")
 
 
 def test_what_is_no_table_of_weights(tmp_path):
@@ -261,10 +254,7 @@ def test_yaml_where_json_or_toml_is_read(tmp_path):
         (tmp_path / "a.yaml").write_text(text)
         assert words in why_not(tmp_path / "a.yaml", Settings.of)
     (tmp_path / "a.toml").write_text("model = ")  # the negative control: a slip in a TOML file is shown
-    assert (
-        "the file must be valid JSON or TOML, got an error: the content must be valid TOML, got "
-        "an error: Invalid value" in why_not(tmp_path / "a.toml", Settings.of)
-    )
+    assert "the content must be valid TOML" in why_not(tmp_path / "a.toml", Settings.of)
 
 
 def test_folders_and_parts_name_what_to_give(tmp_path):

@@ -99,7 +99,7 @@ class TestTheStartOfARun:
         out = ["--out", tmp_path / "out"] if command == "control" else []
         done = call(*command.split(), path, *out, code=3)
         assert done.stderr.splitlines()[-1].startswith("anchorlens: ") and not touched
-        assert "a stored recipe must hold the start_sha256 of its start, got none" in done.stderr
+        assert "must hold the start_sha256" in done.stderr
         assert hashlib.sha256(secret.read_bytes()).hexdigest() not in done.output
         with pytest.raises(CheckpointError, match="must hold the start_sha256"):
             load_checkpoint(path)
@@ -112,9 +112,7 @@ class TestTheStartOfARun:
         checkpoint = load_checkpoint(path)
         touched.clear()  # the test itself looked
         assert json.loads(call("evaluate", path, "--json").stdout)
-        with pytest.raises(
-            ValueError, match="start must be the checkpoint that this run started from"
-        ) as error:
+        with pytest.raises(ValueError, match=r"start must be .*this run started from") as error:
             checkpoint.initial_model()
         with pytest.raises(ValueError) as of_probe:
             training_regime(path)
@@ -174,9 +172,7 @@ class TestTheStartOfARun:
             file.write(start)
             file.truncate(3 * 2**40)
         monkeypatch.setattr(hashlib, "sha256", None)
-        with pytest.raises(
-            ValueError, match="start must be a checkpoint.*(not a checkpoint|the free memory must be)"
-        ):
+        with pytest.raises(ValueError, match=r"start.*(not a checkpoint|free memory)"):
             TrainConfig(start=str(path))
 
 
@@ -260,10 +256,7 @@ class TestLinksOutOfAFolder:
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(elsewhere / name)
         done = call("evaluate", run, code=3)
-        assert (
-            f"must be in its folder, got {name!r}, which leads out of the folder through a link"
-            in done.stderr
-        )
+        assert f"got {name!r}, which leads out of" in done.stderr
         if name != "config.json":
             done = call("probe", "stable_rank", run, "--along", code=3)
             assert "which leads out of the folder through a link" in done.stderr

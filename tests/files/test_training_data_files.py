@@ -378,7 +378,7 @@ def test_the_checkpoints_are_opened_before_the_data(tmp_path):
     for command in ("classify", "evaluate"):
         done = CliRunner().invoke(app, [command, trained, "--train-data", str(tmp_path / "data.csv")])
         assert done.exit_code == 2
-        assert "only checkpoints that describe their training data. Omit --train-data" in done.stderr
+        assert "only checkpoints that describe their" in done.stderr
     (tmp_path / "none.pt").write_bytes(b"none")
     data = ["--train-data", str(tmp_path / "data.csv")]
     done = CliRunner().invoke(app, ["classify", str(tmp_path / "none.pt"), *data])

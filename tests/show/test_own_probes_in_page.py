@@ -121,13 +121,13 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     text = " ".join("".join(page.texts).split())
     assert "it failed with IndexError: list index out of range" in text
     assert "of test_own_probes_in_page.py)" in text
-    assert "a probe must return a ProbeResult, got dict from gives_a_dict" in text
-    assert "the result of plot() must be a plotly Figure, got list" in text
+    assert "a ProbeResult, got dict from gives_a_dict" in text
+    assert "plot() must be a plotly Figure, got list" in text
     assert (
         "it failed with TypeError: Type is not JSON serializable" in text or "not JSON serializable" in text
     )
     assert "it failed with ZeroDivisionError" in text
-    assert "zeroes_the_weights must not change the model or global settings" in text
+    assert "zeroes_the_weights must not change the model" in text
     drawn = {attributes.get("data-figure") for _, attributes in page.elements} - {None}
     several = "Verdict" in text and "2 models side by side" in text
     expected = {"figure-own-verdict", "figure-own-training_curve", "figure-own-hostile"}
@@ -141,13 +141,12 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     [
         (
             "stable_rank",
-            r"probes must be a list of probes, got str. Give a list, for example "
-            r"\(\*REPORT_PROBES, my_probe\)",
+            r"probes must be a list.*got str",
         ),
         (verdict, "probes must be a list of probes, got function"),
-        ([3], "a probe must be a function, or the name of a shipped probe, got 3"),
+        ([3], r"probe must be a function.*got 3"),
         (["stable_ranks"], "probe must be one of"),
-        ([verdict, verdict], "the names of probes must be unique, got verdict twice. Rename your function"),
+        ([verdict, verdict], r"names of probes.*verdict twice"),
     ],
 )
 def test_what_is_no_probe_is_refused_before_anything_is_written(probes, message, tmp_path):

@@ -149,7 +149,7 @@ def test_what_is_not_there_is_said(several):
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
-    with pytest.raises(ValueError, match=r"list of at least one Verdict, got .*\. Call classify"):
+    with pytest.raises(ValueError, match="list of at least one Verdict"):
         write_report([], tmp_path / "report.html")
     with pytest.raises(ValueError, match="got 'verdict'"):
         write_report("verdict", tmp_path / "report.html")

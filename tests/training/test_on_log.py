@@ -95,9 +95,7 @@ class TestOneRun:
         assert len(logger.lines) == 4
 
     def test_without_a_folder_the_error_says_that_nothing_was_saved(self):
-        with pytest.raises(
-            OnLogError, match=r"at step 5: .* has no folder \(out\), so anchorlens saved nothing"
-        ):
+        with pytest.raises(OnLogError, match=r"step 5: .*no folder \(out\).*saved nothing"):
             train(*RUNS[0], on_log=Raising(5))
 
     def test_ctrl_c_in_it_is_ctrl_c_and_the_state_is_saved(self, tmp_path):
@@ -111,7 +109,7 @@ class TestOneRun:
     def test_what_takes_no_lines_is_refused_before_anything_is_written(self, tmp_path):
         for call in (lambda out: train(*RUNS[0], out=out, on_log=3),
                      lambda out: train_many(RUNS[:2], outs=[out, None], on_log=3)):  # fmt: skip
-            with pytest.raises(ValueError, match=r"on_log must be a function .* method log\(dict\), got 3"):
+            with pytest.raises(ValueError, match=r"on_log must be a function.*got 3"):
                 call(tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -134,7 +132,7 @@ class TestManyRuns:
     def test_what_raises_ends_all_and_the_same_call_goes_on(self, workers, tmp_path, plain):
         outs = [tmp_path / f"{k}" for k in range(3)]
         logger = Raising(10, run=1)
-        with pytest.raises(OnLogError, match=r"KeyError at step 10 of run 1: .*is in \S+/1. Continue") as at:
+        with pytest.raises(OnLogError, match=r"KeyError at step 10 of run 1: .*\S+/1") as at:
             train_many(RUNS, outs=outs, workers=workers, on_log=logger)
         assert isinstance(at.value.__cause__, KeyError)
         assert (outs[1] / "state.pt").exists()

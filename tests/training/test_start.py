@@ -73,10 +73,10 @@ def test_a_file_that_has_changed_is_refused(first, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model": {"gamma": 0.7}}, "start must be a checkpoint of the model that is trained"),
+        ({"model": {"gamma": 0.7}}, r"start must be .*of the model"),
         (
             {"task": {"unseen_pairs": ((1, 2), (2, 1))}},
-            "start must be a checkpoint of the task that is trained",
+            r"start must be .*of the task",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_run_that_has_ended_needs_its_start_no_more(first, tmp_path):
 @pytest.mark.parametrize("start", ["nowhere.pt", "/dev/null", "."])
 def test_what_is_no_checkpoint_is_one_error(start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="start must be a checkpoint or the folder of a run that has ended"):
+    with pytest.raises(ValueError, match=r"start.*folder of a run that has ended"):
         replace(RECIPE, start=start)
 
 

@@ -49,7 +49,7 @@ def trained(tmp_path_factory, all_questions):
         tiny()._replace(task=shifted),
     ]
     outs = [folder / f"{k}" for k in range(4)]
-    with pytest.warns(UserWarning, match="lr 1e.38 is a very large learning rate; usual values are"):
+    with pytest.warns(UserWarning, match=r"lr 1e.38 is a very large"):
         return runs, outs, train_many(runs, outs=outs, workers=2)
 
 
@@ -80,9 +80,7 @@ class TestProcesses:
         (tmp_path / "1/config.json").write_text(json.dumps(FORMAT_OF_A_RUN | tiny(seed=1).to_dict()))
         (tmp_path / "1/state.pt").write_bytes(b"PK\x03\x04 damaged")
         runs, outs = [tiny(), tiny(seed=1)], [tmp_path / "0", tmp_path / "1"]
-        with pytest.raises(
-            CheckpointError, match=r"1/state\.pt: the file must be complete, .*truncated or damaged"
-        ):
+        with pytest.raises(CheckpointError, match=r"1/state\.pt: .*complete.*truncated"):
             train_many(runs, outs=outs, resume=True, workers=2)
 
     def test_the_same_call_again_reads_what_has_ended(self, trained):

@@ -222,7 +222,7 @@ class TestFolder:
         before = (tmp_path / "ckpt.pt").read_bytes()
         with pytest.raises(
             ValueError,
-            match="must not contain a run, got the config.json of a run. Continue the run with resume",
+            match=r"must not contain a run.*with resume",
         ):
             train(TASK, TINY, SHORT, out=tmp_path)
         with pytest.raises(ValueError, match=r"train.lr of a resumed run must stay 0.001, got 0.1"):
@@ -231,9 +231,7 @@ class TestFolder:
 
     def test_a_folder_with_other_files_is_left_alone(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("precious")
-        with pytest.raises(
-            ValueError, match=r"got a folder with 'thesis.tex' and no run. Choose another folder"
-        ):
+        with pytest.raises(ValueError, match=r"folder with 'thesis.tex' and no run"):
             train(TASK, TINY, SHORT, out=tmp_path)
         with pytest.raises(ValueError, match="out must be the path of a folder, got the file"):
             train(TASK, TINY, SHORT, out=tmp_path / "thesis.tex")
@@ -382,11 +380,9 @@ class TestTheCallersModes:
         with numeric_settings(cpu, 1):
             with numeric_settings(cpu, 2):  # threads are each run's own
                 pass
-            with pytest.raises(
-                ValueError, match="got the CPU and TF32 products during a run with the CPU and flo"
-            ):
+            with pytest.raises(ValueError, match=r"the CPU and TF32 .*with the CPU"):
                 numeric_settings(cpu, 1, tf32=True).__enter__()
-            with pytest.raises(ValueError, match="got CUDA and float32 products during a run with the CPU"):
+            with pytest.raises(ValueError, match=r"CUDA and float32 .*with the CPU"):
                 numeric_settings(torch.device("cuda"), 1).__enter__()
         with numeric_settings(cpu, 1, tf32=True):
             assert torch.get_float32_matmul_precision() == "high"
@@ -468,7 +464,7 @@ class TestResume:
         process.kill()
         process.communicate()
         assert not (out / "ckpt.pt").exists(), "it ended before it was killed"
-        with pytest.raises(ValueError, match="model.num_experts of a resumed run must stay 2, got None"):
+        with pytest.raises(ValueError, match=r"model.num_experts .*stay 2, got None"):
             train(TASK, TINY, TO_THE_END, out=out, resume=True)
         resumed = train(TASK, mixture, TO_THE_END, out=out, resume=True).checkpoint
         assert equal(weights_of(out / "ckpt.pt"), weights_of(tmp_path / "whole/ckpt.pt"))
@@ -539,9 +535,7 @@ class TestResume:
     def test_a_damaged_state_is_refused_and_kept(self, tmp_path, uninterrupted):
         (tmp_path / "config.json").write_bytes((uninterrupted / "config.json").read_bytes())
         (tmp_path / "state.pt").write_bytes(b"PK\x03\x04 damaged")
-        with pytest.raises(
-            CheckpointError, match=r"state.pt: the file must be complete, .*truncated or damaged"
-        ):
+        with pytest.raises(CheckpointError, match=r"state.pt: .*complete.*truncated"):
             train(out=tmp_path, resume=True)
         assert (tmp_path / "state.pt").read_bytes() == b"PK\x03\x04 damaged"
 
@@ -586,9 +580,9 @@ class TestResume:
 
 
 def test_bad_devices_say_what_is_wrong():
-    with pytest.raises(ValueError, match="device must be auto, cpu, cuda, cuda:N or mps, got 'gpu'"):
+    with pytest.raises(ValueError, match=r"device must be .*got 'gpu'"):
         train(TASK, TINY, config(device="gpu"))
-    with pytest.raises(ValueError, match="device must be auto, cpu, cuda, cuda:N or mps, got 'meta'"):
+    with pytest.raises(ValueError, match=r"device must be .*got 'meta'"):
         train(TASK, TINY, config(device="meta"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="torch found no CUDA GPU. Use auto or cpu"):

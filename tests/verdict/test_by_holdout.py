@@ -169,7 +169,7 @@ class TestRefusals:
     def test_fewer_than_200_sequences(self, of_a_rule):
         phase = self.undecided(of_a_rule, (PAIRS[:199].repeat(3, 1), PAIRS[:199, 0].repeat(3)))
         assert phase.cause == "no readings"
-        assert "training data must have at least 200 distinct sequences, got 199" in phase.reason
+        assert "at least 200 distinct sequences, got 199" in phase.reason
 
     def test_weights_that_are_not_finite(self):
         broken = build_model(CONFIG)
@@ -183,9 +183,7 @@ class TestRefusals:
             classify(UNFIT, training_set=PAIRS)
         with pytest.raises(ValueError, match="d_vocab of the model must be at least 21"):
             classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
-        with pytest.raises(
-            ValueError, match="no task was given. Give the task of the model, or its training"
-        ):
+        with pytest.raises(ValueError, match="no task was given"):
             classify(UNFIT)
 
 
@@ -383,9 +381,7 @@ class TestCommand:
         np.savez(tmp_path / "other.npz", tokens=PAIRS.numpy() + 5, targets=RANDOM.numpy())
         data = ("--config", files / "their.json", "--train-data", tmp_path / "other.npz")
         done = anchorlens_command.call("classify", files / "rule.pt", *data, code=3)
-        assert "d_vocab of the model must be at least 25 for this task, got 20" in " ".join(
-            done.stderr.split()
-        )
+        assert "d_vocab of the model must be at least 25" in " ".join(done.stderr.split())
 
 
 class TestShown:

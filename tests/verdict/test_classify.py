@@ -119,14 +119,12 @@ class TestWhatItIsGiven:
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
     def test_something_else_is_refused(self):
-        with pytest.raises(
-            ValueError, match="must be a HookedTransformer, a Checkpoint, .*, got dict. Load the state dict"
-        ):
+        with pytest.raises(ValueError, match=r"must be a HookedTransformer.*got dict"):
             classify({})
         checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask())
         with pytest.raises(ValueError, match="task must be the task of the checkpoint or None"):
             classify(checkpoint, AnchorTask(regime="conflict"))
-        with pytest.raises(ValueError, match="task must be a task such as AnchorTask\\(\\), got str"):
+        with pytest.raises(ValueError, match=r"task must be a task.*got str"):
             classify(build_model(TINY), "reasoning")
 
     def test_a_run_folder_comes_with_its_trajectory_and_log(self, tmp_path):

@@ -102,10 +102,7 @@ class TestOtherTask:
         targets[:50] += 1
         verdict = classify(MODEL, TASK, training_set=(data.tokens, targets))
         (warning,) = verdict.warnings
-        assert (
-            warning
-            == "50 of 500 training targets differ from those of this task: wrong labels, or another task"
-        )
+        assert warning.startswith("50 of 500 training targets differ")
         assert verdict.phase.cause == "borderline"  # its train accuracy is .90, that of the right labels
         targets[50] += 1
         assert evaluate(MODEL, TASK, training_set=(data.tokens, targets), **FEW).phase.cause == (
@@ -231,9 +228,7 @@ class TestNumbersThatAreNone:
             def forward(self, tokens):
                 return self.embed(tokens)
 
-        with pytest.raises(
-            ValueError, match="must take the tokens 0 to 109 at 9 positions, got an IndexError"
-        ):
+        with pytest.raises(ValueError, match=r"tokens 0 to 109 .*IndexError"):
             evaluate(Plain(50, 110), TASK, **FEW)
         with pytest.raises(ValueError, match="d_vocab >= 110"):
             evaluate(Plain(110, 50), TASK, **FEW)

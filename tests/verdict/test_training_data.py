@@ -117,10 +117,7 @@ class TestOnTheCommandLine:
     def test_where_every_checkpoint_carries_its_own_they_are_refused(self, files, command):
         done = call(command, PHASE1, "--train-data", files / "data.csv")
         assert done.exit_code == 2 and done.stdout == ""
-        assert (
-            "only checkpoints that describe their training data. Omit --train-data" in done.stderr
-            and done.stderr.count("\n") == 1
-        )
+        assert "only checkpoints that describe their" in done.stderr and done.stderr.count("\n") == 1
 
     def test_evaluate_takes_them(self, files):
         done = call("evaluate", files / "untold.pt", "--n-noise", 2, "--train-data", files / "data.csv")
@@ -131,7 +128,7 @@ class TestOnTheCommandLine:
     @pytest.mark.parametrize(
         ("text", "cause"),
         [
-            ("23,1,2,29\n", "must have shape [batch, 9] with a sequence in each row, got [1, 3]"),
+            ("23,1,2,29\n", "a sequence in each row, got [1, 3]"),
             ("23,1,2,30,31,32,33,34,110,29\n", "tokens of the training data must be 0 to 109"),
             ("23,1,2,30,31,32,33,34,35,110\n", "targets of the training data must be 0 to 109"),
         ],
@@ -177,20 +174,20 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
     [
         ("nothere.csv", "nothere.csv: cannot be read: No such file"),
         ((TOKENS, TARGETS, None), "must be a pair (tokens, targets), got 3 values"),
-        (([], []), "must have shape [batch, 9] with a sequence in each row, got [0]"),
+        (([], []), "a sequence in each row, got [0]"),
         ((torch.zeros(0, 9, dtype=int), []), "got [0, 9]"),
         ((TOKENS[0], TARGETS), "got [9]"),
-        (([TOKENS[0][:8]], TARGETS), "got [1, 8]. Check that the data belong to this model's task."),
+        (([TOKENS[0][:8]], TARGETS), "got [1, 8]. Check that the data"),
         (([TOKENS[0], [1]], TARGETS), "must be integers in rows of equal length"),
-        ((TOKENS, [29, 30]), "must have shape [1], one for each row of tokens, got [2]"),
+        ((TOKENS, [29, 30]), "one for each row of tokens, got [2]"),
         ((TOKENS, TOKENS), "targets of the training data must have shape [1]"),
-        ((TOKENS, [29.0]), "targets of the training data must be integers, got float64"),
+        ((TOKENS, [29.0]), "must be integers, got float64"),
         ((torch.tensor(TOKENS).float(), TARGETS), "must be integers, got float32"),
         ((torch.tensor(TOKENS).bfloat16(), TARGETS), "must be integers"),
         ((torch.tensor(TOKENS) > 1, TARGETS), "must be integers, got bool"),
         ((TOKENS, [float("nan")]), "must be integers, got float64"),
         ((TOKENS, ["a"]), "must be integers, got <U1"),
-        ((TOKENS, [-1]), "targets of the training data must be 0 to 109, the vocabulary of the task, got -1"),
+        ((TOKENS, [-1]), "targets of the training data must be 0 to 109"),
         (([[110, *TOKENS[0][1:]]], TARGETS), "tokens of the training data must be 0 to 109"),
         ((TOKENS, [2**70]), "must be integers, got object"),
         (AnchorTask(seq_len=12).sample(3, seed=0), "got [3, 12]"),

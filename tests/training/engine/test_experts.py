@@ -158,7 +158,7 @@ class TestWhatARecipeDoes:
 
     def test_an_expert_that_is_not_there_is_said_before_anything_trains(self):
         run = RunConfig(TASK, MIXTURE, replace(RECIPE, penalty="nuclear:experts.7.W_in.weight=1"))
-        with pytest.raises(ValueError, match=r"got 'experts.7.W_in.weight'. Did you mean 'experts.\d.W_in"):
+        with pytest.raises(ValueError, match=r"experts.7.W_in.*mean 'experts.\d.W_in"):
             check_interventions(run)
 
     def test_muon_moves_each_matrix_along_an_orthogonal_step(self):

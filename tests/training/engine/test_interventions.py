@@ -306,41 +306,41 @@ class TestErrors:
             ({"weight_decay": "0 0.25:0.6=1 0.5:1=2"}, "must not overlap, got 0.25:0.6=1 and 0.5:1=2"),
             ({"weight_decay": "0 0.5:1.5=1"}, "in fractions of the run with 0 <= from < to <= 1"),
             ({"weight_decay": "0 0.5:0.5=1"}, "0 <= from < to <= 1"),
-            ({"weight_decay": "0 0.5:0.51=1"}, "at least one of the run's 8 updates, got 0.5:0.51=1"),
+            ({"weight_decay": "0 0.5:0.51=1"}, "the run's 8 updates, got 0.5:0.51=1"),
             (
                 {"weight_decay": "0 0.5:1=-1"},
-                "weight_decay in the window 0.5:1=-1 must be a finite number >= 0",
+                "weight_decay in the window 0.5:1=-1",
             ),
-            ({"lr": "0.001 0.5:1=0"}, "lr in the window 0.5:1=0 must be a finite number > 0"),
+            ({"lr": "0.001 0.5:1=0"}, "lr in the window 0.5:1=0 must be"),
             ({"weight_decay": "0 0.5:1=1..1e999"}, "must be a finite number >= 0, got inf"),
             (
                 {"weight_decay": "0 0:1=1", "batch_size": 999, "steps": None, "epochs": 1},
                 "batch_size must be",
             ),
-            ({"lr": "fast"}, "lr must be a number, or a base value and windows such as 0.01 0.25:0.5=1.0"),
+            ({"lr": "fast"}, "lr must be a number, or a base value"),
             ({"lr": ""}, "lr must be windows"),
             ({"weight_decay": "0.5:1=1 0.1"}, "A window is from:to=value"),
-            ({"rescale": "all=0@3"}, "the value of rescale all=0@3 must be a finite number > 0"),
-            ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be an integer >= 0 and <= 7"),
-            ({"rescale": "all"}, "rescale must be matrices=value@step, all=0.5@0 for example"),
+            ({"rescale": "all=0@3"}, "rescale all=0@3 must be a finite number > 0"),
+            ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be"),
+            ({"rescale": "all"}, "rescale must be matrices=value@step"),
             ({"rescale": "qk=2@1 qk=3@1"}, "list each matrix at most once per step"),
-            ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank:matrices=value"),
+            ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank"),
             (
                 {"penalty": "nuclear:qk=-1"},
-                "the value of penalty nuclear:qk=-1 must be a finite number >= 0",
+                "penalty nuclear:qk=-1 must be",
             ),
             ({"penalty": "nuclear:qk=1@0.9:0.1"}, "0 <= from < to <= 1"),
-            ({"penalty": "qk=1"}, "penalty must be nuclear or stable_rank:matrices=value"),
-            ({"weight_noise": "W_Q=-1@3"}, "the value of weight_noise W_Q=-1@3 must be a finite number >= 0"),
+            ({"penalty": "qk=1"}, "penalty must be nuclear or stable_rank"),
+            ({"weight_noise": "W_Q=-1@3"}, "weight_noise W_Q=-1@3 must be"),
             ({"weight_noise": "W_Q=1"}, "weight_noise must be matrices=value@step"),
-            ({"max_rank": "W_Q=0"}, "the value of max_rank W_Q=0 must be an integer >= 1"),
-            ({"max_rank": "W_Q=1.5"}, "the value of max_rank W_Q=1.5 must be an integer >= 1"),
-            ({"max_rank": "W_Q"}, "max_rank must be matrices=value, W_Q=2@0:0.5 for example"),
+            ({"max_rank": "W_Q=0"}, "max_rank W_Q=0 must be an integer"),
+            ({"max_rank": "W_Q=1.5"}, "max_rank W_Q=1.5 must be an integer"),
+            ({"max_rank": "W_Q"}, "max_rank must be matrices=value"),
             ({"freeze": "W_Q=2"}, "freeze must be matrices, W_Q@0:0.5 for example"),
             ({"freeze": "W_Q@0.5:0.51"}, "at least one of the run's 8 updates"),
             (
                 {"weight_decay": "0 0.5:1=1", "weight_decay_qk": "0:0.5=1"},
-                "weight_decay_qk must begin with a base value for steps outside windows",
+                "weight_decay_qk must begin with a base",
             ),
         ],
     )
@@ -354,17 +354,17 @@ class TestErrors:
         [
             (
                 {"rescale": "experts=0.5@0"},
-                "a part or a matrix that the model has, got 'experts'. Use one of embedding, qk, ",
+                "got 'experts'. Use one of embedding, qk",
             ),
-            ({"freeze": "W_q"}, "freeze must name a part or a matrix that the model has, got 'W_q'. Did you"),
+            ({"freeze": "W_q"}, "the model has, got 'W_q'. Did you"),
             ({"freeze": "bias"}, "the model has, got 'bias'. Did you mean 'biases'?"),
             (
                 {"max_rank": "biases=2"},
-                "max_rank must name a part or a matrix that the model has, got 'biases'",
+                "max_rank must name a part or a matrix",
             ),
             (
                 {"penalty": "nuclear:W_ou=1"},
-                "a part or a matrix that the model has, got 'W_ou'. Did you mean 'W_out'?",
+                "got 'W_ou'. Did you mean 'W_out'?",
             ),
         ],
     )
@@ -377,9 +377,9 @@ class TestErrors:
     @pytest.mark.needs()
     def test_a_network_without_parts(self):
         run = preset("concept_graphs", rescale="qk=0.5@0")
-        with pytest.raises(ValueError, match="rescale must name a part .* got 'qk'. Use one of all"):
+        with pytest.raises(ValueError, match=r"rescale must name a part.*got 'qk'"):
             check_interventions(run)
-        with pytest.raises(ValueError, match="must have the part qk for weight_decay_qk, got no parts. Omit"):
+        with pytest.raises(ValueError, match="part qk for weight_decay_qk"):
             check_interventions(preset("concept_graphs", weight_decay_qk=0.1))
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 

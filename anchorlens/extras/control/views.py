@@ -118,7 +118,7 @@ def notes(control: Control) -> Iterator[str]:
     else:
         yield (
             "The test inputs of this task cannot be split: the best was selected on the reported inputs, "
-            "so its {_what_chose(control)} is biased upwards."
+            f"so its {_what_chose(control)} is biased upwards."
         )
 
 

@@ -148,9 +148,7 @@ class TestWords:
     def test_a_task_without_halves_is_reported_on_what_chose(self):
         found = result((CURE, 3, 3, 1.0), halves=False)
         assert "on the selection data, so it is too high" in control_table(found).title
-        assert list(notes(found))[-1].startswith(
-            "The test inputs of this task cannot be split: the best was selected on"
-        )
+        assert list(notes(found))[-1].endswith("so its OOD is biased upwards.")
 
     def test_names_steer_no_terminal(self):
         found = replace(result((CURE, 3, 3, 1.0)), path="a\x1b[31m")

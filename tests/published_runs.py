@@ -20,7 +20,7 @@ MODULES = (
 """Where versions of TransformerLens have their HookedTransformerConfig."""
 
 
-def split(p=P, share=0.6, seed=0):
+def split(p=P, share=0.8, seed=0):
     """Indices of trained pairs."""
     return torch.randperm(p * p, generator=torch.Generator().manual_seed(seed))[: round(share * p * p)]
 

@@ -258,7 +258,7 @@ def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:
 
 def _by_symmetry(behaviour: Evaluation) -> Iterator[str]:
     """Yield a warning if symmetry answers the held-out inputs, so that no answer tests composition."""
-    if behaviour.by_symmetry is not None and behaviour.measure("ood") is None:
+    if has_phases(behaviour.metrics) and behaviour.by_symmetry and behaviour.measure("ood") is None:
         yield (
             "most unseen pairs are trained in another order with the same target and do not test "
             "composition; the probe verdict only shows which calibration models it resembles, and no answer "

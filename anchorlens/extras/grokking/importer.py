@@ -25,6 +25,7 @@ from anchorlens.files.loaded_model import LoadedModel, Trajectory
 from anchorlens.files.settings import Settings
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks import Evaluator
+from anchorlens.tasks.shared.phases import FEWEST_TRAINED
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -151,7 +152,12 @@ def _operation(
     of = f"of {'all' if split is None else 'its'} {len(pairs):,} {'' if split is None else 'trained '}pairs"
     shares = {name: _share(name, answered, p, pairs) for name in _ASKED}
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
-    if shares[first] >= max(_LEAST, min(_RIGHT, _CLEAR * shares[second])) and shares[second] < _RIGHT:
+    are_enough = len(pairs) >= FEWEST_TRAINED
+    if (
+        are_enough
+        and shares[first] >= max(_LEAST, min(_RIGHT, _CLEAR * shares[second]))
+        and shares[second] < _RIGHT
+    ):
         return first, (
             f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it, and at "
             f"most {shares[second]:.4f} under any other"
@@ -163,11 +169,11 @@ def _operation(
         for name in sorted(shares, key=shares.__getitem__, reverse=True)
         if shares[name] >= max(_LEAST, shares[first] / _CLEAR)
     ]
-    if named is None and not fits:
+    if named is None and not (fits and are_enough):
         raise ValueError(
-            "the configuration must name the operation if the last weights fit no known operation, got a "
-            f"fit on at most {shares[first]:.4f} {of}. In --config, set the task's kind (modular), modulus "
-            f"({p}) and operation."
+            "the configuration must name the operation unless the last weights fit one on at least "
+            f"{FEWEST_TRAINED} pairs, got a fit on at most {shares[first]:.4f} {of}. In --config, set the "
+            f"task's kind (modular), modulus ({p}) and operation."
         )
     chosen = named or fits[0]
     why = "as its configuration says" if named else "the first of several"

@@ -294,8 +294,10 @@ class ModularTask(TaskConfig):
             for name, group in groups.items()
             if group.any()
         }
+        same = groups["mirrored"] & (self.answers == self.answers.reshape(self.modulus, -1).T.ravel())
         return self.evaluation(
             measures,
+            by_symmetry=Accuracy.of_some(right[same], of=int(same.sum())) if same.any() else None,
             finite=evaluator.finite,
             seed=seed,
             figure_specs=() if quick else self._pictures(right, groups, measures),

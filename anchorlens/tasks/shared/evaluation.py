@@ -14,6 +14,9 @@ from anchorlens.tasks.shared.measures import Accuracy, Metric, has_labels
 from anchorlens.tasks.shared.phases import (
     CLEAR,
     FEWEST_TRAINED,
+    ID_THRESHOLD,
+    LEARNT,
+    SOLUTION_GLOSS,
     TRAINING_SET,
     Phase,
     learnt_by_definition,
@@ -152,7 +155,11 @@ class Evaluation(Record):
         options: dict[str, Any] = {"train_source": self.train_source, "chance": self.chance}
         options["standard_errors"] = standard_errors
         if "ood" not in known or id is None:
-            return learnt_by_definition(train, id, known.get("mirrored"), **options)
+            mirrored = known.get("mirrored")
+            if mirrored is not None and mirrored.n_sequences < FEWEST_TRAINED:
+                mirrored = None
+            phase = learnt_by_definition(train, id, mirrored, **options)
+            return self._beyond_symmetry(phase, id) if phase.solution == LEARNT[2] and id else phase
         phase = phase_by_definition(
             train,
             id,
@@ -170,6 +177,22 @@ class Evaluation(Record):
             f"every order",
         )
 
+    def _beyond_symmetry(self, phase: Phase, id: Accuracy) -> Phase:
+        """Return the label `generalises` only if held-out inputs that symmetry does not answer show it."""
+        of = self.by_symmetry or Accuracy(0.0, 0.0, 0)
+        n = id.n_sequences - of.n_sequences
+        if n < FEWEST_TRAINED:
+            why = f"only {n} held-out inputs are not trained in another order on the same target"
+            return Phase.undecided(
+                "answered by symmetry" if of.n_sequences else "borderline",
+                f"{why}, and at least {FEWEST_TRAINED} are needed; hold out more inputs, in every order",
+            )
+        rest = (id.value * id.n_sequences - of.value * of.n_sequences) / n
+        if rest >= self.chance + (1 - self.chance) * ID_THRESHOLD:
+            return phase
+        reason = f"{phase.reason.partition(':')[0]}, without a trained mirror {rest:.3f}"
+        return Phase(None, None, f"{reason}: it {SOLUTION_GLOSS[LEARNT[1]]}", solution=LEARNT[1])
+
     def _of_data(self, train: Accuracy, asks: Mapping[str, str]) -> Phase | None:
         """Return the reason why the training data rule out every phase; None if they do not."""
         other, overlap = self.other_targets, self.overlap
@@ -178,7 +201,7 @@ class Evaluation(Record):
         if overlap is not None and overlap.there_is_some:
             why = f"{overlap.in_words(asks)}; accuracy there does not test generalisation"
             return Phase.undecided("held-out questions were trained", why)
-        if self.train_is_known and train.standard_error and train.n_sequences < FEWEST_TRAINED:
+        if self.train_is_known and train.n_sequences < FEWEST_TRAINED:
             n = f"{train.n_sequences} distinct sequence{'s' * (train.n_sequences > 1)}"
             why = f"train accuracy {train} is from {n}; give at least {FEWEST_TRAINED}"
             return Phase.undecided("too few training sequences", why)

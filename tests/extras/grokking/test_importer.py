@@ -88,7 +88,7 @@ class TestTheDemo:
         assert list(opened.trajectory) == [0, 10, 20] and len(opened.log) == 21
         assert opened.log[1] == {"step": 1, "loss": 0.5, "test_loss": 1.0}
         assert any(
-            "operation add: its last weights answer 1.0000 of its 15 trained pairs" in n for n in opened.notes
+            "operation add: its last weights answer 1.0000 of its 20 trained pairs" in n for n in opened.notes
         )
 
     def test_steps_that_it_does_not_say_are_counted_and_a_note_says_so(self, tmp_path):

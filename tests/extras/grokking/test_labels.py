@@ -97,6 +97,40 @@ class TestEvaluation:
         phase = self.labelled(lambda pair, trained: pair in trained or pair[::-1] in trained)
         assert phase.label == ORDER and "mirrored 1.000" in phase.reason
 
+    @pytest.mark.parametrize("share", [None, 0.97])
+    def test_a_table_in_both_orders_does_not_generalise_where_mirrors_are_trained(self, share):
+        """All pairs a <= b are trained, or nearly all pairs, so that symmetry answers most of the others."""
+        p = 59 if share else 30
+        task = ModularTask(modulus=p, **({"trained_share": share} if share else {}))
+        a, b = np.divmod(np.arange(p * p), p)
+        pairs = np.flatnonzero(task.trained if share else a <= b)
+        known = set(zip(a[pairs].tolist(), b[pairs].tolist(), strict=True))
+        model = answerer(task, lambda a, b: (a, b) in known or (b, a) in known)
+        found = task.evaluate(model, training_set=task.sequences(pairs))
+        assert found.id.value > 0.9 and found.phase_if_clear().cause == "answered by symmetry"
+
+    def test_where_answers_do_not_commute_no_mirror_is_needed(self):
+        task = ModularTask(modulus=59, operation="subtract", trained_share=0.97)
+        found = task.evaluate(answerer(task, lambda a, b: True), training_set=task.training_set(300, 0))
+        assert found.by_symmetry is None and found.phase_if_clear().label == GENERALISES
+
+    def test_one_that_answers_few_pairs_without_a_trained_mirror_knows_the_order(self):
+        """Nine of ten held-out pairs are right, but only half of those that symmetry does not answer."""
+        measures = {"train": Accuracy(1.0, 0.0, 400), "id": Accuracy(0.9, 0.0, 400)}
+        measures |= {"mirrored": Accuracy(1.0, 0.0, 320), "unmirrored": Accuracy(0.5, 0.0, 80)}
+        of = ModularTask(modulus=P).evaluation(measures, by_symmetry=Accuracy(1.0, 0.0, 320))
+        assert of.phase.label == ORDER and "without a trained mirror 0.500" in of.phase.reason
+
+    @pytest.mark.parametrize("n", [1, 19])
+    def test_few_pairs_give_no_label_however_certain(self, n):
+        task = ModularTask(modulus=30)
+        pairs = np.flatnonzero(task.trained)[:n]
+        trained = set(zip(*(part.tolist() for part in np.divmod(pairs, 30)), strict=True))
+        found = task.evaluate(
+            answerer(task, lambda a, b: (a, b) in trained), training_set=task.sequences(pairs)
+        )
+        assert found.train.value == 1 and found.phase.cause == "too few training sequences"
+
     def test_one_that_computes_generalises(self):
         assert self.labelled(lambda pair, trained: True).label == GENERALISES
 

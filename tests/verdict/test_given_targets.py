@@ -23,7 +23,7 @@ from anchorlens import (
 )
 from anchorlens.files.loaded_model import PAPERS_TASK
 from anchorlens.tasks.registry import read_evaluation
-from anchorlens.tasks.shared.data_checks import compared
+from anchorlens.tasks.shared.data_checks import OtherTargets, compared
 from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
@@ -124,6 +124,21 @@ class TestOfOtherKinds:
             n_beyond = sum(max(a, b) > 19 for a, b in task.sums("train").tolist())
             assert n_beyond and (smaller.targets_of(batch.tokens) == -1).all(dim=1).any()
 
+    @pytest.mark.parametrize(
+        "more", [{}, {"ontology": "official"}, {"says": "deduction"}, {"loss_on": "sequence"}]
+    )
+    def test_deductions(self, more):
+        """Labels that the rules of the prompt contradict are seen, though the questions are a sample."""
+        task = PrOntoQATask(**more)
+        batch = task.training_set(100, 0)
+        assert compared(batch, task.targets_of(batch.tokens)) == OtherTargets(100, 0)
+        true, false = (task.vocabulary.tokens(word)[0] for word in ("true", "false"))
+        is_label = (batch.targets == true) | (batch.targets == false)
+        flipped = torch.where(is_label, true + false - batch.targets, batch.targets)
+        found = compared(replace(batch, targets=flipped), task.targets_of(batch.tokens))
+        assert found.n_other == 100 and found.of_another_task
+        assert (task.targets_of(batch.tokens.flip(1)) == -1).all()
+
     def test_commands(self):
         task = ScanTask()
         batch = task.training_set(200, 0)
@@ -136,10 +151,6 @@ class TestOfOtherKinds:
         nonsense = batch.tokens.clone()
         nonsense[:, 1] = nonsense[:, 2]
         assert (task.targets_of(nonsense) == -1).all(dim=1).any()
-
-    def test_a_task_whose_examples_are_a_sample_cannot_tell(self):
-        task = PrOntoQATask(n_test=10)
-        assert task.targets_of(task.training_set(5, 0).tokens) is None
 
 
 class TestFewSequences:

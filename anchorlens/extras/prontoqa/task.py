@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -23,8 +23,14 @@ from anchorlens.extras.shared.words import SEP, Examples, Vocabulary
 from anchorlens.randomness import generator
 from anchorlens.tasks import IGNORE, Accuracy, FigureSpec, Metric, Overlap, TokenBatch, phase_metrics
 
+if TYPE_CHECKING:
+    from jaxtyping import Int
+    from torch import Tensor
+
 _MOST_READ = 2_000
 """The number of training questions whose steps are counted."""
+_MOST_ANSWERED = 500
+"""The number of training questions whose answers are deduced again."""
 _SHORTCUTS = {"degree": by_degree, "polarity": by_polarity}
 METRICS = (
     *phase_metrics(
@@ -199,6 +205,20 @@ class PrOntoQATask(WordTask):
         longer = sum((n_steps(prompt) or 0) > self.most_hops for prompt in prompts)
         overlap = super().overlap(some if longer else trained)
         return replace(overlap, counts={**overlap.counts, "ood": max(longer, overlap.counts["ood"])})
+
+    def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+        """Return the answers that follow from the rules of the prompts, for the first 500 questions.
+
+        The targets of all other questions are `IGNORE`. The targets of other text are -1.
+        """
+        answers: dict[str, str | None] = {}
+        for row, prompt in enumerate(map(self.vocabulary.prompt, tokens.tolist())):
+            if row >= _MOST_ANSWERED:
+                answers.setdefault(prompt, None)
+            elif n_steps(prompt) is not None:
+                label = "true" if by_chaining(prompt) else "false"
+                answers[prompt] = f"{deduction(prompt)} {label}" if self.says == "deduction" else label
+        return self.targets_by(answers, tokens)
 
     def answers_alone(self, batch: TokenBatch) -> TokenBatch:
         """Return training sequences in which only the answer is scored."""

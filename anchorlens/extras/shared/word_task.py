@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -102,14 +103,24 @@ class WordTask(SplitTask):
         The targets of a prompt with two answers are `IGNORE`. If the task's examples are a sample, the method
         returns `None`.
         """
-        import torch
-
         if any(self.there_are(name) > len(examples) for name, examples in self.splits.items()):
             return None
         answers: dict[str, str | None] = {}
         for examples in self.splits.values():
             for prompt, answer in zip(examples.prompts, examples.answers, strict=True):
                 answers[prompt] = answer if answers.get(prompt, answer) == answer else None
+        return self.targets_by(answers, tokens)
+
+    def targets_by(
+        self, answers: Mapping[str, str | None], tokens: Int[Tensor, "batch pos"]
+    ) -> Int[Tensor, "batch pos"]:
+        """Return the targets of prompts by their answers.
+
+        The targets of a prompt without an answer in `answers` are -1. If the answer is `None`, the targets
+        are `IGNORE`.
+        """
+        import torch
+
         prompts = list(map(self.vocabulary.prompt, tokens.tolist()))
         targets = torch.full(tuple(tokens.shape), -1, dtype=torch.int64, device="cpu")
         known = [row for row, prompt in enumerate(prompts) if answers.get(prompt) is not None]

@@ -27,6 +27,8 @@ from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
 
+__all__ = ["LoadedModel", "open_checkpoint"]
+
 
 @dataclass(frozen=True)
 class Source:

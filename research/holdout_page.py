@@ -10,6 +10,7 @@ The template has the words, every result is an expression.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,10 +20,14 @@ from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
 from holdout import analysis
 from holdout.analysis import Row
 from holdout.kinds import FIRST_HALF, KINDS, runs
+from holdout.overlaps import KINDS as OVERLAPPING
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "holdout.md", DOCS / "images/holdout.png"
-TEMPLATE = Path(__file__).parent / "holdout/page.md.jinja"
+FOLDER = Path(__file__).parent / "holdout"
+TEMPLATE, OVERLAPS, LOOK_UPS = FOLDER / "page.md.jinja", FOLDER / "overlaps.json", FOLDER / "look_ups.json"
+_CLOSE = 0.1
+"""The difference of accuracies within which a look-up explains what the copies answer."""
 
 
 def written(rows: Sequence[Row] | None = None) -> str:
@@ -41,7 +46,19 @@ def written(rows: Sequence[Row] | None = None) -> str:
     memorised = (row for row in analysis.decided(rows) if analysis.truth(row) == "memorised")
     highest = max(memorised, key=lambda row: row.get("holdout_ratio") or 0)
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
+    overlaps = [row for row in json.loads(OVERLAPS.read_text("utf-8")) if "holdout_ratio" in row]
+    overlaps.sort(key=lambda row: (row["rule"], list(OVERLAPPING).index(row["kind"]), row["seed"]))
+    random = [row for row in overlaps if not row["rule"]]
+    close, n_known = looked_up(rows)
     text = template.render(
+        overlaps=overlaps,
+        n_random=len(random),
+        wrong_by_rows=sum((row["holdout_ratio"] or 0) >= LEARNT for row in random),
+        wrong_by_groups=sum((row["ratio_of_groups"] or 0) >= LEARNT for row in random),
+        look_ups=n_known,
+        n_known=n_known,
+        close=len(close),
+        close_kinds=", ".join(dict.fromkeys(row["kind"] for row in close)),
         rows=rows,
         n_planned=len(list(runs())),
         n_draws=analysis.N_DRAWS,
@@ -60,6 +77,23 @@ def written(rows: Sequence[Row] | None = None) -> str:
         **{name: getattr(analysis, name) for name in ("truth", "share", "named", "decided")},
     )
     return text.strip() + "\n"
+
+
+def looked_up(rows: Sequence[Row]) -> tuple[list[Row], int]:
+    """The runs that learnt whose left-out rows a look-up answers too, and how many runs were looked up."""
+    found = {row["name"]: row for row in json.loads(LOOK_UPS.read_text("utf-8"))}
+    learnt = [
+        row
+        for row in analysis.decided(rows)
+        if analysis.truth(row) == "learnt" and row["name"] in found and row.get("holdout_ratio") is not None
+    ]
+    close = []
+    for row in learnt:
+        chance = row["chance"]
+        left_out = chance + row["holdout_ratio"] * (row["others"] - chance)
+        if found[row["name"]]["groups"] > left_out - _CLOSE:
+            close.append(row)
+    return close, len(learnt)
 
 
 def of_kind(kind: str, rows: Sequence[Row]) -> dict[str, object]:

@@ -157,7 +157,9 @@ def holdout(
     chance level is the accuracy of a predictor that uses only the last token and gives the most frequent
     target of this token. Equal sequences count once.
 
-    Limitations: The probe does not show which rule the model learnt, or whether the rule holds outside the
+    Limitations: The probe holds out sequences. If other sequences contain what a sequence teaches, a model
+    that memorised random labels has a high ratio. Examples are augmented data, windows of one text, and all
+    prefixes of a text. Hold out whole groups with `which` then. The probe does not show which rule the model learnt, or whether the rule holds outside the
     training data. The holdout ratio of a model trained on random labels can reach 0.6, although these labels
     follow no rule. Two models that memorised can have the same ratio although only one of the models predicts
     new data. The holdout ratio is therefore not an estimate of the accuracy on new data.

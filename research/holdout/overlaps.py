@@ -1,6 +1,6 @@
 """Training data whose rows share their content, with labels that are random or follow a rule.
 
-Each function draws data of one kind from a generator, and new sequences that share nothing with them.
+Each function draws data of one kind from a generator, and new sequences of the same kind.
 """
 
 from __future__ import annotations
@@ -166,7 +166,10 @@ def windows(rng: np.random.Generator) -> Overlapping:
 
 
 def windows_of_a_period(rng: np.random.Generator) -> Overlapping:
-    """Windows of a text in which each symbol follows from the last two by addition modulo 23."""
+    """Windows of a text in which each symbol follows from the last two by addition modulo 23.
+
+    About a quarter of the new windows occur in the data too, since such a text repeats itself.
+    """
 
     def text(n: int) -> np.ndarray:
         found = list(rng.integers(0, 23, 2))

@@ -167,7 +167,8 @@ class TestFewSequences:
         found = evaluate(MODEL, TASK, training_set=TASK.sample(20, seed=4), **FEW)
         assert found.phase.label == found.phase_if_clear().label == "Phase 3"
 
-    def test_every_question_that_exists_is_enough_however_few(self):
+    def test_fewer_than_20_give_no_phase_even_if_no_more_exist(self):
+        """18 sums are trained and asked, so their accuracy has no standard error."""
         task = AdditionTask(largest=4, square_min=1, square_max=2, n_held_out=3)
         every = task.sequences(task.sums("train"))
         answers = {tuple(row): answer for row, answer in zip(
@@ -179,9 +180,8 @@ class TestFewSequences:
             return torch.nn.functional.one_hot(found, task.d_vocab).float()
 
         found = task.evaluate(model, training_set=every)
-        assert (len(every), found.train.standard_error, found.phase.label) == (18, 0.0, "Phase 3")
-        some = task.evaluate(model, training_set=every.take(np.arange(17)))
-        assert some.phase.cause == "too few training sequences"
+        assert (len(every), found.train.standard_error) == (18, 0.0)
+        assert found.phase.cause == "too few training sequences"
 
     def test_a_reason_names_their_number(self):
         data = TASK.sample(100, seed=4)

@@ -159,10 +159,11 @@ def holdout(
 
     Limitations: The probe holds out sequences. If other sequences contain what a sequence teaches, a model
     that memorised random labels has a high ratio. Examples are augmented data, windows of one text, and all
-    prefixes of a text. Hold out whole groups with `which` then. The probe does not show which rule the model learnt, or whether the rule holds outside the
-    training data. The holdout ratio of a model trained on random labels can reach 0.6, although these labels
-    follow no rule. Two models that memorised can have the same ratio although only one of the models predicts
-    new data. The holdout ratio is therefore not an estimate of the accuracy on new data.
+    prefixes of a text. Hold out whole groups with `which` then. The probe does not show which rule the model
+    learnt, or whether the rule holds outside the training data. The holdout ratio of a model trained on
+    random labels can reach 0.6, although these labels follow no rule. Two models that memorised can have the
+    same ratio although only one of the models predicts new data. The holdout ratio is therefore not an
+    estimate of the accuracy on new data.
 
     Args:
         model: a HookedTransformer, or a native TransformerBridge.

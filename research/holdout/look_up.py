@@ -176,7 +176,9 @@ class LookUp:
         is_nearest = (far <= far.min(axis=1, keepdims=True))[mine]
         votes = ((targets[:, :, None] == targets[:, None]) & is_nearest[:, None]).sum(axis=2) * is_nearest
         best = votes.argmax(axis=1, keepdims=True)
-        return tuple(np.take_along_axis(of_each, best, axis=1)[:, 0] for of_each in (targets, near[mine]))
+        of_both = (np.take_along_axis(of_each, best, axis=1)[:, 0] for of_each in (targets, near[mine]))
+        answers, source = of_both
+        return answers, source
 
 
 def _joined(pairs: Int[np.ndarray, "2 pair"], n: int) -> Int[np.ndarray, " item"]:

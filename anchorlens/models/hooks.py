@@ -5,8 +5,8 @@ All functions restore the model afterwards, and all context managers do so when 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -158,7 +158,7 @@ def zeroed(
 
 def masked_attention(
     model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
-) -> AbstractContextManager[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Set masked attention to zero after the softmax, without renormalising.
 
     Args:
@@ -190,7 +190,7 @@ def cut_copies(
     masks: Mapping[int, Bool[Tensor, "copy _ query_pos key_pos"]],
     *,
     patterns: Literal["frozen", "recomputed"],
-) -> AbstractContextManager[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Cut attention edges in n of the 1 + n copies of the sequences in a batch.
 
     Copy 0 has no mask, and each other copy has one mask.

@@ -123,9 +123,12 @@ class AdditionTask(SplitTask):
     def splits(self) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
         """A map from each split to the operands (a, b) of its sums, in ascending order."""
         rest = np.flatnonzero(~self._left_out)
-        held_out = generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False)
+        return self._split(generator(self.split_seed, "data", 2).choice(rest, self.n_held_out, replace=False))
+
+    def _split(self, held_out: Int[np.ndarray, " held"]) -> Mapping[str, Int[np.ndarray, "pair 2"]]:
+        """Return the splits for the given held-out pairs; the pairs of the random share are held out too."""
         rows = split_rows(self._left_out, held_out)
-        if self.split == "random":  # its pairs are held out too
+        if self.split == "random":
             rows["id"] = np.union1d(rows["id"], rows.pop("ood"))
         return {name: np.stack(np.divmod(pairs, self.largest + 1), axis=1) for name, pairs in rows.items()}
 

@@ -6,7 +6,7 @@ All functions restore the model afterwards, and all context managers do so when 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -156,9 +156,10 @@ def zeroed(
     return pattern.masked_fill(mask, 0)
 
 
+@contextlib.contextmanager
 def masked_attention(
     model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
-) -> contextlib.AbstractContextManager[None]:
+) -> Iterator[None]:
     """Set masked attention to zero after the softmax, without renormalising.
 
     Args:
@@ -182,15 +183,17 @@ def masked_attention(
 
         return edit
 
-    return attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()])
+    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
+        yield
 
 
+@contextlib.contextmanager
 def cut_copies(
     model: HookedTransformer,
     masks: Mapping[int, Bool[Tensor, "copy _ query_pos key_pos"]],
     *,
     patterns: Literal["frozen", "recomputed"],
-) -> contextlib.AbstractContextManager[None]:
+) -> Iterator[None]:
     """Cut attention edges in n of the 1 + n copies of the sequences in a batch.
 
     Copy 0 has no mask, and each other copy has one mask.
@@ -216,7 +219,8 @@ def cut_copies(
 
         return edit
 
-    return attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()])
+    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
+        yield
 
 
 def attention_masks(

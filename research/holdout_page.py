@@ -55,7 +55,6 @@ def written(rows: Sequence[Row] | None = None) -> str:
         n_random=len(random),
         wrong_by_rows=sum((row["holdout_ratio"] or 0) >= LEARNT for row in random),
         wrong_by_groups=sum((row["ratio_of_groups"] or 0) >= LEARNT for row in random),
-        look_ups=n_known,
         n_known=n_known,
         close=len(close),
         close_kinds=", ".join(dict.fromkeys(row["kind"] for row in close)),

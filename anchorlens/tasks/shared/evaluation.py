@@ -182,10 +182,11 @@ class Evaluation(Record):
         of = self.by_symmetry or Accuracy(0.0, 0.0, 0)
         n = id.n_sequences - of.n_sequences
         if n < FEWEST_TRAINED:
-            why = f"only {n} held-out inputs are not trained in another order on the same target"
+            beyond = " are not trained in another order on the same target" if of.n_sequences else ""
             return Phase.undecided(
                 "answered by symmetry" if of.n_sequences else "borderline",
-                f"{why}, and at least {FEWEST_TRAINED} are needed; hold out more inputs, in every order",
+                f"only {n} held-out inputs{beyond}, and at least {FEWEST_TRAINED} are needed; hold out more, "
+                "in every order",
             )
         rest = (id.value * id.n_sequences - of.value * of.n_sequences) / n
         if rest >= self.chance + (1 - self.chance) * ID_THRESHOLD:

@@ -18,6 +18,7 @@ from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import atomic_write
 from anchorlens.plots import complete
 from anchorlens.plots.picture import QUIET, script_json, source
+from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page
@@ -83,23 +84,11 @@ def picture_page(figure: go.Figure, result: object = None) -> str:
         "figure.html",
         scripts=("page.js",),
         title=title,
-        captions=_captions(result),
+        caption=caption_of(result.probe, result) if isinstance(result, ProbeResult) else None,
         figure=Markup(script_json(drawn.to_json() or "")),
         height=layout.height,
         view=Markup("" if result is None else html(result)),
     )
-
-
-def _captions(result: object) -> list[str]:
-    """Return a sentence on what the plot of a probe shows about the model, and the caption of the plot."""
-    from anchorlens.probes.shared.result import ProbeResult
-
-    if not isinstance(result, ProbeResult):
-        return []
-    from anchorlens.show.describe_plot import describe_plot
-
-    how = caption_of(result.probe, result)
-    return [str(describe_plot(result)), *([how.how_to_read] if how else [])]
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.evaluation import Evaluation
     from anchorlens.tasks.shared.measures import Accuracy
     from anchorlens.tasks.shared.phases import Phase
-    from anchorlens.tasks.two_anchor.behaviour import PairAccuracy
+    from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
     from anchorlens.verdict.verdict import TrajectoryPoint, Verdict
 
 MOST_ANCHORS = 12
@@ -133,6 +133,16 @@ def pair_list(pairs: Iterable[PairAccuracy], title: str) -> Table:
     """Make a table with a row for every pair or longer chain of anchors."""
     rows = [(", ".join(map(str, pair.pair)), _accuracy(pair)) for pair in pairs]
     return Table(("anchors", "accuracy"), rows, f"{title} (*: OOD)", (1,))
+
+
+def pairs_seen(pairs: Collection[PairAccuracy]) -> str:
+    """Return a sentence on the lowest and highest accuracy on trained pairs and on unseen pairs."""
+    parts = []
+    for split, words in (("id", "trained pairs, with held-out keys"), ("ood", "unseen pairs (boxed)")):
+        if values := [pair.accuracy.value for pair in pairs if pair.split == split]:
+            low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+            parts.append(f"{words}: {low if low == high else f'{low} to {high}'}")
+    return f"{'; '.join(parts)}."
 
 
 def _accuracy(pair: PairAccuracy | None) -> str:

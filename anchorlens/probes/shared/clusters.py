@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from typing import Any
 
@@ -20,8 +19,6 @@ MOST_CHAINS = 32
 """The largest number of anchor pairs (chains) in one plot."""
 _ROWS = 1024
 """The number of vectors whose distances to all vectors memory holds at once."""
-APART = 0.3
-"""The smallest silhouette at which the points of two labels count as two clusters."""
 
 
 def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
@@ -92,29 +89,6 @@ def mirror_merge(
     every = distances[~np.eye(len(mirror), dtype=bool)].mean()
     mirrored = distances[np.arange(len(mirror)), mirror]
     return float(mirrored[mirror != np.arange(len(mirror))].mean() / every) if every > 0 else None
-
-
-def groups_apart(
-    points: Float[np.ndarray, "sequence 2"], labels: Int[np.ndarray, " sequence"]
-) -> list[set[int]]:
-    """Find the clusters of points in a plot, and return each cluster as a set of labels.
-
-    Two labels are close if the silhouette of their points alone is below 0.3. Two labels are in one cluster
-    if the labels are close, or if a chain of close labels joins the two labels. If the labels do not
-    separate, the result is a single cluster of all labels.
-
-    >>> points, labels = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [9, 0], [9, 1.0]]), np.arange(6) // 2
-    >>> groups_apart(points, labels)
-    [{0}, {1, 2}]
-    """
-    groups = [{label} for label in np.unique(labels).tolist()]
-    for first, second in itertools.combinations(np.unique(labels).tolist(), 2):
-        here = np.isin(labels, (first, second))
-        apart = silhouette(points[here], labels[here])
-        if apart is None or apart < APART:
-            joined = [group for group in groups if {first, second} & group]
-            groups = [group for group in groups if group not in joined] + [set().union(*joined)]
-    return sorted(groups, key=min)
 
 
 def tsne(

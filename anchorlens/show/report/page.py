@@ -18,7 +18,6 @@ from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBE
 from anchorlens.probes.shared.calling import is_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.recipes.run_config import places
-from anchorlens.show.describe_plot import pairs_seen
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures
 from anchorlens.show.tables import pair_rows, verdict_table
@@ -120,7 +119,6 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         labels=labels,
         verdicts=verdicts,
         maps=[pair_rows(verdict.behaviour, MOST_IN_MAP) for verdict in verdicts],
-        pairs_seen=pairs_seen,
         summary=verdict_table(verdicts, labels),
         moved=moved,
         others=others,

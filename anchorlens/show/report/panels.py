@@ -20,7 +20,6 @@ from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.describe_plot import describe_plot
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases
@@ -48,7 +47,7 @@ class Panel:
     label: str
     """The label of the model."""
     text: str
-    """A sentence on what the plot shows, or the reason why there is no plot."""
+    """The headline of the result, or the reason why there is no plot."""
     picture: go.Figure | None = None
     """The plot, or None without a plot."""
     heads: Markup | None = None
@@ -160,7 +159,7 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
     """Make the panel of one model, without handling errors."""
     if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
-        return Panel(label, describe_plot(result), heads=Markup(script_json(result.circuitsvis_json())))
+        return Panel(label, result.headline(), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
     heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
     for trace in heatmaps:  # plotly.js reports errors for a heatmap without numbers
@@ -168,7 +167,7 @@ def _panel(label: str, result: ProbeResult, title: str) -> Panel:
         if not np.isfinite(values).any():
             trace.update(z=np.zeros_like(values), opacity=0, hoverinfo="skip")
     picture.to_json()  # raises here if it cannot be written, so that only this model has no picture
-    return Panel(label, str(describe_plot(result)), picture)
+    return Panel(label, str(result.headline()), picture)
 
 
 def _figure(

@@ -26,7 +26,6 @@ PRIVATE = (
 FORBIDDEN = re.compile(rf"\b({'|'.join((*WORDS, *PRIVATE))})\b", re.IGNORECASE)
 
 IN_THE_PROGRAM = {
-    "cli/field_options.py": "Click says 'No such option'",
     "files/importers.py": "the operating system says 'No such file or directory'",
 }
 """File of the package -> why a message in it still has such a word."""

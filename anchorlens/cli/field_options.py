@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import typer
 
 from anchorlens import safe
-from anchorlens.cli.help import Entry, Section, fields_of, value_name
+from anchorlens.cli.help import TEXTS, Entry, Section, fields_of, value_name
 from anchorlens.configuration import field_docs, field_types
 from anchorlens.recipes.run_config import part_classes
 from anchorlens.tasks.registry import tasks
@@ -37,9 +36,8 @@ def read_fields(ctx: typer.Context) -> dict[str, Any]:
 
     Raises:
         ValueError: If a field needs JSON, and the text is not JSON.
-        click.UsageError: If there is no option of a name, or an option has no value.
     """
-    return fields_of(ctx.command).read(ctx)
+    return fields_of(ctx.command).read(ctx.meta[TEXTS])
 
 
 class FieldOptions:
@@ -78,45 +76,28 @@ class FieldOptions:
                     f"of {task.__name__}. Rename the field"
                 )
 
-    def read(self, ctx: typer.Context) -> dict[str, Any]:
-        """Read the values of the words that are no options of the command itself."""
-        types = _types()
-        values = self.texts(ctx, ctx.args)
-        for name, text in values.items():
-            if isinstance(text, str) and not self._axes:
-                values[name] = _value(name, text, types.get(name, (str,)))
-        return {name: value for name, value in values.items() if value is not None}
-
-    def texts(self, ctx: typer.Context, words: Sequence[str]) -> dict[str, Any]:
-        """Return the text of each option by the name of the field, or the truth value of a flag."""
-        flags = {flag: name for name, kinds in _types().items() for flag in self.flags(name, kinds)}
-        flags["--task"] = "kind"
+    def read(self, texts: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the values of fields from the texts of their options."""
         values: dict[str, Any] = {}
-        rest = iter(words)
-        for word in rest:
-            flag, is_given, text = word.partition("=")
-            if flag not in flags:
-                self._refuse(ctx, flag, list(flags))
-            name = flags[flag]
-            if name != "kind" and self._is_flag(_types()[name]):
-                if is_given:
-                    ctx.fail(f"Option '{flag}' does not take a value.")
-                values[name] = not flag.startswith(f"--no-{name.replace('_', '-')}")
-                continue
-            value = text if is_given else next(rest, None)
-            if value is None:
-                ctx.fail(f"Option '{flag}' requires an argument.")
-            several = name in _SEVERAL and name in values and not self._axes
-            values[name] = os.pathsep.join((values[name], value)) if several else value
+        for name, kinds in {"kind": (str,), **_types()}.items():
+            if (text := texts.get(name)) is not None:
+                values[name] = os.pathsep.join(text) if isinstance(text, list) else text
+                if isinstance(text, str) and not self._axes:
+                    values[name] = _value(name, text, kinds)
         return values
 
-    @staticmethod
-    def _refuse(ctx: typer.Context, word: str, flags: Sequence[str]) -> None:
-        if not word.startswith("-"):
-            ctx.fail(f"Got unexpected extra argument ({word})")
-        known = [*flags, *(flag for param in ctx.command.params for flag in param.opts)]
-        close = sorted(difflib.get_close_matches(word, known))
-        ctx.fail(f"No such option: {word}" + (f" (Possible options: {', '.join(close)})" if close else ""))
+    def add_to(self, parser: Any, param: Any) -> None:
+        """Let a parser of Click read the options; `param` is any parameter of the command."""
+        parser.add_option(param, ["--task"], "kind")
+        for name, kinds in _types().items():
+            flags = self.flags(name, kinds)
+            if self._is_flag(kinds):
+                for flag in flags:
+                    is_on = flag != f"--no-{name.replace('_', '-')}"
+                    parser.add_option(param, [flag], name, action="store_const", const=is_on)
+            else:
+                several = name in _SEVERAL and not self._axes
+                parser.add_option(param, flags, name, action="append" if several else "store")
 
     def flags(self, name: str, kinds: Sequence[Any]) -> tuple[str, ...]:
         """Return the flags of a field of these types."""

@@ -6,7 +6,6 @@ options in full.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 import shutil
@@ -30,8 +29,8 @@ USUAL_WIDTH = 80
 """The number of columns if the width of the terminal is unknown."""
 LEAST_WIDTH = 20
 EVERYTHING = "--help-all"
-_WORDS = "anchorlens.words"
-"""The key under which a context stores the words after the command."""
+TEXTS, _ALL = "anchorlens.texts", "anchorlens.all"
+"""The keys under which a context stores the texts of the options, and whether the full help is asked for."""
 _EXAMPLES = "Examples:"
 _FIRST = ("preset", "out", "resume", "dry_run", "kind")
 _CORE = ("gamma", "seed", "steps", "n_samples", "lr")
@@ -73,28 +72,29 @@ class Section(NamedTuple):
 class HelpCommand(TyperCommand):
     """A command whose help this module writes, and which leaves the options of fields to `field_options`."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.ignore_unknown_options = self.allow_extra_args = fields_of(self) is not None
+    def make_parser(self, ctx: Any) -> Any:
+        """Make a parser that also reads the options of fields."""
+        parser = super().make_parser(ctx)
+        if fields := fields_of(self):
+            fields.add_to(parser, self.params[0])
+        return parser
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the words after the command, and parse the options.
-
-        The help depends on the words after the command.
-        """
-        ctx.meta[_WORDS] = list(args)
+        """Parse the options, and store their texts, on which the help depends."""
+        ctx.meta[_ALL] = EVERYTHING in args
+        ctx.meta[TEXTS], _, _ = self.make_parser(ctx).parse_args([*args])
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        words = ctx.meta.get(_WORDS, [])
-        tasks, base = None, {}
-        if fields := fields_of(self):
-            values, rest, _ = self.make_parser(ctx).parse_args(list(words))  # they were parsed once already
-            tasks, base = _chosen(values | fields.texts(ctx, rest), all_tasks=EVERYTHING in words)
-        is_named = any(word.partition("=")[0] == "--task" for word in words)
-        lines = _in_full if EVERYTHING in words else functools.partial(_in_short, task_first=is_named)
-        formatter.write("\n".join(lines(self, ctx.command_path, sections(self, tasks, base), width())) + "\n")
+        texts, in_full = ctx.meta[TEXTS], ctx.meta[_ALL]
+        tasks, base = _chosen(texts, all_tasks=in_full) if fields_of(self) else (None, {})
+        parts, path = sections(self, tasks, base), ctx.command_path
+        if not in_full and len(list(_page(self, path, parts, USUAL_WIDTH))) > MOST_LINES:
+            lines = _in_short(self, path, parts, task_first="kind" in texts)
+        else:
+            lines = _page(self, path, parts, width())
+        formatter.write("\n".join(lines) + "\n")
 
 
 def fields_of(command: Any) -> Any:
@@ -189,63 +189,44 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[\w)`][.])\s+(?=\S)", text, maxsplit=1)[0]
 
 
-def _in_full(command: TyperCommand, path: str, parts: Sequence[Section], width: int) -> Iterator[str]:
-    """Return the lines of the full help."""
-    yield from _head(command, path, description(command)[0], width)
+def _page(
+    command: TyperCommand, path: str, parts: Sequence[Section], width: int, n_more: int = 0
+) -> Iterator[str]:
+    """Yield the lines of the help of these options, of which `n_more` others are not shown."""
+    yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
+    paragraphs, examples = description(command)
+    for paragraph in paragraphs[:-1] if n_more else paragraphs:
+        yield ""
+        yield from wrapped(paragraph, width)
+    yield from ("", typer.style(_EXAMPLES, bold=True))
+    for example in examples:
+        yield from wrapped(example, width, "  ", "      ")
     for title, entries in parts:
         yield from ("", typer.style(f"{title}:", bold=True))
         for entry in entries:
             yield from _lines(entry, width)
+    if n_more:
+        yield ""
+        yield from wrapped(f"{EVERYTHING} shows {n_more} more options, with all details.", width)
 
 
 def _in_short(
-    command: TyperCommand, path: str, parts: Sequence[Section], width: int, *, task_first: bool
+    command: TyperCommand, path: str, parts: Sequence[Section], *, task_first: bool
 ) -> Iterator[str]:
-    """Yield the full help if the full help fits into `MOST_LINES`.
-
-    Otherwise yield the first sentences of important options.
-    """
-    if len(list(_in_full(command, path, parts, USUAL_WIDTH))) <= MOST_LINES:
-        yield from _in_full(command, path, parts, width)
-        return
-    paragraphs = description(command)[0][:-1]
-    places = {entry.name: title for title, section in parts for entry in section}
-    of_tasks = [name for name, title in places.items() if title.startswith("Task ")]
-    whole = {entry.name: entry for _, section in parts for entry in section}
-    entries = {name: entry._replace(text=first_sentence(entry.text)) for name, entry in whole.items()}
-    room = MOST_LINES - len(list(_head(command, path, paragraphs, USUAL_WIDTH)))
-    room -= 2  # a line says what is missing
-    shown: list[str] = []
-    middle = [*of_tasks, *_CORE] if task_first else [*_CORE, *of_tasks]
-    for name in dict.fromkeys([*getattr(fields_of(command), "first", ()), *_FIRST, *middle, *_NEXT]):
-        if name not in entries:
-            continue
-        is_new = places[name] not in {places[other] for other in shown}
-        needed = len(list(_lines(entries[name], USUAL_WIDTH))) + 2 * is_new
-        if needed <= room:
-            shown.append(name)
-            room -= needed
-    yield from _head(command, path, paragraphs, width)
-    for title, section in parts:
-        if chosen := [entry.name for entry in section if entry.name in shown]:
-            yield from ("", typer.style(f"{title}:", bold=True))
-            for name in chosen:
-                yield from _lines(entries[name], width)
-    yield ""
-    yield from wrapped(
-        f"{EVERYTHING} shows {len(entries) - len(shown)} more options, with all details.", width
-    )
-
-
-def _head(command: TyperCommand, path: str, paragraphs: Sequence[str], width: int) -> Iterator[str]:
-    """Return the usage line, the description and the examples."""
-    yield from wrapped(f"Usage: {usage(command, path)}", width, hanging="  ")
-    for paragraph in paragraphs:
-        yield ""
-        yield from wrapped(paragraph, width)
-    yield from ("", typer.style(_EXAMPLES, bold=True))
-    for example in description(command)[1]:
-        yield from wrapped(example, width, "  ", "      ")
+    """Return the help of the most important options that fit into `MOST_LINES`, each in one sentence."""
+    of_tasks = [entry.name for part in parts if part.title.startswith("Task ") for entry in part.entries]
+    middle = (*of_tasks, *_CORE) if task_first else (*_CORE, *of_tasks)
+    names = list(dict.fromkeys((*getattr(fields_of(command), "first", ()), *_FIRST, *middle, *_NEXT)))
+    while True:
+        shown = [
+            Section(title, [e._replace(text=first_sentence(e.text)) for e in entries if e.name in names])
+            for title, entries in parts
+        ]
+        shown = [part for part in shown if part.entries]
+        n_more = len({e.name for part in parts for e in part.entries}.difference(names))
+        if not names or len(list(_page(command, path, shown, USUAL_WIDTH, n_more))) <= MOST_LINES:
+            return _page(command, path, shown, width(), n_more)
+        names.pop()
 
 
 def _lines(entry: Entry, width: int) -> Iterator[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import rich.table
 from rich.cells import cell_len
@@ -15,7 +14,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from anchorlens.show.tables import Table, text_of
-from anchorlens.show.words import parts, safe_lines
+from anchorlens.show.words import safe_lines
 
 
 class Terminal(Console):
@@ -36,8 +35,6 @@ class Terminal(Console):
         return super().render_str(safe_lines(text), **options)
 
 
-_LONGEST_WORD = 13
-"""The largest length of a word that a narrow table does not break, which is the length of `commutativity`."""
 _BORDER = 3
 """The number of characters of the border and padding of each column. One more character closes the table."""
 
@@ -46,8 +43,8 @@ _BORDER = 3
 class FittedTable:
     """A table that is at most as wide as the console, and keeps every column and every word.
 
-    The table first wraps texts, and then breaks long words. Names of rows break after dots and underscores.
-    Columns that do not fit are in another table below, which repeats the names of the rows.
+    The table wraps texts, and breaks a word that is longer than half the console. Columns that do not fit are
+    in another table below, which repeats the names of the rows.
     """
 
     table: Table
@@ -58,97 +55,42 @@ class FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[rich.table.Table]:
         """Yield the tables, from top to bottom."""
         rows = [[safe_lines(text_of(item)) for item in row] for row in (self.table.columns, *self.table.rows)]
-        columns = [
-            _ColumnWidths.of(texts, i == 0, i in self.table.numbers)
-            for i, texts in enumerate(zip(*rows, strict=True))
-        ]
         styles = self.styles or ["bold" if stands_out else "" for stands_out in self.table.strong]
         title = self.table.title or None
-        for widths in _split(columns, options.max_width):
+        for widths in self._widths(rows, options.max_width - 1):
             made, title = rich.table.Table(title=title), None
             for i, width in widths.items():
-                made.add_column(_broken(rows[0][i], width), width=width, overflow="fold")
+                made.add_column(rows[0][i], width=width, overflow="fold")
             for row, style in itertools.zip_longest(rows[1:], styles):
-                made.add_row(*(_broken(row[i], width) for i, width in widths.items()), style=style)
+                made.add_row(*(row[i] for i in widths), style=style)
             yield made
 
-
-class _ColumnWidths(NamedTuple):
-    """The widths that a column may have."""
-
-    natural: int
-    """The width of the column if nothing wraps."""
-    whole: int
-    """The smallest width of the column if no word is broken."""
-    broken: int
-    """The smallest width of the column if long words are broken."""
-
-    @classmethod
-    def of(cls, texts: Sequence[str], names_rows: bool, holds_numbers: bool) -> _ColumnWidths:
-        """Return the widths of a column of texts.
-
-        The first text is the heading. Numbers do not wrap.
-        """
-        heading, *cells = texts
-        lines = [line for text in cells for line in text.split("\n")]
-        words = lines if holds_numbers else [word for line in lines for word in line.split()]
-        least = max(1, _longest(heading.split()))
-        whole = max(least, _longest(words))
-        if holds_numbers:
-            broken = whole
-        elif names_rows:
-            broken = max(least, _longest([part for word in words for part in parts(word)]))
-        else:
-            broken = max(least, min(whole, _LONGEST_WORD))
-        return cls(max(cell_len(heading), _longest(lines)), whole, broken)
+    def _widths(self, rows: Sequence[Sequence[str]], room: int) -> Iterator[dict[int, int]]:
+        """Split columns with their widths into tables that fit, each with the first column."""
+        least, natural = [], []
+        for i, texts in enumerate(zip(*rows, strict=True)):
+            lines = [line for text in texts for line in text.split("\n")]
+            whole = lines[1:] if i in self.table.numbers else " ".join(lines).split()
+            longest = max(map(cell_len, (*texts[0].split(), *whole)), default=1)
+            least.append(max(1, min(longest, room // 2 - _BORDER)))
+            natural.append(max(map(cell_len, lines)))
+        group = [0]
+        for i in range(1, len(least)):
+            if len(group) > 1 and sum(least[k] + _BORDER for k in (*group, i)) > room:
+                yield _widened(group, least, natural, room)
+                group = [0]
+            group.append(i)
+        yield _widened(group, least, natural, room)
 
 
-def _longest(texts: Iterable[str]) -> int:
-    return max(map(cell_len, texts), default=0)
-
-
-def _split(columns: Sequence[_ColumnWidths], room: int) -> Iterator[dict[int, int]]:
-    """Split columns with their widths into tables that fit, each with the first column."""
-    room -= 1 + _BORDER
-    whole, broken = [column.whole for column in columns], [column.broken for column in columns]
-    for least in (whole, [*whole[:1], *broken[1:]], broken):
-        if sum(least) + _BORDER * (len(least) - 1) <= room:
-            yield _widened(dict(enumerate(least)), columns, room)
-            return
-    beside = min(room // 2, max(broken[1:], default=0))
-    name = max(1, min(whole[0], max(broken[0], room // 2), room - _BORDER - beside))
-    group = {0: name}
-    for i, least in enumerate(whole[1:], start=1):
-        width = max(1, min(least, room - name - _BORDER))
-        if len(group) > 1 and sum(group.values()) + width + _BORDER * len(group) > room:
-            yield _widened(group, columns, room)
-            group = {0: name}
-        group[i] = width
-    yield _widened(group, columns, room)
-
-
-def _widened(least: dict[int, int], columns: Sequence[_ColumnWidths], room: int) -> dict[int, int]:
-    """Widen narrow columns as far as the texts need the width and the table has space."""
-    widest = room - _BORDER * (len(least) - 1)
-    for most in range(widest, 0, -1):
-        widths = {i: max(width, min(columns[i].natural, most)) for i, width in least.items()}
-        if sum(widths.values()) <= widest:
-            return widths
-    return least
-
-
-def _broken(text: str, width: int) -> str:
-    """Break words longer than a width at the points where `parts` splits them."""
-
-    def lines(word: re.Match[str]) -> str:
-        done, line = "", ""
-        for part in parts(word[0]):
-            if line and cell_len(line + part) > width:
-                done, line = f"{done}{line}\n", ""
-            line += part
-        return done + line
-
-    return re.sub(r"\S+", lambda word: word[0] if cell_len(word[0]) <= width else lines(word), text)
+def _widened(group: Sequence[int], least: Sequence[int], natural: Sequence[int], room: int) -> dict[int, int]:
+    """Widen the columns of a table as far as the texts need the width and the table has space."""
+    widths = {i: least[i] for i in group}
+    for most in range(room, 0, -1):
+        widths = {i: max(least[i], min(natural[i], most)) for i in group}
+        if sum(widths.values()) + _BORDER * len(group) <= room:
+            break
+    return widths
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -212,12 +212,15 @@ class TestFittedTable:
         assert self.lines(table, 80)[3] == "│ one │ two words │"
 
     def test_texts_wrap_before_names_break(self):
-        table = Table(("reading", "meaning"), [("stable_rank.w_q", "one two three")])
-        assert self.lines(table, 29)[3:5] == [
-            "│ stable_rank.w_q │ one two │",
-            "│                 │ three   │",
+        table = Table(("reading", "meaning"), [("stable_rank.w_q", "one two three four five")])
+        assert self.lines(table, 40)[3:5] == [
+            "│ stable_rank.w_q │ one two three four │",
+            "│                 │ five               │",
         ]
-        assert self.lines(table, 25)[3:5] == ["│ stable_ra │ one two   │", "│ nk.w_q    │ three     │"]
+        assert self.lines(table, 30)[3:5] == [
+            "│ stable_rank │ one two     │",
+            "│ .w_q        │ three four  │",
+        ]
 
     def test_columns_that_do_not_fit_follow_with_the_names_of_the_rows(self):
         table = Table(

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -21,8 +21,6 @@ _LABEL_HEIGHT, _LINE_HEIGHT = 94, 16
 """The heights above each figure in pixels, for the text of the figure and for each line of its label."""
 _CHARACTER_WIDTH = 7.5
 """The average width of a character of a label, in pixels."""
-_LESS_HEIGHT = 64
-"""The height in pixels above each figure, and for each line of its label, if `room` is given."""
 
 
 def distinct(labels: Sequence[str]) -> tuple[str, ...]:
@@ -36,22 +34,12 @@ def distinct(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{i + 1}: {label}" for i, label in enumerate(labels))
 
 
-class Room(NamedTuple):
-    """The space for several figures together."""
-
-    width: int
-    """The total width in pixels."""
-    n_columns: int
-    """The largest number of figures in a row."""
-    height: int
-    """The height of one figure in pixels."""
-
-
 def side_by_side(
-    figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True, room: Room | None = None
+    figures: Sequence[go.Figure], labels: Sequence[str], *, share_axes: bool = True
 ) -> go.Figure:
     """Join several figures of one kind, in reading order, with one legend and one colour bar.
 
+    Each figure keeps its height and about its width.
     The layout has one row for at most three figures, two columns for four figures, and three columns for more
     figures.
 
@@ -60,7 +48,6 @@ def side_by_side(
             range get a common range.
         labels: the text above each figure, in plotly's markup. A text wider than the figure wraps.
         share_axes: whether a numeric axis gets the same range in every figure.
-        room: the space for the figures. Default: each figure keeps its height and about its width.
     """
     contents = [figure.to_dict() for figure in figures]
     colours = _range_of_colours(figures)
@@ -69,17 +56,9 @@ def side_by_side(
     n_rows = -(-n // n_columns)
     width, height = (max(content["layout"][side] for content in contents) for side in ("width", "height"))
     total_width = int(width * n_columns * (1 if n_columns < 3 else 0.8))
-    if room is not None:
-        n_columns = min(n, room.n_columns)
-        total_width = room.width
-        height = room.height
-        n_rows = -(-n // n_columns)
     lines = [_wrapped(label, total_width / n_columns) for label in labels]
-    if room is None:
-        label_height = _LABEL_HEIGHT + _LINE_HEIGHT * max(map(len, lines))
-        header = label_height / (height + label_height)
-    else:
-        header = _LESS_HEIGHT / height
+    label_height = _LABEL_HEIGHT + _LINE_HEIGHT * max(map(len, lines))
+    header = label_height / (height + label_height)
     joined = go.Figure()
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -99,17 +78,13 @@ def side_by_side(
         text = "<br>".join(f"<b>{line}</b>" for line in lines[i])
         label = {"text": text, "showarrow": False, "xanchor": "center", "yanchor": "bottom", "yshift": 24}
         annotations.append(label | middle)
-    total = {"width": total_width, "height": height * n_rows + (60 if room is None else 20)}
+    total = {"width": total_width, "height": height * n_rows + 60}
     joined = styled(joined, first["title"]["text"], **total)
     joined.update_layout(shapes=shapes, annotations=annotations)
     joined.update_layout({key: first[key] for key in first if key.startswith(COMMON)})
     if joined.layout.legend.y is not None:  # keep the legend's distance to the plot in pixels
         joined.update_layout(legend_y=joined.layout.legend.y / n_rows)
-    if room is not None:
-        joined.update_layout(legend={"tracegroupgap": 0, "font": {"size": 11}})
-    margin = {"t": 40 if room is None else 0, "r": 90}
-    joined.update_layout(margin=margin, title={"y": 0.99, "yanchor": "top"})
-    return joined
+    return joined.update_layout(margin={"t": 40, "r": 90}, title={"y": 0.99, "yanchor": "top"})
 
 
 def _wrapped(label: str, width: float) -> list[str]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from anchorlens.plots import complete, in_words
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.plots.picture import plotly_text, script_json
-from anchorlens.plots.side_by_side import Room, side_by_side
+from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.plots.training_curve import training_curve
 from anchorlens.probes.any_model.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
@@ -27,14 +27,8 @@ from anchorlens.verdict.verdict import Verdict
 
 LONGEST_LABEL = 30
 """The largest number of characters of a label above a panel, if there are several panels."""
-CARD = {
-    "information_flow": Room(1150, 2, 290),
-    "v_similarity": Room(1150, 4, 310),
-    "q_condensation": Room(1150, 4, 310),
-    "embedding_pca": Room(1150, 2, 400),
-    "mask_key_token": Room(1150, 4, 310),
-}
-"""The space for the panels of several models, by probe. The plots of these probes come first."""
+CARD = ("information_flow", "v_similarity", "q_condensation", "embedding_pca", "mask_key_token")
+"""The probes whose plots come first."""
 
 ALONE = 410
 """The largest height of the plots of these probes in pixels, if there is one model."""
@@ -119,7 +113,7 @@ def probe_figures(
             caption = caption_of(name, result)
             assert caption is not None
             first = name in CARD or not is_for(probe, ()) or needs_training_set(probe)
-            yield _figure(name, caption, panels, share_axes, CARD.get(name), first=first)
+            yield _figure(name, caption, panels, share_axes, first=first)
         else:  # your own probe: its name, and its docstring's first sentence
             caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
             yield _figure(f"own-{name}", caption, panels, share_axes, first=True)
@@ -175,7 +169,6 @@ def _figure(
     caption: Caption,
     panels: Sequence[Panel],
     share_axes: bool = True,
-    room: Room | None = None,
     *,
     first: bool = False,
 ) -> PageFigure:
@@ -188,7 +181,7 @@ def _figure(
     figure = pictures[0]
     if len(panels) > 1:
         try:
-            figure = side_by_side(pictures, labels, share_axes=share_axes, room=room)
+            figure = side_by_side(pictures, labels, share_axes=share_axes)
         except ValueError as error:  # raised by plotly, for pictures without axes for example
             why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
             for panel in panels:
@@ -196,7 +189,7 @@ def _figure(
             return made
     layout: Any = figure["layout"]
     figure.update_layout(title_text="")  # the page's heading has the title
-    if len(panels) == 1 and room is not None:
+    if len(panels) == 1 and identity in CARD:
         figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
     return replace(made, json=Markup(script_json(figure.to_json() or "")), height=layout.height)
 

@@ -488,8 +488,7 @@ class TestSweep:
     def test_the_map_has_a_sign_a_seed_in_the_order_of_the_terminal(self):
         cells = [cell(sign, gamma=0.3, seed=seed) for seed, sign in enumerate(("1", "2c", "underfit", None))]
         html = sweep_of([*cells, cell("3", gamma=0.5)])._repr_html_()
-        places = re.findall(r"<td><code>(.*?)</code></td>", html)
-        assert [re.findall(r">(.)</strong>", place) for place in places] == [["1", "c", "?", "."], ["3"]]
+        assert re.findall(r"<td>(.*?)</td>", html) == ["1c?.", "3"]
 
     def test_failures_say_why(self):
         text = Html(

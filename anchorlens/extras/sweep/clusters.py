@@ -191,26 +191,22 @@ def check_encryption(address: str) -> None:
     if config.get("distributed.client.security-loader", None) is not None:
         return
     security = Security()
+    got = None
     if not address.startswith("tls://"):
-        if security.require_encryption:
-            raise ValueError(
-                f"the address of the cluster must begin with tls://, got {address}. Start the cluster with "
-                "certificates, since distributed.comm.require-encryption is set in Dask's configuration."
-            )
-        return
-    if not _has_files(security, "client"):
+        got = "no tls://, though require-encryption is set" if security.require_encryption else None
+    elif not _has_files(security, "client"):
+        got = "none"
+    else:
+        try:
+            security.get_connection_args("client")
+        except OSError as error:  # ssl.SSLError too
+            got = f"an error: {error}"
+    if got is not None:
         raise ValueError(
-            f"the connection to {address} must use certificates, got none. In Dask's configuration, set "
+            f"the connection to {address} must use certificates, got {got}. In Dask's configuration, set "
             "distributed.comm.tls.ca-file, distributed.comm.tls.client.cert and "
-            "distributed.comm.tls.client.key."
+            "distributed.comm.tls.client.key to PEM files."
         )
-    try:
-        security.get_connection_args("client")
-    except OSError as error:  # ssl.SSLError too
-        raise ValueError(
-            "the files of distributed.comm.tls in Dask's configuration must be PEM files, got an error: "
-            f"{error}. Name other files."
-        ) from None
 
 
 def _has_files(security: Security, role: str) -> bool:

@@ -24,6 +24,9 @@ from anchorlens.safe import read_bytes, read_json
 from anchorlens.training.plan import MOST_WORKERS
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
+_DASK = ("distributed", "cryptography")
+PACKAGES = {"serial": (), "local": _DASK, "slurm": (*_DASK, "dask_jobqueue")}
+"""The packages that each engine with a name needs."""
 CONNECT_SECONDS = 60
 """The number of seconds to wait for a scheduler."""
 
@@ -61,29 +64,28 @@ class SweepEngine:
             name = "local" if _has("distributed", "cryptography") else "serial"
         if workers is not None:
             check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
-        self.name, self.workers = name, workers
+        self.name = name
+        self.workers = workers
         self.n_processes = 1
         """The number of processes that share the cells, >= 1; for a running cluster, when it was opened."""
         self._address = name.startswith(ADDRESSES)
-        if name not in ("serial", "local", "slurm") and not self._address and not Path(name).is_file():
+        if name not in PACKAGES and not self._address and not Path(name).is_file():
             raise ValueError(
                 "engine must be serial, local, slurm, an address such as tcp://host:8786, or the path of a "
                 f"scheduler file, got {name!r}. Correct the engine."
             )
-        needed = ("distributed", "cryptography") if name in ("local", "slurm") else ("distributed",)
-        if name != "serial" and not _has(*needed):
+        needed = PACKAGES.get(name, ("distributed",))
+        if not _has(*needed):
             raise ValueError(
                 f"the packages {' and '.join(needed)} must be installed for the engine {name!r}, got a "
                 "missing package. Run pip install '.[cluster]' in a clone, or use the engine 'serial'."
             )
-        if name == "slurm" and (not _has("dask_jobqueue") or workers is None):
+        if name != "local" and (workers is not None) != (name == "slurm"):
             raise ValueError(
-                "the engine 'slurm' must have a number of workers and the installed package dask-jobqueue, "
-                "got no number or no package. Install dask-jobqueue, and give --workers 8."
+                "the number of workers must be given for the engine slurm, and is possible for local, got "
+                f"{workers!r} for {name!r}. Correct the number of workers."
             )
-        if workers is not None and name not in ("local", "slurm"):
-            raise ValueError(f"workers must be None for the engine {name!r}, got {workers!r}. Omit workers.")
-        if name not in ("serial", "local", "slurm"):
+        if name not in PACKAGES:
             from anchorlens.extras.sweep.clusters import check_encryption
 
             check_encryption(name if self._address else _address_in(name))

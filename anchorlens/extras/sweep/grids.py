@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
@@ -14,13 +14,11 @@ from anchorlens.recipes.presets import preset_parts
 from anchorlens.recipes.run_config import Parts, RunConfig, field_owners, merged, same_value, sorted_by_part
 from anchorlens.safe import read_json
 from anchorlens.tasks import Task
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr
 
 ALIASES = {"layers": "n_layers", "heads": "n_heads", "from": "start"}
 """The short names of often swept fields, for the command line and the axes of a diagram."""
 MOST_CELLS = 100_000
-_LONGEST_TEXT = 1_000_000
-"""The largest number of characters of an axis."""
 _LARGEST_EXPONENT = 400
 """The largest exponent (of ten) of a number on an axis, beyond the range of floats."""
 _MOST_DIGITS = 50
@@ -98,71 +96,48 @@ def axis_values(name: str, axis: Any) -> tuple[Any, ...]:
     sorted_by_part({name: None})
     if isinstance(axis, str):
         axis = _read_text(name, axis)
-    elif not isinstance(axis, Sequence | range) and hasattr(axis, "tolist"):
+    elif not isinstance(axis, Sequence) and hasattr(axis, "tolist"):
         axis = axis.tolist()
-    if isinstance(axis, range) and axis and (axis[-1] - axis[0]) // axis.step >= MOST_CELLS:
+    several = isinstance(axis, Sequence | Iterator)
+    values = list(itertools.islice(axis, MOST_CELLS + 1)) if several else [axis]
+    if not 0 < len(values) <= MOST_CELLS:
         raise ValueError(
-            f"the axis {name} must have at most {MOST_CELLS:,} values, got {axis}. Use a larger step."
+            f"the axis {name} must have at least one value and at most {MOST_CELLS:,} values, got "
+            f"{'more' if values else 'none'}. Give a value, or use a larger step."
         )
-    values = list(axis) if isinstance(axis, Sequence | range) else [axis]
-    if len(values) > MOST_CELLS:
-        raise ValueError(
-            f"the axis {name} must have at most {MOST_CELLS:,} values, got {len(values):,}. Give fewer "
-            "values."
-        )
-    if not values:
-        raise ValueError(f"the axis {name} must have at least one value, got none. Give a value.")
     return tuple({repr(value): value for value in values}.values())
 
 
-def _read_text(name: str, text: str) -> list[Any]:
+def _read_text(name: str, text: str) -> Iterator[Any]:
     """Read the values of an axis from text; JSON for fields other than numbers, words or None."""
     kinds = _kinds(name)
     if not all(kind in (int, float, str, bool, type(None)) or isinstance(kind, str) for kind in kinds):
         try:
-            return [read_json(text)]
+            yield read_json(text)
         except ValueError as error:
             raise ValueError(f"{name} must be JSON, got {safe_repr(text)}: {error}") from None
-    if len(text) > _LONGEST_TEXT or text.count(",") >= MOST_CELLS:
-        raise ValueError(
-            f"the axis {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}. Give fewer "
-            "values"
-        )
-    return [value for part in text.split(",") for value in _part_values(name, part.strip(), kinds)]
+        return
+    for part in text.split(","):
+        if ":" in part and kinds & {int, float} and "=" not in part:
+            yield from _range(name, part.strip())
+        else:
+            yield _read_value(part.strip(), kinds)
 
 
-def _part_values(name: str, text: str, kinds: frozenset[Any]) -> list[Any]:
-    """Return the values of one part of an axis: a value or a range."""
-    bounds = text.split(":")
-    if len(bounds) == 1 or not kinds & {int, float} or "=" in text:
-        return [_read_value(text, kinds)]
-    numbers: list[Decimal] = []
-    for bound in bounds:
-        if (number := _decimal(bound.strip())) is None:
-            raise ValueError(
-                f"the range {safe_repr(text)} of {name} must consist of numbers, got {safe_repr(bound)}. "
-                "Correct the range"
-            )
-        numbers.append(number)
-    if len(numbers) == 2:
-        if any(number != number.to_integral_value() for number in numbers):
-            example = safe_text(text, 60)
-            raise ValueError(
-                f"the range {example!r} of {name} must have a step, got none. Write {example}:0.1."
-            )
+def _range(name: str, text: str) -> Iterator[int | float]:
+    """Yield the values of a range."""
+    bounds = [_decimal(bound.strip()) for bound in text.split(":")]
+    numbers = [bound for bound in bounds if bound is not None]
+    if len(numbers) == 2 and all(number == number.to_integral_value() for number in numbers):
         numbers = [numbers[0], numbers[1] - 1, Decimal(1)]
-    if len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
+    if None in bounds or len(numbers) != 3 or numbers[2] <= 0 or numbers[1] < numbers[0]:
         raise ValueError(
             f"a range of {name} must be first:last:step, or first:end with integers, got {safe_repr(text)}. "
             "Choose a positive step. The first value must be at most `last`, or less than `end`."
         )
     first, last, step = numbers
-    if (last - first) / step >= MOST_CELLS:
-        raise ValueError(
-            f"a range of {name} must have at most {MOST_CELLS:,} values, got {safe_repr(text)}. Use a larger "
-            "step."
-        )
-    return [_plain(first + k * step) for k in range(int((last - first) / step) + 1)]
+    for k in range(int((last - first) / step) + 1):
+        yield _plain(first + k * step)
 
 
 def _decimal(text: str) -> Decimal | None:

@@ -10,15 +10,13 @@ from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
-from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGN_OF, SIGNS, text_maps
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, view
 from anchorlens.views import html
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_FAILED = 5
-MOST_COLUMNS, MOST_ROWS = 16, 12
-"""The largest number of columns and rows of a map of phases."""
 FIELDS = ("gamma", "weight_decay", "n_samples", "seed")
 """The configuration fields that identify a cell."""
 
@@ -30,7 +28,7 @@ def sweep_html(result: SweepResult) -> str:
     Args:
         result: a result of `sweep` or `open_sweep`, which may be unfinished.
     """
-    maps = text_maps(result) if result.axes else []
+    maps = phase_tables(result) if result.axes else []
     failed = [cell for cell in result if cell.status in TROUBLES]
     return view(
         TEMPLATES / "sweep.html",
@@ -40,10 +38,7 @@ def sweep_html(result: SweepResult) -> str:
         labels=result.phases,
         maps=maps[:MOST_MAPS],
         n_more=len(maps[MOST_MAPS:]),
-        most_columns=MOST_COLUMNS,
-        most_rows=MOST_ROWS,
         signs=SIGNS,
-        sign_of=SIGN_OF,
         failed=[
             (f"{cell.id} {name_of_cell(cell, result.axes)}", f"{cell.status}: {cell.error}")
             for cell in failed[:MOST_FAILED]

@@ -16,7 +16,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -261,16 +260,14 @@ def _largest_cell(task: Task) -> int:
 
 def _checked_ids(ids: object, n_cells: int) -> list[str]:
     """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
-    if not isinstance(ids, list) or len(ids) != n_cells or len(set(map(str, ids))) < n_cells:
+    names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+    names = [name for name in dict.fromkeys(names) if re.fullmatch("[0-9a-f]{16}", name)]
+    if not isinstance(ids, list) or len(names) != n_cells or len(ids) != n_cells:
         raise ValueError(
-            f"ids must be a list of {n_cells:,} different ids, got {safe_repr(ids)}. Run the sweep again"
+            f"ids must be a list of {n_cells:,} different ids of 16 hexadecimal digits, got "
+            f"{safe_repr(ids)}. Run the sweep again"
         )
-    for name in ids:
-        if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{16}", name):
-            raise ValueError(
-                f"an id must be 16 hexadecimal digits, got {safe_repr(name)}. Run the sweep again"
-            )
-    return ids
+    return names
 
 
 def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:
@@ -316,11 +313,6 @@ def open_sweep(out: str | os.PathLike[str]) -> SweepResult:
         {'finished': 130, 'failed': 1, 'missing': 1}
     """
     folder = SweepFolder(out)
-    is_run = (folder.out / "config.json").exists() and not folder.path.exists()
-    if is_run or folder.out.is_file():
-        command = shlex.join(["anchorlens", "classify", str(folder.out), "--report", "report.html"])
-        what = "the folder of a single run" if is_run else "a file"
-        raise CheckpointError(out, f"must be the folder of a sweep, got {what}. For a single run: {command}")
     return folder.read(folder.stored(without_places=True))
 
 

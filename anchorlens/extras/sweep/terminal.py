@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
-from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGN_OF, SIGNS, TextMap, text_maps
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.show.tables import Table
@@ -66,9 +66,9 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
     if cells:
         console.print(FittedTable(_cell_table(result)))
     elif len(result.axes) >= 2:
-        maps = text_maps(result)
-        for text_map in maps[:MOST_MAPS]:
-            console.print(FittedTable(_phase_table(text_map)))
+        maps = phase_tables(result)
+        for table in maps[:MOST_MAPS]:
+            console.print(FittedTable(table))
         if len(maps) > MOST_MAPS:
             console.print(f"and {len(maps) - MOST_MAPS} more maps; use anchorlens diagram to see all")
         console.print(f"One symbol per seed: {SIGNS}")
@@ -94,19 +94,10 @@ def _where(cell: Cell, result: SweepResult) -> str:
     return f"{cell.id} {name_of_cell(cell, result.axes)}".rstrip()
 
 
-def _phase_table(text_map: TextMap) -> Table:
-    rows = [
-        (label, *("".join(SIGN_OF[category] for category in square) for square in squares))
-        for label, squares in text_map.rows
-    ]
-    return Table((text_map.corner, *text_map.columns), rows, text_map.title)
-
-
 def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
-    passed = [f"{metric.name}_passed_at" for metric in metrics]
     columns = ["run", *result.axes, *(metric.title for metric in metrics)]
-    columns += ["threshold steps", "by behaviour", "by the probes", "step", "seconds"]
+    columns += ["by behaviour", "by the probes", "step", "seconds"]
     rows = []
     for cell in result:
         numbers = cell.numbers
@@ -118,7 +109,6 @@ def _cell_table(result: SweepResult) -> Table:
                 cell.id,
                 *(value_label(cell.fields.get(name)) for name in result.axes),
                 *("-" if value is None else number(value, spec) for value, spec in values),
-                " ".join(str(numbers[name] or "-") for name in passed if name in numbers) or "-",
                 *(label.removeprefix("Phase ") for label in labels),
                 *("-" if value is None else number(value, spec) for value, spec in steps),
             )

@@ -9,10 +9,11 @@ from known_cells import cell, done, square, sweep_of, verdict
 from anchorlens.extras.sweep.cells import axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import choose_axes, slices
-from anchorlens.extras.sweep.diagram.layout import SIGN_OF, arranged, summary, text_maps
+from anchorlens.extras.sweep.diagram.layout import arranged, phase_tables, summary
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
 from anchorlens.recipes.presets import preset
+from anchorlens.show.tables import text_of
 from anchorlens.tasks.shared.phases import COLOURS, SOLUTION_LABELS, Phase
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
@@ -244,7 +245,7 @@ class TestNumberMap:
             match="a value of Symmetric accuracy, got none",
         ):
             number_map(square(), "symmetric")
-        with pytest.raises(ValueError, match="at least one run must be trained to draw"):
+        with pytest.raises(ValueError, match="a value of ID accuracy, got none"):
             number_map([cell(), cell("failed", seed=1)], "id")
         with pytest.raises(ValueError, match=r"`number` must be one of .*got 'loss'"):
             number_map(square(), "loss")
@@ -413,15 +414,14 @@ class TestAxes:
 
 class TestMapsInText:
     def test_a_letter_for_each_seed(self):
-        (only,) = text_maps(sweep_of(square()))
-        assert (only.title, only.corner, only.columns) == ("", "weight_decay / gamma", ("0.3", "0.7"))
-        letters = {row: ["".join(map(SIGN_OF.get, seeds)) for seeds in squares] for row, squares in only.rows}
-        assert letters == {"0": ["???", "233"], "0.01": ["1x.", "333"]}
+        (only,) = phase_tables(sweep_of(square()))
+        assert [only.title, *map(text_of, only.columns)] == ["", "weight_decay / gamma", "0.3", "0.7"]
+        assert only.rows == [("0", "???", "233"), ("0.01", "1x.", "333")]
 
     def test_they_have_the_axes_and_slices_of_the_page(self):
         values = itertools.product((0.3, 0.5), (1e-3, 1e-2), (32, 64))
         cells = [cell("2c", gamma=gamma, lr=lr, d_model=width) for gamma, lr, width in values]
         x, y = choose_axes(cells)
-        maps = text_maps(sweep_of(cells))
-        assert [text_map.title for text_map in maps] == [part.label for part in slices(cells, x, y)]
-        assert {text_map.corner for text_map in maps} == {f"{y} / {x}"} == {"lr / gamma"}
+        maps = phase_tables(sweep_of(cells))
+        assert [table.title for table in maps] == [part.label for part in slices(cells, x, y)]
+        assert {text_of(table.columns[0]) for table in maps} == {f"{y} / {x}"} == {"lr / gamma"}

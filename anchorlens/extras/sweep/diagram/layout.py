@@ -12,6 +12,7 @@ from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import Axis, also_varying, axis, choose_axes, slices
 from anchorlens.extras.sweep.diagram.outcomes import Category, agreement, description, outcome
+from anchorlens.show.tables import Table, TableCell
 
 FILLED = 0.92
 """The proportion of a square's width and height that its bands take."""
@@ -178,35 +179,26 @@ MOST_MAPS = 4
 """The largest number of maps shown."""
 
 
-@dataclass(frozen=True, eq=False)
-class TextMap:
-    """The phases of runs that differ only in two axes and the seed."""
+def phase_tables(result: SweepResult) -> list[Table]:
+    """Return a table of phases for each slice of a sweep, with the axes of the phase diagram.
 
-    title: str
-    """The values that distinguish this map from other maps, or an empty text for a single map."""
-    corner: str
-    """The fields of both axes: `weight_decay / gamma`."""
-    columns: tuple[str, ...]
-    """The labels of the columns."""
-    rows: tuple[tuple[str, list[list[Category]]], ...]
-    """The label of each row, and for each column the outcomes of the runs in the order of the seeds."""
-
-
-def text_maps(result: SweepResult) -> list[TextMap]:
-    """Return a map for each slice of a sweep, with the axes of the phase diagram.
+    A square has a symbol for each seed, in the order of the seeds.
 
     Args:
         result: a sweep of one or more runs.
     """
     x, y = choose_axes(result.cells)
-    maps = []
+    tables = []
     for part in slices(result.cells, x, y):
         layout = arranged(part.cells, x, y)
-        squares = {(row, column): list(map(outcome, cells)) for column, row, cells in layout.squares}
-        columns = range(len(layout.x.labels))
-        rows = tuple(
-            (label, [squares.get((row, column), []) for column in columns])
+        signs = {
+            (row, column): "".join(SIGN_OF[outcome(cell)] for cell in cells)
+            for column, row, cells in layout.squares
+        }
+        rows = [
+            (label, *(signs.get((row, column), "") for column in range(len(layout.x.labels))))
             for row, label in enumerate(layout.y.labels if layout.y else [""])
-        )
-        maps.append(TextMap(part.label, f"{y} / {x}" if y else x, layout.x.labels, rows))
-    return maps
+        ]
+        columns = (TableCell(f"{y} / {x}" if y else x), *layout.x.labels)
+        tables.append(Table(columns, rows, part.label))
+    return tables

@@ -178,16 +178,6 @@ def _agreements(layout: Layout) -> dict[str, Any]:
     return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
 
 
-def _compared(layout: Layout) -> dict[str, Any]:
-    """Draw the map of agreement, if two verdicts of a cell can be compared."""
-    if not {outcomes.AGREE, outcomes.DISAGREE} & layout.by_category(outcomes.agreement).keys():
-        raise ValueError(
-            "the probe verdict and the behavioural verdict must both assign a phase to at least one run, got "
-            "none. Train the runs for longer"
-        )
-    return _agreements(layout)
-
-
 def _map_of_categories(
     layout: Layout,
     category_of: Callable[[Cell], Category],
@@ -344,5 +334,5 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         *numbers,
         *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
         named("stable_rank", _ranks),
-        named("agreement", _compared),
+        named("agreement", _agreements),
     )

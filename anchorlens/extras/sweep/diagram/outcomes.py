@@ -141,15 +141,10 @@ def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> 
     """Check that at least one run has a measurement that can be drawn.
 
     Raises:
-        ValueError: If no run has the measurement. The message includes `why` if some runs are trained.
+        ValueError: If no run has the measurement. The message includes `why`.
     """
-    if any(measured(cell, number) is not None for cell in cells):
-        return
-    if all(trouble(cell) in (FAILED, MISSING) for cell in cells):
-        raise ValueError(
-            f"at least one run must be trained to draw {title}, got no trained run. Continue the sweep"
-        )
-    raise ValueError(f"at least one run must have a value of {title}, got none: {why}")
+    if all(measured(cell, number) is None for cell in cells):
+        raise ValueError(f"at least one run must have a value of {title}, got none: {why}")
 
 
 def vote(categories: Sequence[Category]) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
+from anchorlens.extras.sweep.cells import SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
 from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
@@ -207,7 +207,6 @@ def diagram_html(
         group=_GROUP,
         packed_runs=_in_groups(runs),
         packed_curves=_in_groups(curves),
-        trained_with=_versions(cells),
         name_of_cell=axes.name_of_cell,
         value_label=axes.value_label,
         outcome=outcome,
@@ -239,15 +238,6 @@ def _in_groups(lines: Sequence[str]) -> str:
     """Pack each group of runs into a line."""
     groups = (lines[k : k + _GROUP] for k in range(0, len(lines), _GROUP))
     return "\n".join(gzipped("\n".join(group)) for group in groups)
-
-
-def _versions(cells: Sequence[Cell]) -> dict[str, str]:
-    """Return the versions of each library that occur in the cells, by library."""
-    versions: dict[str, list[str]] = {}
-    for verdict in filter(None, (cell.verdict for cell in cells)):
-        for library, version in (verdict.subject.versions or {}).items():
-            versions.setdefault(library, []).append(version)
-    return {library: " and ".join(dict.fromkeys(several)) for library, several in versions.items()}
 
 
 def _write_reports(result: SweepResult, path: Path, progress: bool | float | None) -> dict[str, str]:

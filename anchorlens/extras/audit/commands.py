@@ -60,14 +60,12 @@ def audit_command(
         anchorlens audit noisy.csv --seeds 5 --top 50 --plot audit.html
     """
     from anchorlens.extras.audit import audit, mappings_of, open_dataset
-    from anchorlens.extras.audit.run import FIT, GAMMA, MOST_MODELS, STEPS
+    from anchorlens.extras.audit.run import FIT, GAMMA, STEPS
     from anchorlens.extras.audit.views import print_audit
 
     choose_device(device)
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (dataset,))
-    if seeds > MOST_MODELS:
-        raise ValueError(f"--seeds must be at most {MOST_MODELS:,}, got {seeds}. Use fewer seeds")
     try:
         the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from anchorlens.configuration import suggestion
 from anchorlens.extras.audit.mappings import Mappings, mappings_of
 from anchorlens.files.csv_file import TARGETS, CsvFile
 from anchorlens.safe import START, kind_of, read_bytes, read_toml
@@ -21,15 +21,12 @@ from anchorlens.texts import safe_repr
 MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000
 MOST_MAPPINGS = 500_000
-MOST_ROWS = 2_000_000
-"""The largest number of rows of a file, including repeated rows."""
 MOST_QUESTIONS = 2_000_000
 """The largest product of the number of chains of a file and its number of keys."""
 N_POSITIONS = 7
 """The number of positions of the key in a sequence, as in the papers."""
 
-_ANCHOR = re.compile(r"a[1-9][0-9]*")
-_MOST_COLUMNS = 20
+_ANCHOR = re.compile(r"a[1-9][0-9]?")
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
@@ -48,21 +45,16 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
             "the dataset must be a .csv file of mappings or a .toml file with a task, got "
             f"{safe_repr(str(path))}. Give a .csv or .toml file"
         )
-    try:
+    with _named(path):
         content = read_toml(_content(path, MOST_TOML_BYTES))
-    except ValueError as error:
-        raise ValueError(f"{path}: the file must be TOML, got an error: {error}") from None
-    others = sorted(content.keys() - {"task"})
-    if others or not isinstance(content.get("task"), dict):
-        got = f"also {safe_repr(others[0])}" if others else "no table of that name"
-        raise ValueError(
-            f"{path}: the file must have only the table [task], got {got}. Keep only [task], because the "
-            "audit chooses the model"
-        )
-    try:
+        others = sorted(content.keys() - {"task"})
+        if others or not isinstance(content.get("task"), dict):
+            got = f"also {safe_repr(others[0])}" if others else "no table of that name"
+            raise ValueError(
+                f"the file must have only the table [task], got {got}. Keep only [task], because the audit "
+                "chooses the model"
+            )
         return replace(mappings_of(AnchorTask.from_dict(content["task"]), path.name), file=path)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
@@ -86,24 +78,29 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
         OSError: If the file cannot be read.
     """
     path = Path(path)
-    data = _content(path, MOST_BYTES)
+    with _named(path):
+        return _mappings(path.name, CsvFile(_content(path, MOST_BYTES)))
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Begin the message of a ValueError with the path."""
     try:
-        file = CsvFile(data)
-        names = _columns(f"line {file.first_line}", file.names)
-        if file.n_lines > MOST_ROWS:
-            raise ValueError(
-                f"the file must have at most {MOST_ROWS:,} rows, got {file.n_lines:,}. Audit fewer rows"
-            )
-        rows = file.rows()
+        yield
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
+    names = _columns(f"line {file.first_line}", file.names)
+    rows = file.rows()
     anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
     column = {name: rows[:, place].astype(np.int64) for place, name in enumerate(names)}
     if "violates" in column:
         for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
             value = column["violates"][odd]
             raise ValueError(
-                f"{path}: line {file.line(odd)}: `violates` must be 0 or 1, got {value}. Correct the value"
+                f"line {file.line(odd)}: `violates` must be 0 or 1, got {value}. Correct the value"
             )
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
     first, place = distinct_rows(question)
@@ -114,57 +111,44 @@ def read_csv(path: str | os.PathLike[str]) -> Mappings:
             chain = " ".join(map(str, question[row, :-1]))
             here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
             raise ValueError(
-                f"{path}: {name} must have one value for the key {question[row, -1]} with the anchors "
+                f"{name} must have one value for the key {question[row, -1]} with the anchors "
                 f"{chain}, got {here} and {there}. Keep one of the rows"
             )
     if len(first) > MOST_MAPPINGS:
         raise ValueError(
-            f"{path}: the file must have at most {MOST_MAPPINGS:,} mappings, got {len(first):,}. Audit a "
+            f"the file must have at most {MOST_MAPPINGS:,} mappings, got {len(first):,}. Audit a "
             "part of the mappings"
         )
     chains, keys = question[first, :-1], question[first, -1]
     violates = column["violates"][first] == 1 if "violates" in column else None
-    return _as_sequences(path, chains, keys, column["target"][first], violates)
+    return _as_sequences(name_of_file, chains, keys, column["target"][first], violates)
 
 
 def _content(path: Path, most: int) -> bytes:
-    try:
-        content = read_bytes(path, most)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}. Audit a part of the file") from None
+    content = read_bytes(path, most)
     if kind := kind_of(content[:START]):
-        raise ValueError(f"{path}: the file must be a {path.suffix.lower()} file, got {kind}")
+        raise ValueError(f"the file must be a {path.suffix.lower()} file, got {kind}")
     return content
 
 
 def _columns(where: str, given: Sequence[str]) -> list[str]:
     """Check the names of the columns and return them, with the column of answers named `target`."""
-    if len(given) > _MOST_COLUMNS:
-        raise ValueError(
-            f"{where}: the header must have at most {_MOST_COLUMNS} columns, got {len(given):,}. Omit some "
-            "columns"
-        )
     answers = [name for name in given if name in TARGETS]
     columns = ["target" if [name] == answers else name for name in given]
     anchors = [name for name in columns if _ANCHOR.fullmatch(name)]
-    expected = ["key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"]
-    if missing := [name for name in expected if name not in columns]:
+    expected = {"key", *(f"a{k + 1}" for k in range(max(2, len(anchors)))), "target"}
+    if {*columns} - {"violates"} != expected:
+        wrong = sorted(expected.symmetric_difference(columns) - {"violates"})
         raise ValueError(
-            f"{where}: the header must have the columns key, a1, a2 (a3, ..) and target, got no column "
-            f"{missing[0]!r}. Add the column, or add a header if the file has no header"
+            f"{where}: the header must have the columns key, a1, a2 (a3, ..), target and perhaps violates, "
+            f"got {safe_repr(wrong[0][:40])} missing or in addition. Correct the header, or add a header if "
+            "the file has no header"
         )
-    for name in columns:
-        if name not in expected and name != "violates":
-            hint = suggestion(name[:40], [*expected, "violates"])
-            raise ValueError(
-                f"{where}: the columns must be key, a1, a2 (a3, ..), target and violates, got {name[:40]!r}. "
-                f"{hint} Otherwise, omit the column"
-            )
     return columns
 
 
 def _as_sequences(
-    path: Path, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
+    name: str, chains: np.ndarray, keys: np.ndarray, targets: np.ndarray, violates: np.ndarray | None
 ) -> Mappings:
     """Assign tokens to anchors, keys and targets in this order; a target equal to a key has the same token.
 
@@ -180,7 +164,7 @@ def _as_sequences(
     n_chains = len(anchors) ** k
     if n_chains * len(numbers) > MOST_QUESTIONS:
         raise ValueError(
-            f"{path}: the number of chains times the number of keys must be at most {MOST_QUESTIONS:,}, got "
+            f"the number of chains times the number of keys must be at most {MOST_QUESTIONS:,}, got "
             f"{n_chains:,} times {len(numbers):,}. Audit fewer anchors or keys at a time"
         )
     key_range = range(len(anchors), len(anchors) + len(numbers))
@@ -195,21 +179,18 @@ def _as_sequences(
         tuple(chain): dict(zip(inputs, row.tolist(), strict=True))
         for chain, row in zip(chain_tokens[first].tolist(), trained, strict=True)
     }
-    try:
-        task = AnchorTask(
-            anchors=dict.fromkeys(range(len(anchors)), 0),
-            chain_length=k,
-            key_min=key_range.start,
-            key_max=key_range.stop - 1,
-            seq_len=N_POSITIONS + k,
-            unseen_pairs=[c for c in product(range(len(anchors)), repeat=k) if c not in tables],
-            overrides=tables,
-            split_modulus=2,  # any: every position is trained
-        )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    task = AnchorTask(
+        anchors=dict.fromkeys(range(len(anchors)), 0),
+        chain_length=k,
+        key_min=key_range.start,
+        key_max=key_range.stop - 1,
+        seq_len=N_POSITIONS + k,
+        unseen_pairs=[c for c in product(range(len(anchors)), repeat=k) if c not in tables],
+        overrides=tables,
+        split_modulus=2,  # any: every position is trained
+    )
     every = np.repeat(np.arange(len(keys)), N_POSITIONS)
     positions = np.tile(task.positions, len(keys))
     trials = Trials(chain_tokens[every], key_range.start + keys_at[every], positions)
     first = N_POSITIONS * np.arange(len(keys))
-    return Mappings(path.name, chains, keys, targets, violates, task, trials, first)
+    return Mappings(name, chains, keys, targets, violates, task, trials, first)

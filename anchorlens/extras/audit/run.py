@@ -35,10 +35,6 @@ STEPS = 1000
 MOST_MODELS = 1_000
 MOST_EVALUATIONS = 100_000
 MOST_DRAWS = 10_000
-MOST_ASKED = 10_000_000
-"""The largest product of draws and mappings, so that the sequences fit in memory."""
-MOST_ANSWERS = 200_000_000
-"""The largest product of models, evaluations and mappings, so that the result fits in memory."""
 FILES = ("audit.json", "mappings.csv", "audit.html")
 """The files that are written to the folder."""
 
@@ -117,11 +113,6 @@ def audit(
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
     mappings = _as_mappings(dataset)
-    if n_draws * len(mappings) > MOST_ASKED:
-        raise ValueError(
-            f"n_draws times the number of mappings must be at most {MOST_ASKED:,}, got {n_draws:,} times "
-            f"{len(mappings):,}. Use fewer draws"
-        )
     model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
     train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])
     if train_config.stop_at_loss is not None or train_config.early_stop_evaluations is not None:
@@ -132,11 +123,6 @@ def audit(
     last = train_config.total_steps
     steps = {max(1, round(k * last / n_evaluations)) for k in range(1, n_evaluations + 1)}
     evaluation_steps = tuple(sorted(steps))
-    if (n_answers := (len(seeds) + 1) * len(evaluation_steps) * len(mappings)) > MOST_ANSWERS:
-        raise ValueError(
-            f"{len(seeds) + 1} models with {len(evaluation_steps)} evaluations of {len(mappings):,} "
-            f"mappings must give at most {MOST_ANSWERS:,} answers, got {n_answers:,}. Use fewer evaluations"
-        )
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
@@ -177,14 +163,11 @@ def _as_mappings(dataset: Any) -> Mappings:
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     is_list = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str)
     some = tuple(itertools.islice(seeds, MOST_MODELS + 1)) if is_list else ()  # it may be very long
-    if not 0 < len(some) <= MOST_MODELS:
-        raise ValueError(
-            f"seeds must be a list of 1 to {MOST_MODELS:,} seeds, got {safe_repr(seeds)}. Correct the list"
-        )
     for seed in some:
         check_number("a seed", seed, minimum=0, integer=True)
-    if len(set(some)) < len(some):
+    if not 0 < len(some) <= MOST_MODELS or len(set(some)) < len(some):
         raise ValueError(
-            f"the seeds must be different from each other, got {safe_repr(list(some))}. Remove the repetition"
+            f"seeds must be a list of 1 to {MOST_MODELS:,} different seeds, got {safe_repr(seeds)}. Correct "
+            "the list"
         )
     return tuple(map(int, some))

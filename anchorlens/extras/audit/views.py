@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -195,15 +194,9 @@ def _step(step: float | None) -> str:
 
 
 def _steps(row: Mapping[str, Any]) -> str:
-    """Format the fit steps of all models: one if they agree, median and range for more than four."""
+    """List the fit steps of all models, or one step if they agree."""
     steps = [value for name, value in row.items() if name.startswith("fit_step ")]
-    if len(set(steps)) == 1:
-        return _step(steps[0])
-    if len(steps) <= 4:
-        return ", ".join(map(_step, steps))
-    fit = [step for step in steps if step is not None]
-    never = f"; never in {len(steps) - len(fit)}" if len(fit) < len(steps) else ""
-    return f"{statistics.median(fit):,.0f} ({min(fit):,}-{max(fit):,}){never}"
+    return ", ".join(map(_step, steps if len(set(steps)) > 1 else steps[:1]))
 
 
 def print_audit(audit: Audit, *, top: int = 20) -> None:

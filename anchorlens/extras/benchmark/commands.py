@@ -49,15 +49,11 @@ def benchmark_command(
     is_file = probe.endswith(".py")
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())
-    if name is not None and not is_file:
-        raise ValueError(
-            f"--probe must come with a Python file, got {safe_text(probe)}. Omit --probe, or give the file"
-        )
     from anchorlens import benchmark
     from anchorlens.extras.benchmark import reference
     from anchorlens.extras.benchmark.views import print_benchmark
 
-    measure = _of_file(Path(probe), name) if is_file else probe
+    measure = _of_file(Path(probe), name) if is_file or name else probe
     result = benchmark(measure, first=first, device=choose_device(device))
     draw_and_print(result, as_json, plot, lambda found: print_benchmark(found, reference()))
 

@@ -129,19 +129,13 @@ def _readings(name: str, result: object) -> dict[str, float | None]:
     named = {name: result}
     if isinstance(result, ProbeResult):
         named = {f"{name}.{field}": value for field, value in result.numbers().items()}
-        if not named:
-            raise ValueError(f"{name} must have readings, got none. Name fields of the result in `readings`")
     elif isinstance(result, Mapping):
         named = {safe_text(key, _LONGEST_NAME): value for key, value in result.items()}
-        if not named:
-            raise ValueError(
-                f"{name} must return at least one number, got an empty mapping. Return a reading"
-            )
-        if len(named) < len(result):
-            raise ValueError(
-                f"{name} must return readings with different names, got {safe_repr(list(result))}. Rename a "
-                "reading"
-            )
+    if not named or (isinstance(result, Mapping) and len(named) < len(result)):
+        raise ValueError(
+            f"{name} must return one or more readings with different names, got {safe_repr(list(named))}. "
+            "Name each reading, in a ProbeResult in `readings`"
+        )
     return {reading: _number(reading, value) for reading, value in named.items()}
 
 

@@ -87,20 +87,11 @@ def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> No
 
 TEMPLATE = Path(__file__).parent / "templates/benchmark.html"
 
-MOST_OTHERS = 8
-"""The largest number of our readings shown for comparison, those with the AUCs farthest from 0.5."""
-ALPHA = "weightwatcher_alpha"
-"""The reading that is always shown for comparison."""
-
 
 @html.register
 def benchmark_html(result: Benchmark) -> str:
-    """Render the AUCs of the probe's readings and of anchorlens's best readings, without JavaScript."""
+    """Render the AUCs of the probe's readings and of anchorlens's readings, without JavaScript."""
     ours = reference()
-    if ours is not None:
-        best = sorted(ours.readings, key=lambda reading: -reading.telling)
-        shown = [one for k, one in enumerate(best) if k < MOST_OTHERS or one.name == ALPHA]
-        ours = Benchmark(ours.probe, tuple(shown), ours.models, {})
     return view(
         TEMPLATE,
         overview=overview(result),

@@ -139,17 +139,11 @@ class _Origin(NamedTuple):
 
 
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
-    some = list(interventions)
-    if not 0 < len(some) <= MOST_INTERVENTIONS or not all(isinstance(one, Intervention) for one in some):
+    names = {one.name for one in interventions if isinstance(one, Intervention)}
+    if not 0 < len(interventions) == len(names) <= MOST_INTERVENTIONS:
         raise ValueError(
-            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} interventions, got "
-            f"{safe_repr(interventions)}. Give objects of the class Intervention"
-        )
-    names = [one.name for one in some]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"the interventions must have different names, got {twice} twice. Rename an intervention"
+            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} interventions with different names, "
+            f"got {safe_repr(interventions)}. Give objects of the class Intervention"
         )
 
 

@@ -60,27 +60,22 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """An estimator of the time of attempts: a time for each update, plus an overhead for each attempt."""
+    """An estimator of the time of attempts by the time of an update."""
 
     seconds_per_update: float
     """The seconds of an update in the run's log, used until an attempt has been trained here."""
-    attempts: int = 0
     updates: int = 0
-    training: float = 0.0
-    """The seconds of training in attempts that were trained in this call."""
-    beside: float = 0.0
-    """The seconds of everything else in these attempts: start, evaluation."""
+    seconds: float = 0.0
+    """The seconds of the attempts that were trained in this call, with their start and evaluation."""
 
     def minutes(self, steps: int) -> float:
         """Estimate the minutes of an attempt."""
-        each = self.training / self.updates if self.updates else self.seconds_per_update
-        return (steps * each + self.beside / max(1, self.attempts)) / 60
+        return steps * (self.seconds / self.updates if self.updates else self.seconds_per_update) / 60
 
-    def learn(self, steps: int, training: float, whole: float) -> None:
-        """Add the times of an attempt that has ended."""
-        self.attempts, self.updates = self.attempts + 1, self.updates + steps
-        self.training += training
-        self.beside += max(0.0, whole - training)
+    def learn(self, steps: int, seconds: float) -> None:
+        """Add the time of an attempt that has ended."""
+        self.updates += steps
+        self.seconds += seconds
 
 
 class Tries:
@@ -176,8 +171,7 @@ class Tries:
             self._note(name, outcome="failed", note=safe_text(error, 600))
             return
         if is_new and outcome["minutes"] is not None:
-            whole = time.monotonic() - began
-            self.clock.learn(self.attempts[name].steps, 60 * outcome["minutes"], whole)
+            self.clock.learn(self.attempts[name].steps, time.monotonic() - began)
         self._note(name, **outcome)
         self._write()
 

@@ -78,10 +78,7 @@ def summary(control: Control) -> str:
     """State which attempt helped, or that no attempt helped."""
     best, goal = control.best_attempt, control.goal_in_words
     if best is None or best.answers is None:
-        said = f"No attempt was finished within {control.budget:g} minutes."
-        if estimates := [one.estimate for one in control.attempts if one.estimate is not None]:
-            said += f" At the speed in the run's log, the shortest would take {min(estimates):.2g} minutes."
-        return said
+        return f"No attempt was finished within {control.budget:g} minutes."
     if not control.helped:
         return (
             f"No intervention helped: none of {len(control.tried)} {_reaches(goal)}. The best was "
@@ -129,10 +126,7 @@ def _beside(control: Control, baseline: Attempt) -> str:
         about = "" if baseline.estimate is None else f"; it takes about {baseline.estimate:.2g} minutes"
         return f"{anew} was not finished{about}."
     got = f"{anew} ended in {baseline.answers.phase.label}, in {minutes:.1f} minutes"
-    others = [one for one in control.tried if not one.baseline]
-    if not others:
-        return f"{got}; no other attempt was finished."
-    in_less = [one for one in others if one.answers and one.minutes is not None and one.minutes < minutes]
+    in_less = [one for one in control.tried if one.minutes is not None and one.minutes < minutes]
     cheaper = [one.name for one in in_less if _reached(one) >= _reached(baseline)]
     if not cheaper:
         return f"{got}; no cheaper attempt did as well."

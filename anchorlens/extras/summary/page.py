@@ -110,18 +110,14 @@ def _page(verdict: Verdict) -> tuple[str, Figure]:
     _header(figure, verdict)
     axes = _axes(figure, PLACES[0])
     _words(figure, PLACES[0], "Answers", answers(axes, verdict.behaviour))
-    drawn, refused = [], []
-    for name, (panel, draw) in PANELS.items():
+    for place, (name, (panel, draw)) in zip(PLACES[1:], PANELS.items(), strict=True):
         probe = probe_named(name)
         try:
             result = verdict.subject.measure(probe)
         except Exception as error:
-            refused.append((panel, f"Not shown: {refusal(error, probe)}", None))
+            words = f"Not shown: {refusal(error, probe)}"
         else:
-            drawn.append((panel, result.headline(), (draw, result)))
-    for place, (panel, words, picture) in zip(PLACES[1:], drawn + refused, strict=True):
-        if picture is not None:
-            draw, result = picture
+            words = result.headline()
             draw(_axes(figure, place), result)
         _words(figure, place, panel, words)
     return f"{safe_text(verdict.subject.name, None)}: {verdict.phase.label}", figure

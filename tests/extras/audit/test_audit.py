@@ -339,7 +339,7 @@ class TestRefused:
         [
             ({"seeds": []}, "seeds must be a list"),
             ({"seeds": 3}, "seeds must be a list"),
-            ({"seeds": [1, 1]}, "different from each other"),
+            ({"seeds": [1, 1]}, "different seeds"),
             ({"seeds": [-1]}, "a seed must be"),
             ({"n_evaluations": 0}, "n_evaluations must be"),
             ({"n_draws": 0}, "n_draws must be"),
@@ -350,15 +350,7 @@ class TestRefused:
             ({"train_config": replace(RECIPE, early_stop_evaluations=2)}, "must be unset for an audit"),
             ({"model_config": ModelConfig(d_vocab=5)}, "d_vocab must be at least"),
             ({"workers": 0}, "workers must be"),
-            ({"seeds": range(100_000)}, "a list of 1 to 1,000 seeds"),
-            (
-                {
-                    "seeds": range(1000),
-                    "n_evaluations": 10_000,
-                    "train_config": replace(RECIPE, steps=10_000),
-                },
-                "Use fewer evaluations",
-            ),
+            ({"seeds": range(100_000)}, "a list of 1 to 1,000 different seeds"),
         ],
     )
     def test_unusable_options(self, options, expected):

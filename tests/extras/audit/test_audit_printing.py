@@ -9,7 +9,7 @@ import pytest
 from anchorlens import AnchorTask, ModelConfig, TrainConfig
 from anchorlens.extras.audit import Audit, mappings_of
 from anchorlens.extras.audit.lateness import NEVER
-from anchorlens.extras.audit.views import print_audit
+from anchorlens.extras.audit.views import audit_tables, print_audit
 from anchorlens.show.terminal.console import print_json
 
 MOMENTS = tuple(range(10, 110, 10))
@@ -112,9 +112,10 @@ def test_without_a_truth_there_is_no_score(printed):
     assert "AUC" not in text and "violat" not in text and "1 of 1,280 mappings are outliers" in words
 
 
-def test_many_seeds_are_a_middle_and_a_range(printed):
-    text, _ = printed(found(*[late([5], step) for step in (70, 80, 90, 100)], late([5])), top=1)
-    assert "│ 85 " in text and "(70-100)" in text and "never in 1" in " ".join(text.split())
+def test_the_steps_of_all_seeds_are_listed():
+    audit = found(*[late([5], step) for step in (70, 80, 90, 100)], late([5]))
+    (latest,) = [table for table in audit_tables(audit, 1) if table.title.startswith("the latest 1 of")]
+    assert "70, 80, 90, 100, never" in latest.rows[0]
 
 
 def test_json_is_one_object_on_one_line(capsys):

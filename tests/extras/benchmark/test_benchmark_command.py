@@ -94,7 +94,7 @@ def test_a_shipped_probe_by_its_name():
     [
         (["FILE"], "Use --probe number or several or abstractly"),
         (["FILE", "--probe", "numbr"], "abstractly, got 'numbr'"),
-        (["stable_rank", "--probe", "number"], "--probe must come with a Python file"),
+        (["stable_rank", "--probe", "number"], "stable_rank"),
         (["stable_rang"], "probe must be one of mask_key_token"),
         (["no.py"], "got no.py, which was not found"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),

@@ -208,7 +208,7 @@ class TestErrors:
             ({"minutes": 0}, "minutes must be a finite number > 0"),
             ({"workers": 0}, "workers must be an integer >= 1"),
             ({"interventions": []}, "must be a list of 1 to"),
-            ({"interventions": [IDLE, IDLE]}, "must have different names, got idle twice"),
+            ({"interventions": [IDLE, IDLE]}, "interventions with different names"),
             ({"out": None}, "out must be the folder of the attempts"),
         ],
     )

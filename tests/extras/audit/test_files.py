@@ -202,7 +202,7 @@ class TestTaskFile:
             ("[task]\n[model]\ngamma = 0.5\n", "got also 'model'"),
             ("[task]\ncomplexity = 9\n", "complexity must be"),
             ("[task]\ncomplexty = 1\n", "Did you mean 'complexity'"),
-            ("[task", r"must be TOML.*must be valid TOML"),
+            ("[task", "must be valid TOML"),
             (b"[task]\n#\xff", "must be UTF-8"),
             ("[task]\nseq_len = " + "9" * 10_000, "integers of at most 30 digits"),
             ("[task]\nx = " + "[" * 100_000, "nested at most 64 levels"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from anchorlens.configuration import suggestion
 from anchorlens.engine.forward import Parameters
 from anchorlens.engine.layout import FlatLayout, architecture
 from anchorlens.randomness import generator
-from anchorlens.recipes.interventions import ALL, BIASES, CHANGES, ONCE, WindowedChange, read_changes
+from anchorlens.recipes.interventions import ALL, BIASES, CHANGES, ONCE, Change, read_changes
 from anchorlens.recipes.train_config import DECAYS
 from anchorlens.texts import safe_repr
 
@@ -101,13 +101,12 @@ class BeforeSteps:
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
-        self._layout, parts = layout, layout.parts()
-        self._at: dict[int, list[_Due]] = {}
+        self._layout, self._parts = layout, layout.parts()
+        self._at: dict[int, list[tuple[int, int, str, Change]]] = {}
         for member, train in enumerate(run.train_config for run in runs):
             for field in ONCE:
-                for one in read_changes(field, getattr(train, field), train.total_steps):
-                    due = _Due(member, field, matrices(parts, one.matrices), one.value, train.seed)
-                    self._at.setdefault(one.step, []).append(due)
+                for change in read_changes(field, getattr(train, field), train.total_steps):
+                    self._at.setdefault(change.when, []).append((member, train.seed, field, change))
 
     def next_after(self, step: int, stop: int) -> int:
         """Return the first step after `step` at which an intervention is due, at most `stop`."""
@@ -116,30 +115,19 @@ class BeforeSteps:
     @torch.no_grad()
     def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
         """Apply the interventions that are due at a step to the active models, in place."""
-        for due in self._at.get(step, ()):
-            views = self._layout.views(rows[due.member : due.member + 1])
-            for name in due.names:
+        for member, seed, field, change in self._at.get(step, ()):
+            views = self._layout.views(rows[member : member + 1])
+            for name in matrices(self._parts, change.matrices):
                 weight = views[name]
-                changed = (
-                    weight * due.value if due.field == "rescale" else weight + due.noise(weight, name, step)
-                )
-                weight.copy_(torch.where(active[due.member], changed, weight))
-
-
-class _Due(NamedTuple):
-    """One intervention on matrices of one member before a step."""
-
-    member: int
-    field: str
-    names: list[str]
-    value: float
-    seed: int
-
-    def noise(self, weight: Tensor, name: str, step: int) -> Tensor:
-        """Return Gaussian noise for a matrix, with the same values on every device."""
-        rng = generator(self.seed, "weight noise", step, zlib.crc32(name.encode()))
-        drawn = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
-        return self.value * weight.square().mean().sqrt() * drawn.to(weight)
+                if field == "rescale":
+                    changed = weight * change.value
+                else:
+                    rng = generator(seed, "weight noise", step, zlib.crc32(name.encode()))
+                    drawn = torch.from_numpy(
+                        rng.standard_normal(tuple(weight.shape))
+                    )  # equal on every device
+                    changed = weight + change.value * weight.square().mean().sqrt() * drawn.to(weight)
+                weight.copy_(torch.where(active[member], changed, weight))
 
 
 class Constraints:
@@ -151,7 +139,7 @@ class Constraints:
         self._total = runs[0].train_config.total_steps
         self._frozen, self._low_rank = (
             [
-                (member, one.window, held(layout, one.matrices))
+                (member, one.when, held(layout, one.matrices))
                 for member, run in enumerate(runs)
                 for one in read_changes(field, getattr(run.train_config, field), self._total)
             ]
@@ -227,8 +215,8 @@ class Penalties:
                 added[member] += self._term(own, member, views, step)
         return added
 
-    def _term(self, own: WindowedChange, member: int, views: Parameters, step: int) -> Tensor | float:
-        weight = own.window.at(step, self._total)
+    def _term(self, own: Change, member: int, views: Parameters, step: int) -> Tensor | float:
+        weight = own.when.at(step, self._total)
         if not weight:
             return 0.0
         names = matrices(self._parts, own.matrices)

@@ -36,28 +36,24 @@ BIASES = "biases"
 """Stands for every bias in `freeze`, those of LayerNorms too."""
 PENALTIES = ("nuclear", "stable_rank")
 """`nuclear`: the sum of a matrix's singular values; `stable_rank`: ||W||_F^2 / ||W||_2^2."""
-ONCE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+CHANGES: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "rescale": ("all=0.5@0", {"above": 0, "limit": 1e30}, "times {}"),
     "weight_noise": (
         "W_Q=0.5@300",
         {"minimum": 0, "limit": 1e30},
         "get noise of {} times the size of their entries",
     ),
-}
-"""Field for an intervention before one update -> an example, the bounds of its value, and its description."""
-DURING: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "penalty": ("nuclear:qk=0.001@0.5:1", {"minimum": 0, "limit": 1e30}, "times {}"),
     "max_rank": ("W_Q=2@0:0.5", {"minimum": 1, "maximum": 1_000_000, "integer": True}, "of rank {} at most"),
     "freeze": ("W_Q@0:0.5", {}, "stay as they are"),
 }
-"""Field for an intervention in a window or throughout the run -> the same."""
-CHANGES = {**ONCE, **DURING}
-"""All fields for interventions on weight matrices."""
+"""Field for interventions on weight matrices -> an example, the bounds of its value, and its description."""
+ONCE = ("rescale", "weight_noise")
+"""The fields for an intervention before one update; the others act in a window or throughout the run."""
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _WINDOW = re.compile(rf"{_NUMBER}:{_NUMBER}={_NUMBER}(?:\.\.{_NUMBER})?", re.ASCII)
-_ONCE = re.compile(rf"([\w.]+)={_NUMBER}@(\d+)", re.ASCII)
-_DURING = re.compile(rf"(?:(\w+):)?([\w.]+)(?:={_NUMBER})?(?:@{_NUMBER}:{_NUMBER})?", re.ASCII)
+_CHANGE = re.compile(rf"(?:(\w+):)?([\w.]+)(?:={_NUMBER})?(?:@(?:(\d+)|{_NUMBER}:{_NUMBER}))?", re.ASCII)
 _LONGEST = 1000
 """Largest number of characters of a field."""
 
@@ -121,47 +117,34 @@ class WindowedValue(NamedTuple):
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 
 
-class SingleChange(NamedTuple):
-    """An intervention on weight matrices before one update."""
+class Change(NamedTuple):
+    """An intervention on weight matrices, before one update or in a window of the run."""
 
+    kind: str | None
+    """The kind of a penalty from `PENALTIES`, or None for other interventions."""
     matrices: str
-    """A part (embedding, qk, vo, mlp), all, or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q."""
-    value: float
-    """The factor, or the relative size of the noise."""
-    step: int
-    """The number of updates made before the intervention."""
-
-    def in_words(self, does: str, total: int) -> str:
-        """Describe the intervention, whose effect on a matrix is `does`, in a run of `total` updates."""
-        return f"{self.matrices} {does.format(_short(self.value))} before update {self.step}"
-
-    def __str__(self) -> str:
-        return f"{self.matrices}={_short(self.value)}@{self.step}"
-
-
-class WindowedChange(NamedTuple):
-    """An intervention on weight matrices in a window of the run."""
-
-    kind: str
-    """The kind of a penalty from `PENALTIES`, or an empty text for other interventions."""
-    matrices: str
-    """The matrices as in `SingleChange`, or `biases` in `freeze`."""
-    window: Window
-    """The window, whose value is the penalty's weight or the rank, or 1 for `freeze`."""
-    has_value: bool
-    """Whether the text of the intervention has a value."""
+    """A part (embedding, qk, vo, mlp), all, or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q. In
+    `freeze`, also `biases`."""
+    value: Any
+    """The factor, the relative size of the noise, the penalty's weight or the rank, or None for `freeze`."""
+    when: Any
+    """The number of updates made before the intervention, or a `Window` with the same value."""
 
     def in_words(self, does: str, total: int) -> str:
         """Describe the intervention, whose effect on a matrix is `does`, in a run of `total` updates."""
         kind = f"{self.kind} of " if self.kind else ""
-        value = does.format(_short(self.window.value))
-        return f"{kind}{self.matrices} {value} {self.window.in_updates(total)}"
+        value = "" if self.value is None else _short(self.value)
+        when = self.when.in_updates(total) if isinstance(self.when, Window) else f"before update {self.when}"
+        return f"{kind}{self.matrices} {does.format(value)} {when}"
 
     def __str__(self) -> str:
-        first, end, value, _ = map(_short, self.window)
         kind = f"{self.kind}:" if self.kind else ""
-        when = "" if self.window[:2] == (0, 1) else f"@{first}:{end}"
-        return f"{kind}{self.matrices}{f'={value}' if self.has_value else ''}{when}"
+        value = "" if self.value is None else f"={_short(self.value)}"
+        when = f"@{self.when}"
+        if isinstance(self.when, Window):
+            first, end = self.when[:2]
+            when = "" if (first, end) == (0, 1) else f"@{_short(first)}:{_short(end)}"
+        return f"{kind}{self.matrices}{value}{when}"
 
 
 def value_at(value: float | str, step: int, total: int) -> float:
@@ -262,10 +245,10 @@ def with_base(value: object, otherwise: object) -> object:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_changes(name: str, text: str | None, total: int) -> tuple[Any, ...]:
+def read_changes(name: str, text: str | None, total: int) -> tuple[Change, ...]:
     """Read a field of `CHANGES`, and return its interventions, or an empty tuple if the field is unset.
 
-    Each intervention is a `SingleChange` (in the order of the steps) or a `WindowedChange`.
+    Interventions before single updates are in the order of the updates.
 
     Raises:
         ValueError: If the text has the wrong form, or a penalty is unknown.
@@ -278,15 +261,15 @@ def read_changes(name: str, text: str | None, total: int) -> tuple[Any, ...]:
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
     form = f"{kinds}matrices{'=value' if bounds else ''}{'@step' if name in ONCE else ''}"
     form = f"{form}, {example} for example, with spaces between entries"
-    found: list[Any] = []
+    found: list[Change] = []
     for item in _items(name, text, form):
-        one = _single(name, item, total) if name in ONCE else _windowed(name, item, total)
+        one = _change(name, item, total)
         if one is None:
             raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
         found.append(one)
     if name in ONCE:
-        found.sort(key=lambda one: one.step)
-        if len({(one.step, one.matrices) for one in found}) < len(found):
+        found.sort(key=lambda one: one.when)
+        if len({(one.when, one.matrices) for one in found}) < len(found):
             raise ValueError(
                 f"{name} must list each matrix at most once per step, got {safe_repr(text)}. Remove the "
                 "repetition"
@@ -294,30 +277,26 @@ def read_changes(name: str, text: str | None, total: int) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _single(name: str, item: str, total: int) -> SingleChange | None:
-    """Read one entry of a field of `ONCE`; None if it has the wrong form."""
-    parts = _ONCE.fullmatch(item)
+def _change(name: str, item: str, total: int) -> Change | None:
+    """Read one entry of a field of `CHANGES`; None if it has the wrong form."""
+    bounds = CHANGES[name][1]
+    parts = _CHANGE.fullmatch(item)
     if parts is None:
         return None
-    value, step = float(parts[2]), int(parts[3])
-    check_number(f"the value of {name} {item}", value, **ONCE[name][1])
-    check_number(f"the step of {name} {item}", step, minimum=0, maximum=total - 1, integer=True)
-    return SingleChange(parts[1], value, step)
-
-
-def _windowed(name: str, item: str, total: int) -> WindowedChange | None:
-    """Read one entry of a field of `DURING`; None if it has the wrong form."""
-    bounds = DURING[name][1]
-    parts = _DURING.fullmatch(item)
-    kind, matrices, value, first, end = parts.groups() if parts else (None, "", None, None, None)
-    if (kind in PENALTIES) != (name == "penalty") or (value is not None) != bool(bounds) or not matrices:
+    kind, matrices, value, step, first, end = parts.groups()
+    kinds = PENALTIES if name == "penalty" else (None,)
+    if kind not in kinds or (value is None) == bool(bounds) or (step is None) == (name in ONCE):
         return None
-    window = _window(name, item, first or "0", end or "1", value or "1", None)
+    number = None if value is None else float(value)
     if bounds:
         kind_of_number = int if "integer" in bounds else float
-        check_number(f"the value of {name} {item}", exactly(window.value, kind_of_number), **bounds)
+        check_number(f"the value of {name} {item}", exactly(number, kind_of_number), **bounds)
+    if step is not None:
+        check_number(f"the step of {name} {item}", int(step), minimum=0, maximum=total - 1, integer=True)
+        return Change(kind, matrices, number, int(step))
+    window = _window(name, item, first or "0", end or "1", value or "1", None)
     _check_has_updates(name, window, total)
-    return WindowedChange(kind or "", matrices, window, bool(bounds))
+    return Change(kind, matrices, number, window)
 
 
 def _items(name: str, text: str, form: str) -> list[str]:

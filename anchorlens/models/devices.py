@@ -12,9 +12,6 @@ from anchorlens.texts import safe_repr
 if TYPE_CHECKING:
     import torch
 
-DEVICES = "auto, cpu, cuda, cuda:N or mps"
-"""The names of devices, in words."""
-
 
 def choose_device(name: str | torch.device) -> torch.device:
     """Return the torch device with this name.
@@ -31,21 +28,17 @@ def choose_device(name: str | torch.device) -> torch.device:
     name = str(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu") from None
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"device must be {DEVICES}, got {safe_repr(name)}. Use auto or cpu")
-    missing = ""
-    if device.type == "cuda" and not torch.cuda.is_available():
-        missing = "torch found no CUDA GPU. Use auto or cpu"
-    elif device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        missing = f"the number of CUDA GPUs is {torch.cuda.device_count()}. Use a lower number"
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        missing = "torch found no MPS. Use auto or cpu"
-    if missing:
-        raise ValueError(f"device must be available, got {safe_repr(name)}, but {missing}")
+        device = torch.device("meta")  # refused below
+    if (device.index or 0) >= counts.get(device.type, 0):
+        found = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        raise ValueError(
+            f"device must be auto, cpu, cuda, cuda:N or mps, got {safe_repr(name)}, but torch found {found}. "
+            "Use auto or cpu"
+        )
     if device.type == "mps":
         warnings.warn("device 'mps': anchorlens could not be tested on it; compare with cpu", stacklevel=2)
     return device

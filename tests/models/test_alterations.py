@@ -1,5 +1,6 @@
-"""What somebody else's function alters in a model or in global settings is said, and put back."""
+"""What somebody else's function alters in a copy of a model is said, and global settings are put back."""
 
+import contextlib
 import random
 
 import numpy as np
@@ -44,23 +45,23 @@ def other_forward(model):
 ALTERATIONS = {
     "weights written as data": (zero_data, "weights (blocks.0.attn.W_Q)"),
     "weights written": (zero, "weights (embed.W_E)"),
-    "weights replaced": (replace, "weights (embed)"),
+    "weights replaced": (replace, "weights (embed.W_E)"),
     "a buffer": (lambda m: m.blocks[0].attn.IGNORE.zero_(), "buffers (blocks.0.attn.IGNORE)"),
-    "a block": (lambda m: setattr(m, "blocks", nn.ModuleList([nn.Identity()])), "modules"),
+    "a block": (lambda m: setattr(m, "blocks", nn.ModuleList([nn.Identity()])), "weights (blocks.0.ln1.w, "),
     "precision": (lambda m: nn.Module.to(m, torch.float64), "weights (embed.W_E, pos_embed.W_pos, "),
-    "training mode": (lambda m: m.train(), "training mode (embed, "),
-    "requires_grad": (lambda m: m.requires_grad_(False), "weights (embed.W_E"),
+    "training mode": (lambda m: m.train(), None),
+    "requires_grad": (lambda m: m.requires_grad_(False), None),
     "a hook": (lambda m: m.add_hook(PATTERN, lambda p, hook: 0 * p), f"hooks ({PATTERN})"),
     "a hook of torch": (lambda m: m.ln_final.register_forward_hook(lambda *_: None), "hooks (ln_final)"),
     "a user's hook removed": (lambda m: m.reset_hooks(), "hooks (hook_embed)"),
-    "configuration": (lambda m: setattr(m.cfg, "use_attn_result", True), "use_attn_result (cfg)"),
-    "an attribute": (other_scale, "attn_scale (blocks.0.attn)"),
-    "forward": (other_forward, "forward (blocks.0.mlp)"),
-    "gradient mode": (lambda m: torch.set_grad_enabled(False), "the gradient mode"),
-    "default dtype": (lambda m: torch.set_default_dtype(torch.float64), "torch's default dtype"),
-    "default device": (lambda m: torch.set_default_device("meta"), "torch's default device"),
-    "determinism": (lambda m: torch.use_deterministic_algorithms(True), "torch's deterministic algorithms"),
-    "errors of NumPy": (lambda m: np.seterr(all="raise"), "NumPy's handling of errors"),
+    "configuration": (lambda m: setattr(m.cfg, "use_attn_result", True), None),
+    "an attribute": (other_scale, None),
+    "forward": (other_forward, None),
+    "gradient mode": (lambda m: torch.set_grad_enabled(False), None),
+    "default dtype": (lambda m: torch.set_default_dtype(torch.float64), None),
+    "default device": (lambda m: torch.set_default_device("meta"), None),
+    "determinism": (lambda m: torch.use_deterministic_algorithms(True), None),
+    "errors of NumPy": (lambda m: np.seterr(all="raise"), None),
 }
 
 
@@ -84,12 +85,14 @@ def test_an_alteration_is_named_and_put_back(which, fails, model):
     setters = torch.set_rng_state, np.random.set_state, random.setstate
     for put_back, state in zip(setters, generators, strict=True):
         put_back(state)
-    with pytest.raises(KeyError if fails else ValueError) as caught, assert_unmodified("mine", model):
-        alter(model)
+    error = KeyError if fails else ValueError if message else None
+    expected = contextlib.nullcontext() if error is None else pytest.raises(error)
+    with expected as caught, assert_unmodified("mine", model) as (copied,):
+        alter(copied)
         if fails:
             raise KeyError("its own error")
-    if not fails:
-        assert str(caught.value).startswith("mine must not change the model or global settings")
+    if caught is not None and not fails:
+        assert str(caught.value).startswith("mine must not change the model, got changes of ")
         assert message in str(caught.value)
     *after, logits = everything(model)
     assert after == before[:-1] and torch.equal(logits, before[-1])
@@ -100,13 +103,13 @@ def test_measuring_drawing_and_gradients_are_no_alteration(model):
     model.W_E.grad = torch.ones_like(model.W_E)
     torch.manual_seed(0)
     of_others = str(np.random.get_state()), random.getstate()
-    with assert_unmodified("mine", model, None):
-        model.run_with_cache(TOKENS)
-        with model.hooks([(PATTERN, lambda pattern, hook: 0 * pattern)]):
-            model(TOKENS, return_type="loss").backward()
-        kept = model.W_E.detach().clone()
-        zero(model)
-        model.W_E.data.copy_(kept)
+    with assert_unmodified("mine", model, None) as (copied, _):
+        copied.run_with_cache(TOKENS)
+        with copied.hooks([(PATTERN, lambda pattern, hook: 0 * pattern)]):
+            copied(TOKENS, return_type="loss").backward()
+        kept = copied.W_E.detach().clone()
+        zero(copied)
+        copied.W_E.data.copy_(kept)
         torch.rand(3), np.random.rand(10_000), random.random()
         torch.manual_seed(12345)
         np.random.seed(12345)
@@ -120,5 +123,12 @@ def test_measuring_drawing_and_gradients_are_no_alteration(model):
 
 def test_weights_without_a_number_are_not_taken_for_altered(model):
     model.W_E.data[0] = torch.nan
-    with assert_unmodified("mine", model):
-        model(TOKENS)
+    with assert_unmodified("mine", model) as (copied,):
+        copied(TOKENS)
+
+
+def test_a_module_that_cannot_be_copied_is_given_itself():
+    module = nn.Linear(2, 2)
+    module.result = module.weight * 2  # pyright: ignore[reportAttributeAccessIssue]
+    with assert_unmodified("mine", module) as (given,):
+        assert given is module

@@ -249,10 +249,11 @@ def call(
             options["initial"] = given_for(probe, initial, None, options, config=of_path).model
     if needs_training_set(probe) and options.get("training_set") is None and given.checkpoint is not None:
         options["training_set"] = given.checkpoint.training_set()
-    by_name = {"model": given.model, "task": given.task}
-    arguments = {name: value for name, value in by_name.items() if name in parameters}
-    watched = contextlib.nullcontext()
-    if is_own(function):
-        watched = assert_unmodified(probe.__name__, given.model, options.get("initial"))
-    with lock_of(given.model), watched, not_ending(probe.__name__):
-        return function(*([] if "model" in arguments else [given.model]), **arguments, **options)
+    models = [given.model, options.get("initial")]
+    own = assert_unmodified(probe.__name__, *models) if is_own(function) else contextlib.nullcontext(models)
+    with lock_of(given.model), own as (model, initial), not_ending(probe.__name__):
+        by_name = {"model": model, "task": given.task}
+        arguments = {name: value for name, value in by_name.items() if name in parameters}
+        if "initial" in options:
+            options["initial"] = initial
+        return function(*([] if "model" in arguments else [model]), **arguments, **options)

@@ -63,7 +63,7 @@ def evaluate_command(
 @shared.one_line_errors
 def probe_command(
     name: Annotated[str | None, typer.Argument(help="Name of a probe. --list prints all names.")] = None,
-    checkpoints: shared.CheckpointsUnlessList = None,
+    checkpoint: shared.CheckpointUnlessList = None,
     list_probes: Annotated[
         bool, typer.Option("--list", help="Print the name and the description of each probe.")
     ] = False,
@@ -114,19 +114,13 @@ def probe_command(
         for probe in with_own(own or []):
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
-    if name is None or not checkpoints:
+    if name is None or checkpoint is None:
         raise ValueError(
             f"a probe and a checkpoint must be given, got no {'probe' if name is None else 'checkpoint'}. "
             "Name a probe and a checkpoint, or use --list"
         )
-    if len(checkpoints) > 1:
-        raise ValueError(
-            f"the number of checkpoints must be 1, got {len(checkpoints)}. Give one checkpoint, or "
-            "--along and the folder of a run"
-        )
-    checkpoint = checkpoints[0]
     if plot is not None:
-        check_can_write(plot, "--plot", PICTURES, (*checkpoints, initial, config, *(own or ())))
+        check_can_write(plot, "--plot", PICTURES, (checkpoint, initial, config, *(own or ())))
     if table is not None:
         check_can_write(table, "--table", TABLES)
     for option, value, otherwise in (("--table", table, "use --json"), ("--data", data, "omit --data")):

@@ -135,8 +135,8 @@ Checkpoint = Annotated[
     Path,
     typer.Argument(help="Checkpoint in any format that `classify` accepts.", readable=False),
 ]
-CheckpointsUnlessList = Annotated[
-    list[Path] | None,
+CheckpointUnlessList = Annotated[
+    Path | None,
     typer.Argument(
         help="Checkpoint in any format that `classify` accepts. With --along, give the folder of a run.",
         readable=False,

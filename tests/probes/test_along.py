@@ -164,7 +164,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (("a", "b"), "the number of checkpoints must be 1, got 2"),
+            (("a", "b"), "Got unexpected extra argument"),
             (("a", "--table", "x.csv"), "--table must be given together with --along"),
             (("a", "--along", "--table", "x.txt"), "--table must end in .csv or .parquet"),
         ],

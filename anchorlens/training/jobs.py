@@ -1,8 +1,8 @@
 """Group runs into jobs that are trained together, and distribute the jobs over processes.
 
 A training process writes each report of its progress to a file, which the process that started it reads and
-removes. An error of `on_log` stops all jobs. With `on_log`, a job therefore waits after each report until its
-file is removed, or the file `stop` is there.
+removes. An error of `on_log` or of a job stops all jobs. With `on_log`, a job therefore waits after each
+report until its file is removed, or the file `stop` is there.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ def train_in_jobs(
                 results.update(zip(job, train(*arguments(job), show=show_job), strict=True))
                 course.end(job)
             return [results[place] for place in range(len(runs))]
-        error: Exception | None = None
         with (
             tempfile.TemporaryDirectory(prefix="anchorlens-") as made,
             process_pool(n_processes, advice) as executor,
@@ -98,24 +97,24 @@ def train_in_jobs(
                 executor.submit(_train_there, train, folder, job, report is not None, *arguments(job)): job
                 for job in jobs
             }
-            while waiting:
-                time.sleep(LOOK_SECONDS)
-                ended = [future for future in waiting if future.done()]
-                try:
-                    if error is None:
-                        _read_reports(folder, course.report)
-                except Exception as raised:
-                    error = raised
-                    (folder / "stop").touch()
-                    for future in waiting:
-                        future.cancel()
-                for future in ended:
-                    job = waiting.pop(future)
-                    if error is None:
+            try:
+                while waiting:
+                    time.sleep(LOOK_SECONDS)
+                    ended = [future for future in waiting if future.done()]
+                    for path in sorted(folder.glob("*.json")):
+                        course.report(*json.loads(path.read_bytes()))
+                        path.unlink()
+                    for future in ended:
+                        job = waiting.pop(future)
                         results.update(zip(job, future.result(), strict=True))
                         course.end(job)
-        if error is not None:
-            raise error
+            except Exception:
+                (folder / "stop").touch()
+                for future in waiting:
+                    future.cancel()
+                while not all(future.done() for future in waiting):
+                    time.sleep(LOOK_SECONDS)
+                raise
     return [results[place] for place in range(len(runs))]
 
 
@@ -134,10 +133,10 @@ class _JobProgress:
             self._skipped += steps  # made before a run was resumed, or all of runs that had ended before
         self._steps[job[0]] = steps
         done = sum(self._steps.values())
-        if len(self.runs) == 1:
-            self.show(done, text, lines, self._skipped)
-        else:
-            self.show(done, f"{self._n_ended} of {len(self.runs)} models", (), self._skipped)
+        shown = lines
+        if len(self.runs) > 1:
+            text, shown = f"{self._n_ended} of {len(self.runs)} models", ()
+        self.show(done, text, shown, self._skipped)
         if self.pass_on is not None:
             for place, line in lines:
                 self.pass_on(job[place], line)
@@ -146,17 +145,6 @@ class _JobProgress:
         """Update the progress after a job has ended."""
         self._n_ended += len(job)
         self.report(job, sum(self.runs[place].train_config.total_steps for place in job), "")
-
-
-class TrainingStopped(RuntimeError):  # noqa: N818 - no fault of the process that raises it
-    """The parent process has stopped all jobs."""
-
-
-def _read_reports(folder: Path, report: Callable[[list[int], int, str, Lines], object]) -> None:
-    """Call `report` with the job, updates, text and log lines of each new report, and remove the report."""
-    for path in sorted(folder.glob("*.json")):
-        report(*json.loads(path.read_bytes()))
-        path.unlink()
 
 
 def _train_there(
@@ -172,7 +160,7 @@ def _train_there(
         *arguments: the arguments of `train`.
 
     Raises:
-        TrainingStopped: If the parent process has stopped all jobs.
+        RuntimeError: If the parent process has stopped all jobs.
     """
     stop, numbers = folder / "stop", itertools.count()
 
@@ -184,6 +172,6 @@ def _train_there(
         while answered and path.exists() and not stop.exists():
             time.sleep(WAIT_SECONDS)
         if stop.exists():
-            raise TrainingStopped("all jobs were stopped")
+            raise RuntimeError("all jobs were stopped")
 
     return train(*arguments, show=show)

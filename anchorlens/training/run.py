@@ -95,7 +95,7 @@ def train(
     task = task_or_default(task)
     run = RunConfig(task, model_config or task.model_class.for_task(task), train_config or TrainConfig())
     runs = check_runs([run], starts=False)
-    report = None if on_log is None else _reporter(on_log, runs, [out], names_run=False)
+    report = None if on_log is None else _reporter(on_log, runs, names_run=False)
     _check_starts(runs, [out], resume)
     with progress_bar(run.train_config.total_steps, enabled=progress) as show:
 
@@ -168,7 +168,7 @@ def train_many(
     """
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
-    report = None if on_log is None else _reporter(on_log, runs, folders, names_run=True)
+    report = None if on_log is None else _reporter(on_log, runs, names_run=True)
     _check_starts(runs, folders, resume)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
@@ -199,9 +199,7 @@ def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], res
     say_notes(to_train, stacklevel=4)
 
 
-def _reporter(
-    on_log: OnLog | Logger, runs: Sequence[RunConfig], folders: Sequence[Path | None], names_run: bool
-) -> Report:
+def _reporter(on_log: OnLog | Logger, runs: Sequence[RunConfig], names_run: bool) -> Report:
     """Return a function that passes log lines to `on_log`, and raises OnLogError if `on_log` raises.
 
     If `names_run` is true, each line gets the index of its run.
@@ -219,34 +217,26 @@ def _reporter(
         try:
             call({"run": place, **told} if names_run else told)
         except Exception as error:
-            what = f"on_log raised {type(error).__name__} at step {line['step']:,}"
-            what += f" of run {place}" if names_run else ""
-            folder, kept = folders[place], "The run has no folder (out), so anchorlens saved nothing"
-            if folder is not None:
-                kept = (
-                    f"The state of the run is in {safe_text(folder)}. Continue the run with resume (--resume)"
-                )
-            why = f"{safe_text(error, 600)}. The error is in on_log, not in the training"
-            raise OnLogError(f"{what}: {why}. {kept}") from error
+            of_run = f" of run {place}" if names_run else ""
+            raise OnLogError(
+                f"on_log raised {type(error).__name__} at step {line['step']:,}{of_run}: "
+                f"{safe_text(error, 600)}. The error is in on_log, not in the training. A run with a folder "
+                "(out) has saved its state and continues with resume (--resume)"
+            ) from error
 
     return report
 
 
 def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | None]:
     """Return a folder or None for each run."""
-    if outs is None:
-        return [None] * n_runs
-    listed = [outs] if isinstance(outs, str | os.PathLike) else list(outs)
+    is_path = isinstance(outs, str | os.PathLike)
+    listed = [None] * n_runs if outs is None else [outs] if is_path else list(outs)
     folders = [None if out is None else as_path("outs", out) for out in listed]
-    if isinstance(outs, str | os.PathLike) or len(folders) != n_runs:
-        raise ValueError(
-            f"outs must be a list of {n_runs} folders, one for each run, got {safe_repr(outs)}. Give a "
-            "folder for each run"
-        )
     places = [folder.resolve() for folder in folders if folder is not None]
-    if len(set(places)) < len(places):
+    if is_path or len(folders) != n_runs or len(set(places)) < len(places):
         raise ValueError(
-            "outs must be different folders, one for each run, got the same folder twice. Rename one folder"
+            f"outs must be a list of {n_runs} different folders, one for each run, got {safe_repr(outs)}. "
+            "Give a folder for each run"
         )
     return folders
 

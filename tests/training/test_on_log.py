@@ -81,7 +81,7 @@ class TestOneRun:
         logger = Raising(10)
         message = (
             r"on_log raised KeyError at step 10: 'the disk of somebody'. The error is in "
-            r"on_log.*is in \S+run"
+            r"on_log.*continues with resume"
         )
         with pytest.raises(OnLogError, match=message) as caught:
             train(*RUNS[0], out=tmp_path / "run", on_log=logger)
@@ -94,8 +94,8 @@ class TestOneRun:
         train(out=tmp_path / "run", resume=True, on_log=logger)  # has ended: nothing is told
         assert len(logger.lines) == 4
 
-    def test_without_a_folder_the_error_says_that_nothing_was_saved(self):
-        with pytest.raises(OnLogError, match=r"step 5: .*no folder \(out\).*saved nothing"):
+    def test_without_a_folder_it_is_the_same_error(self):
+        with pytest.raises(OnLogError, match=r"step 5: .*A run with a folder \(out\) has saved"):
             train(*RUNS[0], on_log=Raising(5))
 
     def test_ctrl_c_in_it_is_ctrl_c_and_the_state_is_saved(self, tmp_path):
@@ -132,7 +132,7 @@ class TestManyRuns:
     def test_what_raises_ends_all_and_the_same_call_goes_on(self, workers, tmp_path, plain):
         outs = [tmp_path / f"{k}" for k in range(3)]
         logger = Raising(10, run=1)
-        with pytest.raises(OnLogError, match=r"KeyError at step 10 of run 1: .*\S+/1") as at:
+        with pytest.raises(OnLogError, match=r"KeyError at step 10 of run 1: ") as at:
             train_many(RUNS, outs=outs, workers=workers, on_log=logger)
         assert isinstance(at.value.__cause__, KeyError)
         assert (outs[1] / "state.pt").exists()

@@ -202,7 +202,7 @@ def test_a_stack_in_folders_resumes_members_from_their_own_steps(tmp_path):
 class TestArguments:
     def test_folders_are_one_for_each_run(self, tmp_path):
         for outs in ([tmp_path], str(tmp_path)):
-            with pytest.raises(ValueError, match="outs must be a list of 2 folders"):
+            with pytest.raises(ValueError, match="outs must be a list of 2 different folders"):
                 train_many([tiny(), tiny(seed=1)], outs=outs)
         with pytest.raises(ValueError, match="different folders"):
             train_many([tiny(), tiny(seed=1)], outs=[tmp_path / "a", tmp_path / "b/../a"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,19 +19,6 @@ _SIZE = {"minimum": 1, "limit": 1_000_000}
 GAMMA_RANGE: Mapping[str, Any] = {"minimum": -10, "maximum": 10}
 _MOST_PARAMETERS = 10**12
 _MOST_EXPERTS = 64
-
-
-def unusual_gammas(gammas: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each gamma that is below 0 or above 2, and ignore all other fields.
-
-    >>> list(unusual_gammas({"gamma": -1, "gamma_qk": None, "gamma_mlp": 0.5}))
-    ['gamma -1 makes weights that grow with their fan-in; usual values are 0.3 to 1']
-    """
-    for name in ("gamma", *(f"gamma_{part}" for part in PARTS)):
-        gamma = None if gammas.get(name) is None else float(gammas[name])
-        if gamma is not None and not 0 <= gamma <= 2:
-            effect = "weights that grow with their fan-in" if gamma < 0 else "weights of nearly 0"
-            yield f"{name} {gamma:g} makes {effect}; usual values are 0.3 to 1"
 
 
 def sizes(config: Any) -> str:

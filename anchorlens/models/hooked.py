@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_choice, check_kind, checked_arguments
-from anchorlens.models.config import ModelConfig, unusual_gammas
+from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
 
@@ -59,8 +59,6 @@ def build_model(
     check_kind("config", config, ModelConfig, "ModelConfig()", hints=_INSTEAD_OF_A_CONFIG)
     check_choice("dtype", dtype, ("float32", "float64"))
     device = choose_device(device)
-    for note in unusual_gammas(vars(config)):
-        warnings.warn(note, stacklevel=3)
     return model_with(config, initial_weights(config, seed, getattr(torch, dtype)), device)
 
 

@@ -107,12 +107,6 @@ class WindowedValue(NamedTuple):
     windows: tuple[Window, ...]
     """The windows in order, without overlap."""
 
-    @property
-    def largest(self) -> float:
-        """The largest value that the field takes during the run."""
-        ends = (value for window in self.windows for value in (window.value, window.last))
-        return max([*ends, *([] if self.base is None else [self.base])])
-
     def __str__(self) -> str:
         return " ".join([*([] if self.base is None else [_short(self.base)]), *map(str, self.windows)])
 

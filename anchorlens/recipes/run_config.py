@@ -8,13 +8,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_kind, field_types, suggestion
-from anchorlens.models.config import unusual_gammas
-from anchorlens.recipes.interventions import read_schedule, with_base
+from anchorlens.recipes.interventions import with_base
 from anchorlens.recipes.train_config import DURATIONS, SCHEDULED, TrainConfig
 from anchorlens.tasks.registry import read_stored_task, read_task, tasks
 from anchorlens.tasks.shared.base import Task
@@ -73,10 +71,6 @@ def _check_names(tasks: Iterable[type[Task]], models: Iterable[type]) -> None:
                 )
 
 
-MOST_USUAL_LR = 0.1
-"""A larger learning rate gets a note."""
-
-
 class RunConfig(NamedTuple):
     """The configuration of a run: its task, model and training recipe.
 
@@ -125,17 +119,6 @@ class RunConfig(NamedTuple):
         )
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """The notes on unusual gammas and an unusually large learning rate."""
-        lr = self.train_config.lr
-        if isinstance(lr, str):
-            lr = read_schedule(lr).largest
-        notes = tuple(unusual_gammas(vars(self.model_config)))
-        if lr <= MOST_USUAL_LR:
-            return notes
-        return (*notes, f"lr {lr:g} is a very large learning rate; usual values are 1e-5 to 1e-2")
-
-    @property
     def overview(self) -> str:
         """The model, gamma, seed and steps in one line.
 
@@ -146,13 +129,6 @@ class RunConfig(NamedTuple):
         model, train = self.model_config, self.train_config
         gamma = "" if model.gamma is None else f"gamma {model.gamma:g}, "
         return f"{model.overview} · {gamma}seed {train.seed} · {train.total_steps:,} steps"
-
-
-def say_notes(runs: Iterable[RunConfig], *, stacklevel: int) -> None:
-    """Warn of unusual values in runs, only once for each field and effect."""
-    notes = {tuple(note.split(" ", 2)[::2]): note for run in runs for note in run.notes}  # less the value
-    for note in notes.values():
-        warnings.warn(note, stacklevel=stacklevel + 1)
 
 
 _SAME_DURATION = {one: other for pair in DURATIONS for one, other in (pair, pair[::-1])}

@@ -18,7 +18,7 @@ from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import starting_point, training_set
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
-from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
+from anchorlens.recipes.run_config import RunConfig, field_advice
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
@@ -188,15 +188,10 @@ def train_many(
 
 
 def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], resume: bool) -> None:
-    """Check the checkpoints that the runs to train start from, and warn of unusual values in these runs."""
-    to_train = [
-        run
-        for run, folder in zip(runs, folders, strict=True)
-        if not (resume and folder is not None and has_ended(folder))
-    ]
-    for run in to_train:
-        check_start(run)
-    say_notes(to_train, stacklevel=4)
+    """Check the checkpoints that the runs to train start from."""
+    for run, folder in zip(runs, folders, strict=True):
+        if not (resume and folder is not None and has_ended(folder)):
+            check_start(run)
 
 
 def _reporter(on_log: OnLog | Logger, runs: Sequence[RunConfig], names_run: bool) -> Report:

@@ -129,7 +129,6 @@ class TestTrain:
         done = run("train", "--out", tmp_path / "new", "--config", tmp_path / "a.toml", code=2)
         assert "must be one of task, model, train, got 'modle'" in done.stderr
 
-    @pytest.mark.filterwarnings("ignore:lr 1e.38 is a very large")
     def test_a_diverging_run_is_exit_1_with_a_message(self, tmp_path):
         done = run("train", *FAST, "--lr", 1e38, "--warmup-steps", 1, "--out", tmp_path / "run", code=1)
         assert done.stderr.splitlines()[-1].startswith("anchorlens: training diverged: ")

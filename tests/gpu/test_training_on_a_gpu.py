@@ -197,7 +197,6 @@ def test_a_killed_run_goes_on(name, first, then, data, tmp_path, monkeypatch):
     check_same(stored.evaluate(device="cuda").to_dict(), expected.behaviour.to_dict(), 1e-7)
 
 
-@pytest.mark.filterwarnings("ignore:lr 1e.38 is a very large")
 def test_a_stack_is_resumed_and_a_member_that_diverges_touches_no_other(tmp_path):
     runs = [on("cuda", run) for run in members(tiny())]
     runs[1] = runs[1]._replace(train_config=replace(runs[1].train_config, lr=1e38))

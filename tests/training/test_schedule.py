@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from anchorlens.models.config import ModelConfig
-from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.schedule import epoch_order, has_converged, learning_rate, trajectory_steps
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.two_anchor.evaluation import METRICS
-from anchorlens.tasks.two_anchor.task import AnchorTask
 
 
 class TestLearningRate:
@@ -43,12 +41,6 @@ class TestLearningRate:
 def test_a_variation_is_made_with_replace():
     assert replace(TrainConfig(), epochs=3).total_steps == 3 * (100_000 // 512)
     assert replace(TrainConfig(epochs=3), epochs=None, steps=7).total_steps == 7
-
-    def test_the_largest_of_its_windows_gets_the_note(self):
-        quiet, loud = ("0.001 0.5:1=0.01", "0.001 0.25:0.5=0.01..1000")
-        assert RunConfig(AnchorTask(), ModelConfig(), TrainConfig(lr=quiet)).notes == ()
-        (note,) = RunConfig(AnchorTask(), ModelConfig(), TrainConfig(lr=loud)).notes
-        assert note == "lr 1000 is a very large learning rate; usual values are 1e-5 to 1e-2"
 
 
 class TestOrder:

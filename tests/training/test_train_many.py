@@ -49,8 +49,7 @@ def trained(tmp_path_factory, all_questions):
         tiny()._replace(task=shifted),
     ]
     outs = [folder / f"{k}" for k in range(4)]
-    with pytest.warns(UserWarning, match=r"lr 1e.38 is a very large"):
-        return runs, outs, train_many(runs, outs=outs, workers=2)
+    return runs, outs, train_many(runs, outs=outs, workers=2)
 
 
 class TestProcesses:
@@ -91,7 +90,6 @@ class TestProcesses:
         assert [r.status for r in again] == [r.status for r in results]
         assert [r.behaviour.to_dict() for r in again] == [r.behaviour.to_dict() for r in results]
 
-    @pytest.mark.filterwarnings("ignore:lr 1e.38 is a very large")
     def test_one_after_another_gives_the_same(self, trained):
         runs, _, results = trained
         here = train_many(runs, workers=1)

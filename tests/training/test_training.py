@@ -259,7 +259,6 @@ class TestEnding:
         assert result.log[-1]["train_accuracy"] == 1.0
         assert load_checkpoint(tmp_path / "ckpt.pt").metrics["status"] == "stopped early"
 
-    @pytest.mark.filterwarnings("ignore:lr 1e.38 is a very large")
     def test_a_diverging_run_ends_and_keeps_the_last_good_weights(self, tmp_path):
         recipe = config(lr=1e38, steps=50, warmup_steps=10, n_checkpoints=0)
         with pytest.raises(TrainingDiverged) as error:
@@ -274,7 +273,6 @@ class TestEnding:
         with pytest.raises(TrainingDiverged, match="start again in another folder"):
             train(out=tmp_path, resume=True)
 
-    @pytest.mark.filterwarnings("ignore:(lr 1e.38 is a very large|gamma -9 makes weights that grow)")
     @pytest.mark.parametrize("gamma", [0.5, -9.0])
     def test_a_run_that_diverges_at_once_says_so_and_keeps_what_it_began_from(self, tmp_path, gamma):
         """gamma -9: the first loss is infinite; lr 1e38 without warm-up: the first update is."""

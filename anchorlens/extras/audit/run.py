@@ -21,7 +21,7 @@ from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
 from anchorlens.files.writing import atomic_write, check_can_write
 from anchorlens.models.config import ModelConfig
-from anchorlens.recipes.run_config import RunConfig, say_notes
+from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.texts import safe_repr
 from anchorlens.training.plan import MOST_WORKERS
@@ -131,7 +131,6 @@ def audit(
     control = planted(mappings, another)
     data = {seed: mappings for seed in seeds} | ({} if control is None else {another: control})
     runs = [RunConfig(mappings.task, model_config, replace(train_config, seed=seed)) for seed in data]
-    say_notes(runs, stacklevel=2)
     right = watch(runs, list(data.values()), evaluation_steps, n_draws, workers=workers, progress=progress)
     checked = None
     if control is not None and control.planted is not None:

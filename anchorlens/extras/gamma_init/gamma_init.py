@@ -14,7 +14,7 @@ from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
 from anchorlens.extras.gamma_init.parameters import Matrix, Parameters, check_memory, parameters_of
-from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig, unusual_gammas
+from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig
 from anchorlens.models.gamma import draw, initial_generator
 from anchorlens.records import Record
 from anchorlens.views import html
@@ -104,8 +104,8 @@ def gamma_init_(
     starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
     check_memory(parameters)
     tied = [one.names for one in parameters.matrices if one.part != "embedding" and len(one.names) > 1]
-    notes = [f"{' and '.join(tied[0][:2])} are one matrix: tied blocks are drawn once"] if tied else []
-    for note in (*unusual_gammas(gammas), *notes):
+    if tied:
+        note = f"{' and '.join(tied[0][:2])} are one matrix: tied blocks are drawn once"
         warnings.warn(note, stacklevel=3)
     with torch.no_grad():
         for _, parameter, value in parameters.constants:

@@ -18,7 +18,7 @@ from anchorlens.extras.sweep.cells import SweepResult
 from anchorlens.extras.sweep.engines import EngineError, SweepEngine
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
-from anchorlens.recipes.run_config import RunConfig, field_advice, say_notes
+from anchorlens.recipes.run_config import RunConfig, field_advice
 from anchorlens.safe import check_inside, ordinary_file
 from anchorlens.training.jobs import grouped
 from anchorlens.training.plan import check_runs, check_start, trained_together
@@ -94,7 +94,6 @@ def sweep(
         if retry_failed:
             for name, _ in cells:
                 folder.failure(name).unlink(missing_ok=True)
-        say_notes((run for _, run in folder.missing(cells)), stacklevel=3)
         driver = _Driver(cells, folder, chosen)
         with progress_bar(driver.total_steps, enabled=progress, ask=driver.steps_by_now) as driver.show:
             driver.train()

@@ -85,9 +85,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
     outs = [folder.unfinished(name) for name, _ in cells]
     while True:
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ".*; usual values are ")  # `sweep` has said it of all cells
-                return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
+            return train_many(runs, outs=outs, resume=True, workers=1, progress=False)
         except CheckpointError as error:
             unreadable = [out for out in outs if out in Path(error.path).parents]
             if not unreadable:

@@ -339,16 +339,11 @@ def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_p
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_a_diverged_run_is_a_cell_with_its_message_and_unusual_values_get_one_note(tmp_path):
+def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):
     """Updates so large that the loss overflows."""
     runs = tiny({"lr": [1e30, 1e-3]}, warmup_steps=0, gamma=0.1)
     runs += tiny({"seed": [0, 1]}, steps=2, gamma=-1)
-    with pytest.warns(UserWarning) as notes:
-        result = sweep(runs, tmp_path / "a", engine="serial")
-    assert [str(note.message).split(";")[0] for note in notes] == [
-        "lr 1e+30 is a very large learning rate",
-        "gamma -1 makes weights that grow with their fan-in",
-    ]
+    result = sweep(runs, tmp_path / "a", engine="serial")
     assert sweep(runs, tmp_path / "a", engine="serial").counts == result.counts  # nothing is left to train
     assert [cell.status for cell in result] == ["diverged", "finished", "finished", "finished"]
     assert "training diverged" in result.cells[0].error and result.cells[0].numbers["phase"] is None

@@ -44,19 +44,18 @@ def defined_in(
     """
     file = Path(path)
     try:
-        is_file, exists = file.is_file(), file.exists()
-        resolved = file.resolve() if is_file else file
+        resolved = file.resolve(strict=True)
+        if file.suffix != ".py" or not resolved.is_file():
+            raise ValueError("not a .py file")
+        # a file of 0 bytes is not read: /proc/kmsg would wait for more (tests/files/test_unreadable_files.py)
+        source = resolved.read_bytes() if resolved.stat().st_size else b""
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
         cause = safe_text(getattr(error, "strerror", None) or error)
-        raise ValueError(f"{safe_text(file)}: {cause}. Give a Python file with {what}s") from None
-    if file.suffix != ".py" or not is_file:
-        got = f"{safe_text(file)}{'' if exists else ', which was not found'}"
         raise ValueError(
-            f"your own {what}s must be in a Python file, got {got}. Give a file such as my_{what}.py"
-        )
-    if not os.access(resolved, os.R_OK):
-        raise ValueError(f"{safe_text(file)}: Permission denied. Give a Python file with {what}s")
-    module = _run(resolved, str(file), what)
+            f"your own {what}s must be in a Python file, got {safe_text(file)}: {cause}. Give a file such as "
+            f"my_{what}.py"
+        ) from None
+    module = _run(resolved, source, str(file), what)
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}
     if not values:
         del sys.modules[module.__name__]
@@ -175,15 +174,13 @@ def line_in(error: BaseException, file: str) -> str | None:
     return f"line {numbers[-1]}" + (f" of {Path(file).name}" if Path(file).is_file() else "")
 
 
-def _run(file: Path, name: str, what: str) -> ModuleType:
+def _run(file: Path, source: bytes, name: str, what: str) -> ModuleType:
     """Run a file as a module with a unique name, which dataclasses look up at run time."""
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
     module = ModuleType(f"own_{what}s_{digest}_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        # a file of 0 bytes is not read: /proc/kmsg would wait for more (tests/files/test_unreadable_files.py)
-        source = file.read_bytes() if file.stat().st_size else b""
         exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # no future of ours
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]

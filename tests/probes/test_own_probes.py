@@ -95,7 +95,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("no.py", None, r"in a Python file, got .*no.py, which was not found"),
+            ("no.py", None, r"in a Python file, got .*no.py: No such file or directory"),
             ("probe.txt", "", "in a Python file, got .*probe.txt"),
             (
                 "probe.py",
@@ -325,7 +325,10 @@ class TestCommandLine:
                 ", attention_breadth, got",
             ),
             (("classify", "CKPT", "--probes", "FILE"), "--probes must be given together with --report"),
-            (("classify", "CKPT", "--report", "OUT", "--probes", "no.py"), "no.py, which was not found"),
+            (
+                ("classify", "CKPT", "--report", "OUT", "--probes", "no.py"),
+                "no.py: No such file or directory",
+            ),
             (
                 (
                     "probe",

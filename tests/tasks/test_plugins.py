@@ -182,7 +182,7 @@ class TestFile:
         empty = tmp_path / "empty.py"
         empty.write_text("x = 1\n")
         for path, message in (
-            ("no.py", "which was not found"),
+            ("no.py", "No such file or directory"),
             (empty, "empty.py must define a task, got a file without a task. Define a fro"),
         ):
             called = call("status", tmp_path, "--tasks", path, code=2)

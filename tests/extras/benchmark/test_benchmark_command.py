@@ -96,7 +96,7 @@ def test_a_shipped_probe_by_its_name():
         (["FILE", "--probe", "numbr"], "abstractly, got 'numbr'"),
         (["stable_rank", "--probe", "number"], "stable_rank"),
         (["stable_rang"], "probe must be one of mask_key_token"),
-        (["no.py"], "got no.py, which was not found"),
+        (["no.py"], "got no.py: No such file or directory"),
         (["FILE", "--probe", "number", "--first", "0"], "--first must be"),
         (["FILE", "--probe", "number", "--plot", "a.txt"], "--plot must end in .html"),
         (

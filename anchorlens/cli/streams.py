@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
 import io
 import os
@@ -11,8 +10,6 @@ import sys
 from typing import Any, TextIO
 
 EXIT_LOST, EXIT_NO_READER = 1, 141
-_PLAIN = {"±": "+-", "−": "-", "–": "-", "·": "*", "×": "x", "…": "...", "→": "->", "≠": "!=", "²": "^2"}
-"""The replacements of characters that a stream cannot encode. Other characters become escapes."""
 
 
 class OutputLost(SystemExit):
@@ -43,15 +40,14 @@ class _DescriptorFile(io.FileIO):
 def prepare_streams() -> None:
     """Prepare the standard streams and the terminal size in the environment so that writing is safe.
 
-    A closed stream becomes /dev/null. A standard stream replaces each character that its encoding lacks with
-    plain characters. The function removes a terminal size that is not a number of 20 to 9999.
+    A closed stream becomes /dev/null. A standard stream escapes each character that its encoding lacks. The
+    function removes a terminal size that is not a number of 20 to 9999.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:  # the lowest free number, so that no other file takes the number of a stream
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    codecs.register_error("anchorlens.plain", _plain)
     sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
     for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # of other texts, rich and typer fail
         if not re.fullmatch("[2-9][0-9]|[1-9][0-9]{2,3}", os.environ.get(name, "80")):
@@ -63,15 +59,7 @@ def _guarded(stream: TextIO | None, number: int) -> TextIO:
     return io.TextIOWrapper(
         io.BufferedWriter(_DescriptorFile(number, "wb", closefd=False)),
         encoding=getattr(stream, "encoding", "utf-8"),
-        errors="anchorlens.plain",
+        errors="backslashreplace",
         line_buffering=getattr(stream, "line_buffering", False),
         write_through=getattr(stream, "write_through", False),
     )
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letters = error.object[error.start : error.end]
-    plain = (_PLAIN.get(x) or x.encode("ascii", "backslashreplace").decode() for x in letters)
-    return "".join(plain), error.end

@@ -311,18 +311,14 @@ class Engine(ABC):
         Raises:
             ValueError: If the tensors do not fit these models, or `step` is out of range.
         """
-        if len(states) != len(self) or not 0 < step <= self._train.total_steps:
-            raise ValueError(
-                f"a saved state must have {len(self)} members and a step in 1..{self._train.total_steps}, "
-                f"got {len(states)} members at step {step}. Start the run again in another folder"
-            )
         trained = self.layout.views(self._rows)
+        expected = {f"weight.{name}": shape for name, shape in self.layout.shapes.items()}
+        expected |= {f"{m}.{name}": tuple(v.shape[1:]) for m in MOMENTS for name, v in trained.items()}
         for k, tensors in enumerate(states):
-            expected = {f"weight.{name}": shape for name, shape in self.layout.shapes.items()}
-            expected |= {f"{m}.{name}": tuple(v.shape[1:]) for m in MOMENTS for name, v in trained.items()}
-            if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != expected or any(
-                tensor.dtype != self._rows.dtype for tensor in tensors.values()
-            ):
+            found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+            dtypes = {tensor.dtype for tensor in tensors.values()}
+            fits = found == expected and dtypes == {self._rows.dtype} and len(states) == len(self)
+            if not fits or not 0 < step <= self._train.total_steps:
                 raise ValueError(
                     "the saved state must belong to this model, got the state of another model. Start the "
                     "run again in another folder"

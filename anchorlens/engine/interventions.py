@@ -31,13 +31,13 @@ def check_interventions(run: RunConfig) -> None:
         ValueError: If the model lacks a part or matrix.
     """
     train = run.train_config
-    decays = [name.removeprefix("weight_decay_") for name in DECAYS if getattr(train, name) is not None]
     asked = [
-        (field, one.matrices)
-        for field in CHANGES
-        for one in read_changes(field, getattr(train, field), train.total_steps)
+        (name, name.removeprefix("weight_decay_")) for name in DECAYS if getattr(train, name) is not None
     ]
-    if not (decays or asked or train.optimizer == "muon"):
+    for field in CHANGES:
+        changes = read_changes(field, getattr(train, field), train.total_steps)
+        asked += [(field, change.matrices) for change in changes]
+    if not (asked or train.optimizer == "muon"):
         return
     layout = architecture(run.model_config)
     parts = layout.parts()
@@ -46,13 +46,6 @@ def check_interventions(run: RunConfig) -> None:
         raise ValueError(
             "the network must be a transformer for optimizer 'muon', got another network. Use adamw or adam"
         )
-    for part in decays:
-        if part not in named:
-            known = f"the parts {', '.join(named)}" if named else "no parts"
-            raise ValueError(
-                f"the network must have the part {part} for weight_decay_{part}, got {known}. Omit "
-                f"weight_decay_{part}"
-            )
     for field, names in asked:
         if not (held(layout, names) if field == "freeze" else matrices(parts, names)):
             ends = [*([BIASES] * (field == "freeze")), *(_end(name) for name in parts if named)]

@@ -137,9 +137,8 @@ class ModelConfig(Config):
             gammas = _read_gammas(self.gamma_experts)
             if len(gammas) != self.num_experts:
                 raise ValueError(
-                    f"gamma_experts must have one gamma for each of the {self.num_experts} experts, "
-                    f"separated by spaces, got {len(gammas)} gammas ({safe_repr(self.gamma_experts)}). Give "
-                    f"{self.num_experts} numbers"
+                    f"gamma_experts must be {self.num_experts} numbers separated by spaces, one for each "
+                    f"expert, got {safe_repr(self.gamma_experts)}. Give {self.num_experts} numbers"
                 )
             object.__setattr__(self, "gamma_experts", " ".join(f"{gamma:.15g}" for gamma in gammas))
 
@@ -248,20 +247,15 @@ class ModelConfig(Config):
 
 
 def _read_gammas(text: str) -> list[float]:
-    """Parse the gamma of each expert.
+    """Parse the gamma of each expert; the list is empty if the text is not numbers separated by spaces.
 
     Raises:
-        ValueError: If the text is not numbers separated by spaces, or a number is out of range.
+        ValueError: If a number is out of range.
     """
     try:
         gammas = [float(item) for item in text.split()[: _MOST_EXPERTS + 1]]
     except ValueError:
         gammas = []
-    if not gammas:
-        raise ValueError(
-            "gamma_experts must be numbers separated by spaces, for example 0.3 0.9, got "
-            f"{safe_repr(text)}. Correct gamma_experts"
-        )
     for gamma in gammas:
         check_number("a gamma of gamma_experts", gamma, **GAMMA_RANGE)
     return gammas

@@ -379,7 +379,7 @@ class TestErrors:
         run = preset("concept_graphs", rescale="qk=0.5@0")
         with pytest.raises(ValueError, match=r"rescale must name a part.*got 'qk'"):
             check_interventions(run)
-        with pytest.raises(ValueError, match="part qk for weight_decay_qk"):
+        with pytest.raises(ValueError, match=r"weight_decay_qk must name a part.*got 'qk'"):
             check_interventions(preset("concept_graphs", weight_decay_qk=0.1))
         check_interventions(preset("concept_graphs", rescale="all=0.5@0"))
 

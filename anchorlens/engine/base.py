@@ -266,11 +266,6 @@ class Engine(ABC):
 
     # -- what comes out ------------------------------------------------------------------------------
 
-    @property
-    def parameters(self) -> dict[str, Tensor]:
-        """A map from names to trained parameters, [member, ...]. The parameters share the stack's memory."""
-        return self.layout.views(self._rows)
-
     def weights(self, member: int) -> dict[str, Tensor]:
         """Return a copy of one model's current parameters by name, on the CPU."""
         return self.layout.weights(self._rows[member].detach().cpu())

@@ -432,7 +432,7 @@ def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
     for name, weight in weights.items():
         if name not in shapes:
-            return f"{safe_repr(name)} is not a parameter of {config.what}"
+            return f"{safe_repr(name)} is not a parameter of {config.overview}"
         if (
             weight.dtype not in (torch.float32, torch.float64)
             or weight.dtype != weights[next(iter(shapes))].dtype

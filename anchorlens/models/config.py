@@ -153,11 +153,6 @@ class ModelConfig(Config):
         return self.experts_per_token or 1
 
     @property
-    def what(self) -> str:
-        """The architecture in words, for error messages."""
-        return f"the {self.variant} variant"
-
-    @property
     def short_name(self) -> str:
         """The variant, the number of layers and, if they are set, the number of experts and gamma."""
         gamma = "" if self.gamma is None else f", gamma {self.gamma}"

@@ -108,7 +108,7 @@ class TestLearning:
         one = stack(recipe=recipe, data=data)
         lr = one.advance(1)[0].lr
         expected = before[0] * (1 - lr * 0.5) - lr * gradient.sign()
-        assert torch.allclose(one.parameters["blocks.0.mlp.W_in"][0], expected, atol=1e-9)
+        assert torch.allclose(one.layout.views(one._rows)["blocks.0.mlp.W_in"][0], expected, atol=1e-9)
 
     def test_clipping_bounds_the_gradient_and_reports_it_unclipped(self):
         """Adam's first moment after one step is (1 - beta1) times the gradient it was given."""

@@ -387,11 +387,11 @@ def test_parameters_have_hooked_transformers_names_and_shapes_behind_the_member(
     stack = stack_of(members())
     model = build_model(stack.runs[0].model_config, seed=1, dtype="float64")
     shapes = {name: (3, *parameter.shape) for name, parameter in model.named_parameters()}
-    assert {name: tuple(value.shape) for name, value in stack.parameters.items()} == shapes
-    assert torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
+    assert {name: tuple(value.shape) for name, value in stack.layout.views(stack._rows).items()} == shapes
+    assert torch.equal(stack.layout.views(stack._rows)["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
     assert all(not value.any() for name, value in stack.state(0).items() if name.startswith("exp_avg"))
     stack.advance(1)
-    assert not torch.equal(stack.parameters["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
+    assert not torch.equal(stack.layout.views(stack._rows)["blocks.1.attn.W_V"][0], model.blocks[1].attn.W_V)
 
 
 def test_members_of_different_shape_are_refused():

@@ -74,11 +74,6 @@ class UNetConfig(Config):
             )
 
     @property
-    def what(self) -> str:
-        """The architecture in words, for error messages."""
-        return f"a U-Net for {self.input_side} pixels with n_feat {self.n_feat}"
-
-    @property
     def short_name(self) -> str:
         """A short description of the network, with n_feat and gamma."""
         return f"U-Net, n_feat {self.n_feat}, gamma {self.gamma}"

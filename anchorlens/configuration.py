@@ -201,9 +201,7 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
     return checked
 
 
-def check_kind(
-    name: str, value: object, kind: type, example: str, *, hints: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def check_kind(name: str, value: object, kind: type, example: str, advice: str = "") -> None:
     """Check that an argument is an instance of a class.
 
     Args:
@@ -211,15 +209,15 @@ def check_kind(
         value: the given value.
         kind: the class.
         example: an expression that makes an object of the class.
-        hints: the names of classes that a caller may give by mistake, with the advice for each class.
+        advice: what to do, unless the value is a table of fields.
 
     Raises:
         ValueError: If the value is of another class.
     """
     if not isinstance(value, kind):
         got = type(value).__name__
-        advice = ". Write the table of fields as " + example.replace("()", "(**fields)")
-        advice = hints.get(got, advice if isinstance(value, Mapping) else "")
+        if isinstance(value, Mapping):
+            advice = f". Write the table of fields as {example.replace('()', '(**fields)')}"
         raise ValueError(f"{name} must be {article(kind.__name__)}, for example {example}, got {got}{advice}")
 
 

@@ -56,18 +56,16 @@ def build_model(
 
     Source: the initialisation rate of arXiv 2405.05409 and 2501.08537, with a weight std of d_in^-gamma.
     """
-    check_kind("config", config, ModelConfig, "ModelConfig()", hints=_INSTEAD_OF_A_CONFIG)
+    check_kind("config", config, ModelConfig, "ModelConfig()", _INSTEAD)
     check_choice("dtype", dtype, ("float32", "float64"))
     device = choose_device(device)
     return model_with(config, initial_weights(config, seed, getattr(torch, dtype)), device)
 
 
-_INSTEAD_OF_A_CONFIG = {
-    "str": ". To load a model of the Hugging Face hub, use HookedTransformer.from_pretrained(name)",
-    "HookedTransformerConfig": ". Use HookedTransformer(config), and draw its weights with gamma_init_",
-    "RunConfig": ". Give its model_config",
-}
-"""The classes that a caller may give instead of a ModelConfig -> the hints for the error message."""
+_INSTEAD = (
+    ". Give the model_config of a run. For other models, use HookedTransformer.from_pretrained(name), or "
+    "HookedTransformer(config) and gamma_init_"
+)
 
 
 def model_with(

@@ -24,13 +24,7 @@ Parts = Mapping[str, Mapping[str, Any]]
 """Part -> the fields that differ from the defaults."""
 
 
-_ORDER = "Give task, model_config and train_config in this order"
-_HINTS = {
-    "RunConfig": ". Unpack the run: train(*preset(...))",
-    "ModelConfig": f". {_ORDER}",
-    "TrainConfig": f". {_ORDER}",
-    "str": ". For a run that has a name, write train(*preset(name))",
-}
+_ADVICE = ". Give task, model_config and train_config in this order, or unpack a run: train(*preset(name))"
 
 
 def field_advice(name: str) -> str | None:
@@ -48,15 +42,9 @@ def check_parts(task: Task, model_config: object, train_config: object) -> None:
         ValueError: If a part has the wrong type.
         ValueError: If a field of the task has the name of a field of another part.
     """
-    kinds = {cls.__name__: f". {_ORDER}" for cls in (type(task), task.model_class)}
-    check_kind(
-        "model_config",
-        model_config,
-        task.model_class,
-        f"{task.model_class.__name__}()",
-        hints={**_HINTS, **kinds},
-    )
-    check_kind("train_config", train_config, TrainConfig, "TrainConfig()", hints={**_HINTS, **kinds})
+    kind = task.model_class
+    check_kind("model_config", model_config, kind, f"{kind.__name__}()", _ADVICE)
+    check_kind("train_config", train_config, TrainConfig, "TrainConfig()", _ADVICE)
     _check_names([type(task)], [task.model_class])
 
 

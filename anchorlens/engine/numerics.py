@@ -9,15 +9,9 @@ from typing import Any
 
 import torch
 
-from anchorlens.models.devices import give_back_freed_memory, glibc
+from anchorlens.models.devices import give_back_freed_memory, limit_freed_memory
 
 _MEMORY: Any = torch.utils.deterministic  # a module with a property, which type checkers cannot see
-
-
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_M_MMAP_MAX = -4
-_GLIBC_MMAP_MAX, _GLIBC_THRESHOLD_MAX = 65536, 32 << 20  # its defaults: mapped blocks, largest threshold
 
 
 @contextlib.contextmanager
@@ -100,8 +94,9 @@ def _changed(deterministic: bool, tf32: bool) -> contextlib.ExitStack:
         torch.set_deterministic_debug_mode("error")
         undo.callback(setattr, _MEMORY, "fill_uninitialized_memory", _MEMORY.fill_uninitialized_memory)
         _MEMORY.fill_uninitialized_memory = False  # costs time, finds no error here
-        undo.callback(_keep_freed_memory, False)
-        _keep_freed_memory(True)
+        undo.callback(give_back_freed_memory)
+        undo.callback(limit_freed_memory, keep_all=False)
+        limit_freed_memory(keep_all=True)
     return undo
 
 
@@ -137,18 +132,6 @@ def _read(switch: Callable[[], Any], otherwise: object) -> Any:
         return switch()
     except RuntimeError:
         return otherwise
-
-
-def _keep_freed_memory(keep: bool) -> None:
-    """Make glibc keep freed memory, or return the memory and use the largest dynamic thresholds.
-
-    Other C libraries are left unchanged.
-    """
-    glibc("mallopt", _M_MMAP_MAX, 0 if keep else _GLIBC_MMAP_MAX)
-    glibc("mallopt", _M_TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * _GLIBC_THRESHOLD_MAX)
-    if not keep:
-        glibc("mallopt", _M_MMAP_THRESHOLD, _GLIBC_THRESHOLD_MAX)
-        give_back_freed_memory()
 
 
 def _flushes_denormals() -> bool:

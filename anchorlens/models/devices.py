@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import torch
 
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+"""Numbers that glibc's malloc.h gives to its limits."""
+
+
 def choose_device(name: str | torch.device) -> torch.device:
     """Return the torch device with this name.
 
@@ -55,6 +59,17 @@ def glibc(function: str, *arguments: int) -> None:
     """Call a function of the C library for memory, or do nothing if the library lacks the function."""
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), function, lambda *_: 0)(*arguments)
+
+
+def limit_freed_memory(*, keep_all: bool) -> None:
+    """Let glibc keep all freed memory for reuse, or at most 64 MiB in blocks below 32 MiB.
+
+    The latter limits are the largest that glibc itself chooses. Other C libraries are left unchanged.
+    """
+    glibc("mallopt", _MMAP_MAX, 0 if keep_all else 65_536)
+    glibc("mallopt", _TRIM_THRESHOLD, 2**31 - 1 if keep_all else 64 * 2**20)
+    if not keep_all:
+        glibc("mallopt", _MMAP_THRESHOLD, 32 * 2**20)
 
 
 def give_back_freed_memory() -> None:

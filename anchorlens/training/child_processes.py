@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
-from anchorlens.models.devices import glibc
+from anchorlens.models.devices import limit_freed_memory
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python's own variable: when it is set, the current folder is not searched for modules."""
@@ -44,18 +44,13 @@ def keep_freed_memory() -> None:
     """Let glibc keep up to 64 MiB of freed memory in this process for reuse in blocks below 32 MiB.
 
     By default, glibc returns freed memory to the system until the process has used large blocks. Without
-    higher limits, each batch of a model causes page faults. The new limits are the largest values that glibc
-    itself chooses. Limits in the environment (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take
-    precedence.
+    higher limits, each batch of a model causes page faults. Limits in the environment
+    (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`) take precedence.
     """
-    chosen = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys()
-    if not chosen:
-        glibc("mallopt", _TRIM_THRESHOLD, 64 * 2**20)
-        glibc("mallopt", _MMAP_THRESHOLD, 32 * 2**20)
+    if not {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys():
+        limit_freed_memory(keep_all=False)
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Numbers that glibc's malloc.h gives to its limits."""
 _lock = threading.Lock()
 _before: dict[str, str | None] = {}
 _n_inside = 0

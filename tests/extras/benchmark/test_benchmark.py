@@ -162,7 +162,7 @@ class TestBadProbes:
             (lambda: 1.0, "TypeError"),
             (
                 lambda model: model.W_E.data.zero_().sum(),
-                r"must not change the model .* weights \(embed.W_E\)",
+                r"must not change the model, .* weights \(embed.W_E\)",
             ),
         ],
     )

@@ -114,8 +114,8 @@ class WindowedValue(NamedTuple):
 class Change(NamedTuple):
     """An intervention on weight matrices, before one update or in a window of the run."""
 
-    kind: str | None
-    """The kind of a penalty from `PENALTIES`, or None for other interventions."""
+    kind: str
+    """The kind of a penalty from `PENALTIES`, or an empty text for other interventions."""
     matrices: str
     """A part (embedding, qk, vo, mlp), all, or a matrix by the end of its name: W_Q, blocks.0.attn.W_Q. In
     `freeze`, also `biases`."""
@@ -287,10 +287,10 @@ def _change(name: str, item: str, total: int) -> Change | None:
         check_number(f"the value of {name} {item}", exactly(number, kind_of_number), **bounds)
     if step is not None:
         check_number(f"the step of {name} {item}", int(step), minimum=0, maximum=total - 1, integer=True)
-        return Change(kind, matrices, number, int(step))
+        return Change("", matrices, number, int(step))
     window = _window(name, item, first or "0", end or "1", value or "1", None)
     _check_has_updates(name, window, total)
-    return Change(kind, matrices, number, window)
+    return Change(kind or "", matrices, number, window)
 
 
 def _items(name: str, text: str, form: str) -> list[str]:

@@ -37,7 +37,7 @@ def test_a_run_starts_from_the_weights_with_moments_of_zero(first, tmp_path):
     by_hand = Stack(
         [RunConfig(TASK, TINY, replace(RECIPE, seed=1))], [training_set(TASK, recipe)], torch.device("cpu")
     )
-    for name, view in by_hand.parameters.items():
+    for name, view in by_hand.layout.views(by_hand._rows).items():
         view.data[0].copy_(load_checkpoint(first / "ckpt.pt").weights[name])
     by_hand.advance(12)
     for name, weight in by_hand.weights(0).items():

@@ -134,7 +134,7 @@ class TestLearning:
         table = init_table(stacks[0].runs[0].model_config)
         for name, small in table.items():
             ratio = init_table(stacks[1].runs[0].model_config)[name].scale / small.scale
-            weights = [s.parameters[name] for s in stacks]
+            weights = [s.layout.views(s._rows)[name] for s in stacks]
             assert torch.allclose(weights[0] * ratio, weights[1], rtol=1e-5)
         batches = [[s._order[0, i].tolist() for i in range(4)] for s in stacks if s.advance(1)]
         assert batches[0] == batches[1] and torch.equal(stacks[0]._table_rows, stacks[1]._table_rows)

@@ -9,7 +9,7 @@ from known_cells import cell, done, square, sweep_of, verdict
 from anchorlens.extras.sweep.cells import axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import choose_axes, slices
-from anchorlens.extras.sweep.diagram.layout import arranged, phase_tables, summary
+from anchorlens.extras.sweep.diagram.layout import phase_tables
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
 from anchorlens.recipes.presets import preset
@@ -63,17 +63,6 @@ class TestPlotOfASweep:
             sweep_of([]).plot()
         with pytest.raises(ValueError, match="Did you mean 'gamma'"):
             sweep_of(square()).plot(x="gama")
-
-
-def test_seeds_without_a_phase_do_not_agree():
-    def counted(*signs):
-        cells = [cell(sign, seed=seed) for seed, sign in enumerate(signs)]
-        found = summary(arranged(cells, "gamma", None))
-        return found.n_unanimous, found.n_voting
-
-    assert counted("underfit", "underfit", "underfit") == (0, 0)
-    assert counted("underfit", "underfit", "3") == (0, 1)
-    assert counted("3", "3", "failed") == (1, 1)
 
 
 class TestSquares:

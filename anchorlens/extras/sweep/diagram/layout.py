@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import Axis, also_varying, axis, choose_axes, slices
-from anchorlens.extras.sweep.diagram.outcomes import Category, agreement, description, outcome
+from anchorlens.extras.sweep.diagram.outcomes import Category, description, outcome
 from anchorlens.show.tables import Table, TableCell
 
 FILLED = 0.92
@@ -84,6 +84,12 @@ class Layout:
         columns = sorted(self.squares, key=lambda square: (square.column, square.row))
         return [cell for square in columns for cell in square.cells]
 
+    @cached_property
+    def counts(self) -> dict[Category, int]:
+        """The number of runs with each outcome, in the order of `OUTCOMES`."""
+        counts = Counter(map(outcome, self.cells))
+        return {category: counts[category] for category in outcomes.OUTCOMES if counts[category]}
+
     def by_category(self, category_of: Callable[[Cell], Category]) -> dict[Category, list[Band]]:
         """Return the bands of each category in the layout."""
         groups: dict[Category, list[Band]] = {}
@@ -124,47 +130,6 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
         for (row, column), group in sorted(groups.items())
     ]
     return Layout(across, up, tuple(squares))
-
-
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """The counts of a map's outcomes, of squares whose seeds agree, and of runs whose verdicts agree."""
-
-    outcomes: Mapping[Category, int]
-    """The number of runs with each outcome, in the order of `OUTCOMES`."""
-    n_voting: int
-    """The number of squares with two or more trained seeds and with a phase or a solution."""
-    n_unanimous: int
-    """The number of these squares whose trained seeds all have the same phase or solution."""
-    n_compared: int
-    """The number of runs to which behaviour and the probes both assign a phase."""
-    n_agreeing: int
-    """The number of runs to which behaviour and the probes assign the same phase."""
-
-    @property
-    def words(self) -> str:
-        """The counts of the outcomes, in a sentence."""
-        counts = ", ".join(f"{n} {category.name}" for category, n in self.outcomes.items())
-        seeds = f"; seeds agree in {self.n_unanimous} of {self.n_voting} squares" if self.n_voting else ""
-        compared = f"; verdicts agree in {self.n_agreeing} of {self.n_compared} cells"
-        return f"{counts}{seeds}{compared if self.n_compared else ''}"
-
-
-def summary(layout: Layout) -> Summary:
-    """Count the outcomes of the runs in a map."""
-    counts, compared = (Counter(map(what, layout.cells)) for what in (outcome, agreement))
-    untrained = (outcomes.FAILED, outcomes.MISSING)
-    votes = [
-        [vote for vote in map(outcome, square.cells) if vote not in untrained] for square in layout.squares
-    ]
-    votes = [seeds for seeds in votes if len(seeds) > 1 and not set(seeds).isdisjoint(outcomes.NAMED)]
-    return Summary(
-        outcomes={category: counts[category] for category in outcomes.OUTCOMES if counts[category]},
-        n_voting=len(votes),
-        n_unanimous=sum(len(set(seeds)) == 1 for seeds in votes),
-        n_compared=compared[outcomes.AGREE] + compared[outcomes.DISAGREE],
-        n_agreeing=compared[outcomes.AGREE],
-    )
 
 
 SIGNS = (

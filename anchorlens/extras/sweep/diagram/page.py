@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
-from anchorlens.extras.sweep.diagram.layout import Layout, Summary, arranged, summary
+from anchorlens.extras.sweep.diagram.layout import Layout, arranged
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.extras.sweep.notebook import TEMPLATES, cell_report
@@ -49,11 +49,6 @@ class PageSlice:
     """The layout of the runs."""
     maps: Sequence[Map]
     """The maps of the page."""
-
-    @cached_property
-    def summary(self) -> Summary:
-        """The counts of the runs' outcomes."""
-        return summary(self.layout)
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -197,7 +192,7 @@ def diagram_html(
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
-        categories=[c for c in OUTCOMES if any(c in part.summary.outcomes for part in slices)],
+        categories=[c for c in OUTCOMES if any(c in part.layout.counts for part in slices)],
         signs=SIGNS,
         maps=[map for map in maps if map not in absent],
         absent=absent,

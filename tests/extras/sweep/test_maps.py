@@ -9,7 +9,7 @@ from known_cells import cell, done, square, sweep_of, verdict
 from anchorlens.extras.sweep.cells import axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import choose_axes, slices
-from anchorlens.extras.sweep.diagram.layout import phase_tables
+from anchorlens.extras.sweep.diagram.layout import arranged, phase_tables
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
 from anchorlens.recipes.presets import preset

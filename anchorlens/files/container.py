@@ -99,14 +99,16 @@ def unpack(
     return header, tensors
 
 
-def check_format(path: str | os.PathLike[str], header: Mapping[str, Any], name: str, version: int) -> None:
-    """Check that a header names the expected format, in a version that anchorlens reads.
+def check_format(path: str | os.PathLike[str], header: Any, name: str, version: int) -> None:
+    """Check that a header is a JSON object of the expected format, in a version that anchorlens reads.
 
     Raises:
-        CheckpointError: If the header has another format or a later version.
+        CheckpointError: If the header is not a JSON object, or has another format or a later version.
     """
-    its_version = header.get("format_version")
     with reading(path, f"not an {name}"):
+        if not isinstance(header, dict):
+            raise ValueError(f"the content must be a JSON object, got {safe_repr(header)}")
+        its_version = header.get("format_version")
         if header.get("format") != name:
             raise ValueError(f"the format must be {name!r}, got {safe_repr(header.get('format'))}")
         if not isinstance(its_version, int) or isinstance(its_version, bool) or its_version < 1:

@@ -317,8 +317,6 @@ def stored_run(path: str | os.PathLike[str]) -> RunConfig | None:
         return None
     with safe.reading(path, "is not the configuration of a run"):
         values = safe.read_json(safe.read_bytes(path))
-        if not isinstance(values, dict):
-            raise ValueError("the file must hold a JSON object, got another value. Give another folder")
         container.check_format(path, values, "anchorlens run", 1)
         return RunConfig.from_dict({part: values[part] for part in PARTS})
 

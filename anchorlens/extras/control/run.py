@@ -176,18 +176,12 @@ def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
     where = choose_device(train.device)
     with numeric_settings(where, train.threads):
         before = PhaseAnswers.of(origin.checkpoint.evaluate(device=where, seed=seed))
-    phase, name = before.phase, safe_text(origin.file)
-    if before.stage == 3:
-        state = "generalises" if phase.solution else "is in Phase 3"
+    if before.stage not in (1, 2):
         raise ValueError(
-            f"{name}: the run must be in a phase before the last phase, got a run that {state}: "
-            f"{phase.reason}. Give another run"
+            f"{safe_text(origin.file)}: the run must be in Phase 1 or 2, or without OOD memorise, got "
+            f"{before.phase.label}: {before.phase.reason}. Give another run, or train an underfit run for "
+            "longer, for example with train --from"
         )
-    if before.stage == 0:
-        advice = "Give a run in Phase 1 or 2, or without OOD a run that memorises"
-        if phase.cause == "underfit":
-            advice = "Train the run for longer first, for example with train --from"
-        raise ValueError(f"{name}: the run must have a phase, got none: {phase.reason}. {advice}")
     return before
 
 

@@ -43,10 +43,6 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
         if path.exists():
             with reading(path, "is not a result of control"):
                 content = read_json(read_bytes(path))
-                if not isinstance(content, dict):
-                    raise ValueError(
-                        f"the file must hold a JSON object, got {safe_repr(content)}. Choose another folder"
-                    )
                 check_format(path, content, FORMAT, VERSION)
             if content.get("sha256") != sha256:
                 raise ValueError(

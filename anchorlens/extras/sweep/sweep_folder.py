@@ -334,7 +334,5 @@ def _read(
 def _table(path: Path, data: bytes, name: str, most_values: int) -> dict[str, Any]:
     """Return the JSON object in the bytes of a file, whose format must be `name`."""
     content = read_json(data, most_values=most_values)
-    if not isinstance(content, dict):
-        raise ValueError(f"the file must be a JSON object, got {safe_repr(content)}. Use another copy")
     check_format(path, content, name, VERSION)
     return content

@@ -176,12 +176,12 @@ class TestErrors:
         [
             (
                 lambda _: shipped("phase3"),
-                r"phase before the last.*in Phase 3",
+                r"must be in Phase 1 or 2.*got Phase 3",
             ),
             (lambda path: _changed(path, train_config=None), "must record its training, .* train$"),
             (
                 lambda path: _changed(path, weights=_zero),
-                r"have a phase.*underfit: .*train --from",
+                r"must be in Phase 1 or 2.*underfit: .*train --from",
             ),
         ],
     )

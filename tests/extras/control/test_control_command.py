@@ -102,7 +102,7 @@ def test_a_dry_run_prints_the_list_in_its_order(start, monkeypatch, tmp_path):
     [
         (["RUN"], 2, "--out must be the folder of the attempts"),
         (["RUN", "--out", "OUT", "--minutes", "0"], 2, "--minutes must be a finite number > 0, got 0"),
-        ([shipped("phase3"), "--out", "OUT"], 2, "must be in a phase before the last phase"),
+        ([shipped("phase3"), "--out", "OUT"], 2, "must be in Phase 1 or 2"),
         (["nowhere.pt", "--out", "OUT"], 3, "nowhere.pt: cannot be read: No such file"),
         (["RUN", "--out", "OUT", "--device", "cuda:99"], 2, "device"),
     ],

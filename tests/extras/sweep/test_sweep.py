@@ -388,7 +388,7 @@ class TestRefuses:
         ("text", "message"),
         [
             ("", "is no anchorlens sweep"),
-            ("[1, 2]", "is no anchorlens sweep"),
+            ("[1, 2]", "not an anchorlens sweep"),
             ('{"format": "anchorlens run", "format_version": 1}', "not an anchorlens sweep"),
             ('{"format": "anchorlens sweep", "format_version": 9}', "too new"),
             ('{"format": "anchorlens sweep", "format_version": 1}', "not a list of cells"),

@@ -167,3 +167,9 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file as `atomic_write` does."""
+    with atomic_write(path) as file:
+        file.write(data)

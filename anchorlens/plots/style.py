@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.io import templates
 
-from anchorlens.files.writing import PICTURES, atomic_write, check_can_write
+from anchorlens.files.writing import PICTURES, check_can_write, write_whole
 from anchorlens.plots.picture import Picture
 from anchorlens.texts import safe_text
 from anchorlens.views import page
@@ -135,8 +135,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     """
     path = check_can_write(path, "a picture's name", PICTURES)
     if path.suffix == ".html":
-        with atomic_write(path) as file:
-            file.write(page(figure, result).encode(errors="replace"))
+        write_whole(path, page(figure, result).encode(errors="replace"))
         return
     try:
         data = figure.to_image(path.suffix[1:], scale=2)
@@ -147,5 +146,4 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
             f"{path.name}, got an error: {safe_text(cause[0])}. Install kaleido and a browser, or write "
             ".html."
         ) from error
-    with atomic_write(path) as file:
-        file.write(data)
+    write_whole(path, data)

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.files.writing import atomic_write
+from anchorlens.files.writing import write_whole
 from anchorlens.plots import complete
 from anchorlens.plots.picture import QUIET, script_json, source
 from anchorlens.probes.shared.result import ProbeResult
@@ -63,8 +63,7 @@ def html_page(
 
 def write_page(path: Path, html: str) -> None:
     """Write a page atomically, and replace each character of a file name that UTF-8 cannot encode."""
-    with atomic_write(path) as file:
-        file.write(html.encode(errors="replace"))
+    write_whole(path, html.encode(errors="replace"))
 
 
 @page.register

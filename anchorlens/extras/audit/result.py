@@ -17,7 +17,7 @@ from anchorlens.configuration import documented
 from anchorlens.extras.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.files.checkpoint import library_versions
-from anchorlens.files.writing import atomic_write, check_can_write
+from anchorlens.files.writing import check_can_write, write_whole
 from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.views import figure, html
@@ -315,8 +315,7 @@ class Audit:
         writer.writeheader()
         for row in rows:
             writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
-        with atomic_write(path) as file:
-            file.write(text.getvalue().encode())
+        write_whole(path, text.getvalue().encode())
 
     def plot(self) -> go.Figure:
         """Plot the fraction of mappings that each model fits against the step, and the lateness of groups.

@@ -19,7 +19,7 @@ from anchorlens.extras.audit.lateness import FIT
 from anchorlens.extras.audit.mappings import Mappings, mappings_of, planted
 from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
-from anchorlens.files.writing import atomic_write, check_can_write
+from anchorlens.files.writing import check_can_write, write_whole
 from anchorlens.models.config import ModelConfig
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.recipes.train_config import TrainConfig
@@ -139,8 +139,7 @@ def audit(
     result = Audit(mappings, right[: len(seeds)], evaluation_steps, *recipe)
     if folder is not None:
         values, table, page = (folder / name for name in FILES)
-        with atomic_write(values) as file:
-            file.write(json.dumps(result.to_dict(), allow_nan=False).encode())
+        write_whole(values, json.dumps(result.to_dict(), allow_nan=False).encode())
         result.table(table)
         plots.save(result.plot(), page, result)
     return result

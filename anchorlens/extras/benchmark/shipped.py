@@ -14,7 +14,7 @@ from typing import Annotated
 from anchorlens.configuration import check_number
 from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel
 from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
-from anchorlens.files.writing import atomic_write, check_suffix
+from anchorlens.files.writing import check_suffix, write_whole
 from anchorlens.records import Record, limits
 from anchorlens.safe import read_bytes, reading, tensors_in, zip_in
 from anchorlens.texts import safe_text
@@ -104,9 +104,7 @@ def save_models(path: str | os.PathLike[str], models: Iterable[tuple[BenchmarkMo
                 known.append(about)
             manifest = BenchmarkManifest.from_dict({"models": [about.to_dict() for about in known]})
             _pack(archive, MANIFEST, json.dumps(manifest.to_dict(), indent=1).encode())
-        data = packed.read_bytes()
-    with atomic_write(path) as file:
-        file.write(data)
+        write_whole(path, packed.read_bytes())
 
 
 def _pack(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

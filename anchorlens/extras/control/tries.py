@@ -16,7 +16,7 @@ from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.result import Control, PhaseAnswers
 from anchorlens.extras.shared.in_this_process import InThisProcess
 from anchorlens.files.container import check_format
-from anchorlens.files.writing import atomic_write
+from anchorlens.files.writing import write_whole
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig
 from anchorlens.safe import read_bytes, read_json, reading
@@ -177,8 +177,7 @@ class Tries:
     def _write(self) -> None:
         """Write the result so far."""
         content = {"format": FORMAT, "format_version": VERSION, **self.result().to_dict()}
-        with atomic_write(self.out / FILE) as file:
-            file.write(json.dumps(content, allow_nan=False).encode())
+        write_whole(self.out / FILE, json.dumps(content, allow_nan=False).encode())
 
 
 _Tried = tuple[bool, dict[str, Any]]

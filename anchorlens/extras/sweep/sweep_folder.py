@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from anchorlens.configuration import as_path
 from anchorlens.extras.sweep.cells import Cell, CellContent, CellFile, Failure, SweepResult, cell_id, cell_ids
 from anchorlens.files.container import check_format
-from anchorlens.files.writing import atomic_write
+from anchorlens.files.writing import write_whole
 from anchorlens.recipes.run_config import RunConfig, same_value
 from anchorlens.safe import (
     MOST_BYTES,
@@ -249,8 +249,7 @@ class SweepFolder:
 
     def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)
-        with atomic_write(path) as file:
-            file.write(text.encode())
+        write_whole(path, text.encode())
 
 
 def _largest_cell(task: Task) -> int:
